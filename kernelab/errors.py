@@ -1,0 +1,161 @@
+"""Places in source text, diagnostics, and the exceptions a user meets.
+
+Knows nothing of kernels, arrays or notebooks: a `Source` is labelled text, a `Span` a stretch of it, a
+`Diagnostic` one sentence about a span, and a `KernelError` carries diagnostics.  Everything else in the
+package raises these.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "information"]
+
+MAX_SHOWN = 10
+"""How many diagnostics one error message shows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """The text that kernels were written in, with the label a message shows for it (``Cell In[3]``)."""
+
+    text: str
+    label: str
+    first_line: int = 1
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from `first_line`; empty outside the text."""
+        lines = self.text.split("\n")
+        index = number - self.first_line
+        return lines[index] if 0 <= index < len(lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of source text: lines count from 1, columns from 0, ends are exclusive in the column."""
+
+    source: Source
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.label}, line {self.line}"
+
+
+NOWHERE = Span(Source("", "<generated>"), 1, 0, 1, 0)
+"""The span of what no user wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that a diagnostic speaks of, such as an earlier definition."""
+
+    message: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: what is wrong, where, what was found there, and what to write instead.
+
+    `code` is a stable short name for tools, `note` stands beside the caret, `hint` says what to do.
+    """
+
+    message: str
+    span: Span | None = None
+    code: str = "error"
+    severity: Severity = "error"
+    note: str = ""
+    hint: str = ""
+    related: tuple[Related, ...] = ()
+
+    def render(self) -> str:
+        """The finding as text: message, place, source line with a caret, hint."""
+        parts = [self.message]
+        if self.span is not None:
+            parts += _excerpt(self.span, self.note)
+        if self.hint:
+            parts.append(f"  hint: {self.hint}")
+        for other in self.related:
+            parts.append(f"  {other.message}")
+            parts += _excerpt(other.span, "")
+        return "\n".join(parts)
+
+
+def _excerpt(span: Span, note: str) -> list[str]:
+    text = span.source.line(span.line)
+    place = [f"  {span}"]
+    if not text.strip():
+        return place
+    end = span.end_column if span.end_line == span.line else len(text)
+    width = max(1, end - span.column)
+    gutter = f"{span.line:>5} | "
+    caret = " " * len(gutter) + " " * span.column + "^" * width
+    return [*place, gutter + text, caret + (f"   {note}" if note else "")]
+
+
+class KernelError(Exception):
+    """What a user did that kernelab cannot go along with, as one or more diagnostics."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        super().__init__(*diagnostics)
+        self.diagnostics = diagnostics
+
+    def __str__(self) -> str:
+        shown = [diagnostic.render() for diagnostic in self.diagnostics[:MAX_SHOWN]]
+        hidden = len(self.diagnostics) - len(shown)
+        if hidden > 0:
+            shown.append(f"... and {hidden} more")
+        return "\n\n".join(shown)
+
+    def __reduce__(self) -> tuple[type["KernelError"], tuple[Diagnostic, ...]]:
+        return type(self), self.diagnostics
+
+
+class KernelSyntaxError(KernelError):
+    """Text that is not Python, or Python that a kernel cannot contain."""
+
+
+class KernelTypeError(KernelError, TypeError):
+    """Values of types that do not go together."""
+
+
+class KernelNameError(KernelError, NameError):
+    """A name that means nothing here, or a variable that may be unset."""
+
+
+class KernelValueError(KernelError, ValueError):
+    """A value that makes no sense where it stands."""
+
+
+class KernelIndexError(KernelError, IndexError):
+    """An array index outside the array, found while a kernel ran."""
+
+
+class KernelZeroDivisionError(KernelError, ZeroDivisionError):
+    """An integer divided by zero, found while a kernel ran."""
+
+
+class KernelAssertionError(KernelError, AssertionError):
+    """An `assert` of a kernel that did not hold."""
+
+
+class LaunchError(KernelError, TypeError):
+    """Arguments of a launch that do not fit the kernel."""
+
+
+class TapeError(KernelError, RuntimeError):
+    """A tape used in a way that gives no gradient."""
+
+
+class BuildError(KernelError, RuntimeError):
+    """Generated code that could not be built or loaded."""
+
+
+class GradientError(KernelError, ValueError):
+    """A gradient that cannot be right, or a gradient check that failed."""
+
+
+class KernelWarning(UserWarning):
+    """Something that runs, but probably does not do what was meant."""

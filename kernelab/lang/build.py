@@ -1,0 +1,279 @@
+"""The builder of IR: appends statements, folds constants, and opens and closes blocks.
+
+Passes and the frontend write IR through it; derivative rules write through `Expr`, which gives a builder's
+atoms Python's operators.  It folds only what is exact, so a program keeps its meaning to the last bit.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from kernelab.errors import NOWHERE, Span
+from kernelab.lang import ops
+from kernelab.lang.ir import Assert, AssertKind, Atom, Atomic, Block, Const, If, Let, Load, Stmt, Store, Var
+from kernelab.lang.ops import Op
+from kernelab.lang.types import Array, Scalar, Type, Value, bool_, int32, scalar_of, with_scalar
+
+TRUE = Const(True, bool_)
+FALSE = Const(False, bool_)
+
+
+def zero(type: Value) -> Const:
+    """The zero of a value type."""
+    return constant(0, type)
+
+
+def constant(value: bool | int | float, type: Value) -> Const:
+    """`value` as a constant of a type, rounded to what the type can hold."""
+    scalar = scalar_of(type)
+    with np.errstate(all="ignore"):
+        rounded = np.array(value).astype(scalar.dtype).item()
+    return Const(rounded, type)
+
+
+def integer(value: int) -> Const:
+    """An int32 constant, such as an index."""
+    return Const(value, int32)
+
+
+def type_of(atom: Atom) -> Value:
+    """The type of an atom that is a value, not an array."""
+    assert not isinstance(atom.type, Array)
+    return atom.type
+
+
+class Builder:
+    """Collects statements into blocks; `span` is what the next statements inherit."""
+
+    def __init__(self, span: Span = NOWHERE) -> None:
+        self.span = span
+        self._open: list[list[Stmt]] = [[]]
+
+    def emit(self, stmt: Stmt) -> None:
+        """Append a statement to the innermost open block."""
+        self._open[-1].append(stmt)
+
+    def close(self, *yields: Atom) -> Block:
+        """The outermost block, with everything appended outside of inner ones."""
+        (stmts,) = self._open
+        return Block(tuple(stmts), yields)
+
+    @contextmanager
+    def block(self) -> Iterator["OpenBlock"]:
+        """Within it, statements go into a new block, which `OpenBlock.close` returns afterwards."""
+        stmts: list[Stmt] = []
+        self._open.append(stmts)
+        try:
+            yield OpenBlock(stmts)
+        finally:
+            self._open.pop()
+
+    @contextmanager
+    def at(self, span: Span) -> Iterator[None]:
+        """Within it, statements inherit `span`."""
+        before, self.span = self.span, span
+        try:
+            yield
+        finally:
+            self.span = before
+
+    def let(self, op: Op, args: Sequence[Atom], type: Value, hint: str = "") -> Atom:
+        """Apply an operation; a constant or an operand where that is the exact result."""
+        args = tuple(args)
+        folded = _fold(op, args, type)
+        if folded is not None:
+            return folded
+        out = Var(type, hint, self.span)
+        self.emit(Let(out, op, args, self.span))
+        return out
+
+    def apply(self, name: str, *args: Atom, hint: str = "") -> Atom:
+        """Apply the overload of `name` that takes these operands; TypeError if there is none."""
+        found = ops.resolve(name, [arg.type for arg in args])
+        if found is None:
+            raise TypeError(f"no {name} of {', '.join(str(arg.type) for arg in args)}")
+        op, type = found
+        return self.let(op, args, type, hint)
+
+    def load(self, array: Var, indices: Sequence[Atom], hint: str = "") -> Var:
+        """Read an element of an array."""
+        assert isinstance(array.type, Array)
+        out = Var(array.type.elem, hint, self.span)
+        self.emit(Load(out, array, tuple(indices), self.span))
+        return out
+
+    def store(self, array: Var, indices: Sequence[Atom], value: Atom) -> None:
+        """Write an element of an array."""
+        self.emit(Store(array, tuple(indices), value, self.span))
+
+    def atomic_add(self, array: Var, indices: Sequence[Atom], value: Atom, hint: str = "") -> Var:
+        """Add to an element of an array; the result is what it held before."""
+        out = Var(type_of(value), hint, self.span)
+        self.emit(Atomic(out, "add", array, tuple(indices), value, self.span))
+        return out
+
+    def check(self, cond: Atom, kind: AssertKind, message: str) -> None:
+        """End the launch with an error unless `cond` holds."""
+        if cond != TRUE:
+            self.emit(Assert(cond, kind, message, self.span))
+
+    def select(self, cond: Atom, then: Callable[[], Sequence[Atom]], orelse: Callable[[], Sequence[Atom]],
+               hints: Sequence[str] = ()) -> tuple[Atom, ...]:
+        """An `If` whose branches are written by the two functions; they return what the branch yields."""
+        if isinstance(cond, Const):
+            return tuple(then() if cond.value else orelse())
+        with self.block() as yes:
+            yes_values = tuple(then())
+        with self.block() as no:
+            no_values = tuple(orelse())
+        names = [*hints, *[""] * (len(yes_values) - len(hints))]
+        outs = tuple(Var(a.type, n, self.span) for a, n in zip(yes_values, names, strict=True))
+        self.emit(If(outs, cond, yes.close(*yes_values), no.close(*no_values), self.span))
+        return outs
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBlock:
+    """A block under construction; `close` gives the finished block."""
+
+    stmts: list[Stmt]
+
+    def close(self, *yields: Atom) -> Block:
+        return Block(tuple(self.stmts), yields)
+
+
+def _fold(op: Op, args: tuple[Atom, ...], type: Value) -> Atom | None:
+    same = _identity(op.name, args, type)
+    if same is not None:
+        return same
+    if not op.exact or not isinstance(type, Scalar) or not args:
+        return None
+    values: list[Any] = []
+    for arg in args:
+        if not isinstance(arg, Const) or not isinstance(arg.type, Scalar):
+            return None
+        values.append(arg.type.dtype.type(arg.value))
+    with np.errstate(all="ignore"):
+        result = np.asarray(op.numpy(*values)).astype(type.dtype).item()
+    # A NaN or an infinity stays visible as the operation that made it.
+    return Const(result, type) if math.isfinite(result) else None
+
+
+def _identity(name: str, args: tuple[Atom, ...], type: Value) -> Atom | None:
+    """The operand that is the exact result: ``x * 1``, ``x / 1``, ``x - 0``, ``where(True, x, y)``, ``b and True``."""
+    match name, args:
+        case ("mul", (x, Const(1))) | ("div", (x, Const(1))) | ("mul", (Const(1), x)) if x.type == type:
+            return x
+        case ("sub", (x, Const(0) as c)) if not _negative_zero(c):
+            return x
+        case ("add", (x, Const(0, Scalar() as t))) | ("add", (Const(0, Scalar() as t), x)) if t.is_int:
+            return x
+        case "where", (Const(cond), x, y):
+            return x if cond else y
+        case ("and", (x, Const(True))) | ("and", (Const(True), x)) | ("or", (x, Const(False))) | ("or", (Const(False), x)):
+            return x
+        case ("and", (_, Const(False))) | ("and", (Const(False), _)):
+            return FALSE
+        case ("or", (_, Const(True))) | ("or", (Const(True), _)):
+            return TRUE
+        case _:
+            return None
+
+
+def _negative_zero(const: Const) -> bool:
+    return math.copysign(1.0, float(const.value)) < 0
+
+
+Operand = Union["Expr", int, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expr:
+    """An atom with Python's operators, in which derivative rules and expansions are written.
+
+    Numbers beside it take its scalar type.
+    """
+
+    builder: Builder
+    atom: Atom
+
+    @property
+    def type(self) -> Value:
+        return type_of(self.atom)
+
+    def apply(self, name: str, *others: Operand) -> "Expr":
+        """The operation `name` with this as first operand."""
+        args = [self.atom, *(self.wrap(other).atom for other in others)]
+        return Expr(self.builder, self.builder.apply(name, *args))
+
+    def wrap(self, value: Operand) -> "Expr":
+        """`value` itself, or a number as a constant of this expression's scalar type."""
+        if isinstance(value, Expr):
+            return value
+        return Expr(self.builder, constant(value, scalar_of(self.type)))
+
+    def const(self, value: float, type: Type | None = None) -> "Expr":
+        """A constant of this expression's type, or of another."""
+        target = self.type if type is None else type
+        assert not isinstance(target, Array)
+        return Expr(self.builder, constant(value, target))
+
+    def at(self, *indices: int) -> "Expr":
+        """The component of a vector (one index) or matrix (two) at constant indices."""
+        args = [self.atom, *(integer(i) for i in indices)]
+        return Expr(self.builder, self.builder.apply("extract", *args))
+
+    def make(self, type: Value, *components: "Expr") -> "Expr":
+        """The vector or matrix of that type from its components, by rows."""
+        return Expr(self.builder, self.builder.apply(str(type), *(c.atom for c in components)))
+
+    def like(self, scalar: Scalar) -> Value:
+        """This expression's type over another scalar."""
+        return with_scalar(self.type, scalar)
+
+    def __add__(self, other: Operand) -> "Expr":
+        return self.apply("add", other)
+
+    def __radd__(self, other: Operand) -> "Expr":
+        return self.wrap(other).apply("add", self)
+
+    def __sub__(self, other: Operand) -> "Expr":
+        return self.apply("sub", other)
+
+    def __rsub__(self, other: Operand) -> "Expr":
+        return self.wrap(other).apply("sub", self)
+
+    def __mul__(self, other: Operand) -> "Expr":
+        return self.apply("mul", other)
+
+    def __rmul__(self, other: Operand) -> "Expr":
+        return self.wrap(other).apply("mul", self)
+
+    def __truediv__(self, other: Operand) -> "Expr":
+        return self.apply("div", other)
+
+    def __rtruediv__(self, other: Operand) -> "Expr":
+        return self.wrap(other).apply("div", self)
+
+    def __neg__(self) -> "Expr":
+        return self.apply("neg")
+
+    def __lt__(self, other: Operand) -> "Expr":
+        return self.apply("lt", other)
+
+    def __le__(self, other: Operand) -> "Expr":
+        return self.apply("le", other)
+
+    def __gt__(self, other: Operand) -> "Expr":
+        return self.apply("gt", other)
+
+    def __ge__(self, other: Operand) -> "Expr":
+        return self.apply("ge", other)
+
+    def eq(self, other: Operand) -> "Expr":
+        """Whether the two are equal (``==`` compares expressions by identity)."""
+        return self.apply("eq", other)

@@ -1,0 +1,278 @@
+"""The intermediate representation: typed, structured, in static single assignment form.
+
+    function ::= name(param...) threads block            a kernel has no results; a function yields them
+    block    ::= stmt... yields atom...
+    atom     ::= Var | Const(value, type)                a constant vector or matrix has equal components
+    stmt     ::= Let(out, op, atoms)                     pure application of an operation of the table
+               | Load(out, array, indices, held)         `held`: what the element held, if known already
+               | Store(array, indices, value)
+               | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load
+               | If(outs, cond, then, orelse)            values leave a region only through its outs
+               | For(outs, index, count, reverse, carries, inits, stop, body)
+               | While(outs, carries, inits, stop, body)
+               | Assert(cond, kind, message)             ends the launch with an error at the span
+               | Call(outs, function, atoms)
+               | Save(stack, atoms) | Restore(stack, outs)   last in, first out; introduced only by vjp
+               | Append(array, value)                    at the end of a residual; introduced only by record
+
+A loop is canonical: `index` runs over 0 .. count-1, backwards if `reverse`.  `carries` are the values that
+an iteration receives, first `inits` and then what the body yields; the last ones are the `outs`.  `stop`
+names a carried bool that ends the loop after the iteration that yields true: there is no break.
+
+Every `Var` is assigned once and is visible in the blocks nested below its definition.  Vars and statements
+are compared by identity, types and constants by structure.  Every statement has the span of the source it
+comes from; a derived statement inherits the span of its primal.  `component` of an array access is set by
+`scalarise` alone: the access then touches one component of a vector or matrix element.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from kernelab.errors import NOWHERE, Span
+from kernelab.lang.ops import Op
+from kernelab.lang.types import Type, Value
+
+
+class Var:
+    """A value or an array parameter, with the name that the user gave it as a hint."""
+
+    __slots__ = ("hint", "span", "type")
+
+    def __init__(self, type: Type, hint: str = "", span: Span = NOWHERE) -> None:
+        self.type = type
+        self.hint = hint
+        self.span = span
+
+    def __repr__(self) -> str:
+        return f"<{self.hint or '_'}: {self.type}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number; of a vector or matrix type it stands for that number in every component."""
+
+    value: bool | int | float
+    type: Value
+
+
+Atom = Var | Const
+
+
+class Stack:
+    """Links the `Save` that pushes onto a last-in-first-out store with the `Restore` that pops from it."""
+
+    __slots__ = ("hint",)
+
+    def __init__(self, hint: str = "") -> None:
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    stmts: tuple["Stmt", ...]
+    yields: tuple[Atom, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Let:
+    out: Var
+    op: Op
+    args: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    out: Var
+    array: Var
+    indices: tuple[Atom, ...]
+    span: Span = NOWHERE
+    held: Atom | None = None
+    component: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    array: Var
+    indices: tuple[Atom, ...]
+    value: Atom
+    span: Span = NOWHERE
+    component: int | None = None
+
+
+AtomicKind = Literal["add"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Atomic:
+    out: Var
+    kind: AtomicKind
+    array: Var
+    indices: tuple[Atom, ...]
+    value: Atom
+    span: Span = NOWHERE
+    held: Atom | None = None
+    component: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    outs: tuple[Var, ...]
+    cond: Atom
+    then: Block
+    orelse: Block
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    outs: tuple[Var, ...]
+    index: Var
+    count: Atom
+    carries: tuple[Var, ...]
+    inits: tuple[Atom, ...]
+    body: Block
+    span: Span = NOWHERE
+    reverse: bool = False
+    stop: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While:
+    outs: tuple[Var, ...]
+    carries: tuple[Var, ...]
+    inits: tuple[Atom, ...]
+    stop: int
+    body: Block
+    span: Span = NOWHERE
+
+
+AssertKind = Literal["assertion", "division"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assert:
+    cond: Atom
+    kind: AssertKind
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    outs: tuple[Var, ...]
+    function: "Function"
+    args: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Save:
+    stack: Stack
+    atoms: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restore:
+    stack: Stack
+    outs: tuple[Var, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Append:
+    array: Var
+    value: Atom
+    span: Span = NOWHERE
+
+
+Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Call | Save | Restore | Append
+Loop = For | While
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """A kernel (`threads` are its thread indices, it yields nothing) or a function (it yields its results).
+
+    Thread indices are int32, as many as the kernel unpacks from `tid()`; `linear` is the int64 position of the
+    thread in the grid, which derived programs use to find what the thread has saved.
+    """
+
+    name: str
+    params: tuple[Var, ...]
+    body: Block
+    threads: tuple[Var, ...] = ()
+    span: Span = NOWHERE
+    linear: Var | None = None
+
+    def param(self, name: str) -> Var:
+        """The parameter of that name; KeyError if there is none."""
+        for var in self.params:
+            if var.hint == name:
+                return var
+        raise KeyError(name)
+
+
+def defs(stmt: Stmt) -> tuple[Var, ...]:
+    """The Vars that a statement defines for the statements after it."""
+    match stmt:
+        case Let(out) | Load(out) | Atomic(out):
+            return (out,)
+        case If(outs) | For(outs) | While(outs) | Call(outs):
+            return outs
+        case Restore(_, outs):
+            return outs
+        case Store() | Assert() | Save() | Append():
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def atoms(stmt: Stmt) -> tuple[Atom, ...]:
+    """The atoms and arrays that a statement itself reads, without those read inside its blocks."""
+    match stmt:
+        case Let(_, _, args) | Call(_, _, args):
+            return args
+        case Load(_, array, indices):
+            return (array, *indices) if stmt.held is None else (array, *indices, stmt.held)
+        case Store(array, indices, value):
+            return (array, *indices, value)
+        case Atomic(_, _, array, indices, value):
+            return (array, *indices, value) if stmt.held is None else (array, *indices, value, stmt.held)
+        case If(_, cond):
+            return (cond,)
+        case For():
+            return (stmt.count, *stmt.inits)
+        case While():
+            return stmt.inits
+        case Assert(cond):
+            return (cond,)
+        case Save(_, values):
+            return values
+        case Restore():
+            return ()
+        case Append(array, value):
+            return (array, value)
+        case _:
+            assert_never(stmt)
+
+
+def blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks nested directly in a statement."""
+    match stmt:
+        case If(_, _, then, orelse):
+            return (then, orelse)
+        case For() | While():
+            return (stmt.body,)
+        case _:
+            return ()
+
+
+def walk(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block and of the blocks inside it, outer before inner, in order."""
+    for stmt in block.stmts:
+        yield stmt
+        for inner in blocks(stmt):
+            yield from walk(inner)

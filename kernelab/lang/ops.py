@@ -1,0 +1,245 @@
+"""What an operation is: one record of its type rule, spellings, derivative, domain and documentation.
+
+This module knows the shape of the record and the overload sets by name; the records themselves stand in
+`kernelab.builtins`.  A derivative is one of a closed set of kinds:
+
+    Partials      scalar function: local partial derivatives, both modes follow from one formula
+    Linear        linear in all its operands: the JVP is the operation itself, the VJP its transpose
+    Bilinear      linear in each of two operands: one transpose for each
+    Rules         anything else: a JVP and a VJP, written as IR
+    Zero          derivative zero wherever it exists (floor, comparisons, integer results)
+    Undefined     no derivative: differentiating is an error that gives the reason
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, assert_never
+
+from kernelab.lang.types import Array, Kind, Mat, Scalar, Type, Value, Vec, int32
+
+if TYPE_CHECKING:
+    from kernelab.lang.build import Expr
+
+Dims = dict[str, Any]
+"""What the variables of a signature stand for: scalars by pattern name, lengths by letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarPattern:
+    """A scalar of one of some kinds; equal names within a signature mean the same scalar."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VecPattern:
+    """A vector of `n` scalars, `n` a length or the name of one."""
+
+    scalar: ScalarPattern | Scalar
+    n: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class MatPattern:
+    """A matrix of `n` rows and `m` columns, each a length or the name of one."""
+
+    scalar: ScalarPattern | Scalar
+    n: int | str
+    m: int | str
+
+
+Pattern = ScalarPattern | VecPattern | MatPattern | Scalar | Vec | Mat
+
+
+def matches(pattern: Pattern, type: Type, dims: Dims) -> bool:
+    """Whether `type` fits `pattern`; binds the pattern's variables in `dims`."""
+    match pattern:
+        case Scalar() | Vec() | Mat():
+            return pattern == type
+        case ScalarPattern(name, kinds):
+            return isinstance(type, Scalar) and type.kind in kinds and dims.setdefault(name, type) == type
+        case VecPattern(scalar, n):
+            return isinstance(type, Vec) and matches(scalar, type.scalar, dims) and _binds(n, type.n, dims)
+        case MatPattern(scalar, n, m):
+            fits = isinstance(type, Mat) and matches(scalar, type.scalar, dims)
+            return isinstance(type, Mat) and fits and _binds(n, type.n, dims) and _binds(m, type.m, dims)
+        case _:
+            assert_never(pattern)
+
+
+def instantiate(pattern: Pattern, dims: Dims) -> Value:
+    """The type that a pattern stands for once its variables are bound."""
+    match pattern:
+        case Scalar() | Vec() | Mat():
+            return pattern
+        case ScalarPattern(name):
+            bound: Scalar = dims[name]
+            return bound
+        case VecPattern(scalar, n):
+            return Vec(_scalar(scalar, dims), _length(n, dims))
+        case MatPattern(scalar, n, m):
+            return Mat(_scalar(scalar, dims), _length(n, dims), _length(m, dims))
+        case _:
+            assert_never(pattern)
+
+
+def _binds(length: int | str, found: int, dims: Dims) -> bool:
+    return length == found if isinstance(length, int) else dims.setdefault(length, found) == found
+
+
+def _length(length: int | str, dims: Dims) -> int:
+    return length if isinstance(length, int) else dims[length]
+
+
+def _scalar(scalar: ScalarPattern | Scalar, dims: Dims) -> Scalar:
+    return scalar if isinstance(scalar, Scalar) else dims[scalar.name]
+
+
+Cotangents = "Sequence[Expr | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Partials:
+    """`fn(y, *operands)` gives dy/dx for each operand: an `Expr`, a number, or None where it is zero.
+
+    `singular` says that a partial can be infinite or not a number inside the operation's domain or on its
+    edge; it is then applied only where the incoming derivative is not zero.
+    """
+
+    fn: Callable[..., Any]
+    singular: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """`transpose(y_bar, *operands)` gives the cotangent of each operand, or None."""
+
+    transpose: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bilinear:
+    """`left(y_bar, a, b)` and `right(y_bar, a, b)` give the cotangents of the two operands."""
+
+    left: Callable[..., Any]
+    right: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`jvp(y, operands, tangents)` gives the tangent, `vjp(y, operands, y_bar)` the cotangents.
+
+    A tangent of None is zero; a cotangent of None adds nothing.
+    """
+
+    jvp: Callable[..., Any]
+    vjp: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """The derivative is zero wherever it exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """There is no derivative, for a reason that a user can read."""
+
+    reason: str
+
+
+Derivative = Partials | Linear | Bilinear | Rules | Zero | Undefined
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An operand of an operation."""
+
+    name: str
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One operation: everything that any part of kernelab knows about it.
+
+    `cpp` is the C++ expression over scalars: operands by name in braces, ``{T}`` the result's C++ type,
+    ``{m}`` and ``{f}`` the prefix and suffix that make ``{m}sin{f}({x})`` the target's function for the width.
+    An operation over vectors has none; it has `expand`, its meaning in terms of scalar operations.
+    `numpy` computes it on arrays whose leading axes are threads and whose trailing axes are components.
+    `domain` holds, for each operand, the interval that tests sample.  `exact` says that NumPy and every
+    target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects.
+    `tags` are facts that passes may ask for, such as "commutative".
+    """
+
+    name: str
+    params: tuple[Parameter, ...]
+    result: Pattern
+    numpy: Callable[..., Any]
+    derivative: Derivative
+    cpp: str | None = None
+    expand: Callable[..., Any] | None = None
+    domain: tuple[tuple[float, float], ...] = ()
+    exact: bool = False
+    symbol: str = ""
+    doc: str = ""
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def infer(self, types: Sequence[Type]) -> Value | None:
+        """The result type for operands of these types, None where they do not fit."""
+        if len(types) != len(self.params):
+            return None
+        dims: Dims = {}
+        for param, type in zip(self.params, types, strict=True):
+            if not matches(param.pattern, type, dims):
+                return None
+        return instantiate(self.result, dims)
+
+
+class _ShapeOf(Op):
+    """The extent of an array along an axis: the one operation on an array itself."""
+
+    def infer(self, types: Sequence[Type]) -> Value | None:
+        match types:
+            case [Array(), Scalar() as axis] if axis.is_int:
+                return int32
+            case _:
+                return None
+
+
+def _no_numpy(*_: Any) -> Any:
+    raise NotImplementedError("the interpreter reads the shape of an array itself")
+
+
+SHAPE = _ShapeOf("shape", (), int32, _no_numpy, Zero(), doc="The extent of an array along an axis.")
+"""``shape(array, axis)``: int32; every backend reads it from the launch's arguments."""
+
+_OVERLOADS: dict[str, list[Op]] = {}
+
+
+def register(op: Op) -> None:
+    """Add an operation to the overloads of its name; the first that fits wins."""
+    _OVERLOADS.setdefault(op.name, []).append(op)
+
+
+def overloads(name: str) -> tuple[Op, ...]:
+    """The operations of that name, () if there is none."""
+    return tuple(_OVERLOADS.get(name, ()))
+
+
+def names() -> tuple[str, ...]:
+    """The names of all operations, in the order of the table."""
+    return tuple(_OVERLOADS)
+
+
+def resolve(name: str, types: Sequence[Type]) -> tuple[Op, Value] | None:
+    """The overload of `name` that takes operands of these types, and its result type."""
+    for op in _OVERLOADS.get(name, ()):
+        result = op.infer(types)
+        if result is not None:
+            return op, result
+    return None

@@ -1,0 +1,134 @@
+"""The IR as text, for golden files, messages and debugging: one statement a line, blocks indented."""
+
+from typing import assert_never
+
+from kernelab.lang.ir import (
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+
+
+class Names:
+    """Gives every Var of a function a readable name of its own: its hint, numbered where hints repeat."""
+
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
+        self._of: dict[object, str] = {}
+        self._taken: set[str] = set(reserved)
+        self._next: dict[str, int] = {}
+
+    def __call__(self, var: Var | Stack) -> str:
+        if var not in self._of:
+            self._of[var] = self._fresh(var.hint or "t", numbered=not var.hint)
+        return self._of[var]
+
+    def _fresh(self, hint: str, numbered: bool) -> str:
+        if not numbered and hint not in self._taken:
+            self._taken.add(hint)
+            return hint
+        number = self._next.get(hint, 1)
+        while f"{hint}_{number}" in self._taken:
+            number += 1
+        self._next[hint] = number + 1
+        self._taken.add(f"{hint}_{number}")
+        return f"{hint}_{number}"
+
+
+def show(function: Function) -> str:
+    """The whole function as text."""
+    return _Printer(Names()).function(function)
+
+
+class _Printer:
+    def __init__(self, names: Names) -> None:
+        self.name = names
+
+    def function(self, function: Function) -> str:
+        params = self.typed(function.params)
+        threads = f" threads {self.typed(function.threads)}" if function.threads else ""
+        threads += f" linear {self.typed((function.linear,))}" if function.linear is not None else ""
+        return "\n".join([f"{function.name}({params}){threads}", *self.block(function.body)])
+
+    def block(self, block: Block) -> list[str]:
+        lines = [line for stmt in block.stmts for line in self.stmt(stmt)]
+        if block.yields:
+            lines.append(f"yield {self.atoms(block.yields)}")
+        return ["  " + line for line in lines]
+
+    def stmt(self, stmt: Stmt) -> list[str]:
+        match stmt:
+            case Let(out, op, args):
+                return [f"{self.typed((out,))} = {op.name}({self.atoms(args)})"]
+            case Load(out, array, indices):
+                held = f" held {self.atom(stmt.held)}" if stmt.held is not None else ""
+                return [f"{self.typed((out,))} = {self.element(array, indices, stmt.component)}{held}"]
+            case Store(array, indices, value):
+                return [f"{self.element(array, indices, stmt.component)} = {self.atom(value)}"]
+            case Atomic(out, kind, array, indices, value):
+                held = f" held {self.atom(stmt.held)}" if stmt.held is not None else ""
+                target = self.element(array, indices, stmt.component)
+                return [f"{self.typed((out,))} = atomic_{kind}({target}, {self.atom(value)}){held}"]
+            case If(outs, cond, then, orelse):
+                head = f"{self.assigned(outs)}if {self.atom(cond)}"
+                tail = ["else", *self.block(orelse)] if orelse.stmts or orelse.yields else []
+                return [head, *self.block(then), *tail]
+            case For():
+                return [self.for_head(stmt), *self.block(stmt.body)]
+            case While():
+                head = f"{self.assigned(stmt.outs)}while{self.carried(stmt)} until {self.name(stmt.carries[stmt.stop])}"
+                return [head, *self.block(stmt.body)]
+            case Assert(cond, kind, message):
+                return [f"assert {self.atom(cond)} {kind} {message!r}"]
+            case Call(outs, function, args):
+                return [f"{self.assigned(outs)}call {function.name}({self.atoms(args)})"]
+            case Save(stack, atoms):
+                return [f"save {self.name(stack)}({self.atoms(atoms)})"]
+            case Restore(stack, outs):
+                return [f"{self.assigned(outs)}restore {self.name(stack)}"]
+            case Append(array, value):
+                return [f"append {self.name(array)} {self.atom(value)}"]
+            case _:
+                assert_never(stmt)
+
+    def for_head(self, stmt: For) -> str:
+        direction = " reversed" if stmt.reverse else ""
+        until = f" until {self.name(stmt.carries[stmt.stop])}" if stmt.stop is not None else ""
+        count = f"for {self.name(stmt.index)} < {self.atom(stmt.count)}"
+        return f"{self.assigned(stmt.outs)}{count}{direction}{self.carried(stmt)}{until}"
+
+    def carried(self, stmt: For | While) -> str:
+        pairs = zip(stmt.carries, stmt.inits, strict=True)
+        inits = ", ".join(f"{self.typed((var,))} = {self.atom(init)}" for var, init in pairs)
+        return f" carry {inits}" if inits else ""
+
+    def element(self, array: Var, indices: tuple[Atom, ...], component: int | None) -> str:
+        part = "" if component is None else f".{component}"
+        return f"{self.name(array)}[{self.atoms(indices)}]{part}"
+
+    def assigned(self, outs: tuple[Var, ...]) -> str:
+        return f"{self.typed(outs)} = " if outs else ""
+
+    def typed(self, vars: tuple[Var, ...]) -> str:
+        return ", ".join(f"{self.name(var)}: {var.type}" for var in vars)
+
+    def atoms(self, atoms: tuple[Atom, ...]) -> str:
+        return ", ".join(self.atom(atom) for atom in atoms)
+
+    def atom(self, atom: Atom) -> str:
+        return repr(atom.value) if isinstance(atom, Const) else self.name(atom)

@@ -1,0 +1,190 @@
+"""The types of kernel values, compared by structure.
+
+A type object is also what a user writes: `float32`, `vec3` and `mat33` annotate parameters, name the
+dtype of an array, and called on the host build a NumPy value.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One number: a truth value, an integer or a float of a given width in bits."""
+
+    kind: Kind
+    bits: int
+
+    @property
+    def name(self) -> str:
+        return "bool" if self.kind == "bool" else f"{self.kind}{self.bits}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the same name."""
+        return np.dtype(self.name)
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __call__(self, value: Any = 0) -> Any:
+        """The NumPy scalar of this type nearest to `value`."""
+        return self.dtype.type(value)
+
+
+bool_ = Scalar("bool", 8)
+int8, int16, int32, int64 = (Scalar("int", bits) for bits in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (Scalar("uint", bits) for bits in (8, 16, 32, 64))
+float16, float32, float64 = (Scalar("float", bits) for bits in (16, 32, 64))
+
+SCALARS = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Vec:
+    """A vector of `n` scalars, a value like a number."""
+
+    scalar: Scalar
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n,)
+
+    def __str__(self) -> str:
+        return f"vec{self.n}{_suffix(self.scalar)}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __call__(self, *components: Any) -> np.ndarray[Any, Any]:
+        """A NumPy vector: from no argument (zeros), one (repeated, or a sequence), or one for each component."""
+        return _host_value(self, components)
+
+
+@dataclass(frozen=True, slots=True)
+class Mat:
+    """A matrix of `n` rows and `m` columns, a value like a number."""
+
+    scalar: Scalar
+    n: int
+    m: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n, self.m)
+
+    def __str__(self) -> str:
+        return f"mat{self.n}{self.m}{_suffix(self.scalar)}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __call__(self, *components: Any) -> np.ndarray[Any, Any]:
+        """A NumPy matrix: from no argument (zeros), one (repeated, or nested), or one for each entry by rows."""
+        return _host_value(self, components)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array parameter: elements of one value type, in 1 to 4 dimensions, with any strides."""
+
+    elem: "Value"
+    ndim: int
+
+    def __str__(self) -> str:
+        return f"array[{self.elem}]" if self.ndim == 1 else f"array{self.ndim}d[{self.elem}]"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+Value = Scalar | Vec | Mat
+Type = Value | Array
+
+
+def _suffix(scalar: Scalar) -> str:
+    suffixes = {float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul"}
+    suffixes |= {int8: "b", uint8: "ub", int16: "s", uint16: "us", bool_: "bool"}
+    return suffixes[scalar]
+
+
+def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    size = int(np.prod(type.shape))
+    if not components:
+        return np.zeros(type.shape, type.scalar.dtype)
+    if len(components) == 1:
+        return np.broadcast_to(np.asarray(components[0], type.scalar.dtype), type.shape).copy()
+    if len(components) != size:
+        raise TypeError(f"{type} takes 0, 1 or {size} components, not {len(components)}")
+    return np.array(components, type.scalar.dtype).reshape(type.shape)
+
+
+def shape_of(type: Value) -> tuple[int, ...]:
+    """The component shape of a value type: () for a scalar, (n,) for a vector, (n, m) for a matrix."""
+    return () if isinstance(type, Scalar) else type.shape
+
+
+def size_of(type: Value) -> int:
+    """How many scalars a value holds."""
+    return int(np.prod(shape_of(type), dtype=int))
+
+
+def scalar_of(type: Value) -> Scalar:
+    """The scalar type of a value or of its components."""
+    return type if isinstance(type, Scalar) else type.scalar
+
+
+def with_scalar(type: Value, scalar: Scalar) -> Value:
+    """The value type of the same shape over another scalar."""
+    match type:
+        case Scalar():
+            return scalar
+        case Vec(_, n):
+            return Vec(scalar, n)
+        case Mat(_, n, m):
+            return Mat(scalar, n, m)
+
+
+def bytes_of(type: Value) -> int:
+    """The size of a value in memory, in bytes."""
+    return size_of(type) * scalar_of(type).bits // 8
+
+
+def is_differentiable(type: Type) -> bool:
+    """Whether values of this type carry derivatives: floats, and vectors, matrices and arrays of them."""
+    return scalar_of(type.elem if isinstance(type, Array) else type).is_float
+
+
+@cache
+def _named() -> dict[str, Value]:
+    names: dict[str, Value] = {scalar.name: scalar for scalar in SCALARS}
+    for scalar in SCALARS:
+        for n in (2, 3, 4):
+            names[str(Vec(scalar, n))] = Vec(scalar, n)
+            if scalar.is_float:
+                names[str(Mat(scalar, n, n))] = Mat(scalar, n, n)
+    for shape in ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44"):
+        names[shape + "f"] = names[shape]
+    return names
+
+
+def named_types() -> dict[str, Value]:
+    """The value types that have a name of their own, by that name (``float32``, ``vec3``, ``mat44d``)."""
+    return dict(_named())

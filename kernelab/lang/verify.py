@@ -1,0 +1,132 @@
+"""The verifier: checks scope, single assignment, types and the arity of regions.
+
+Tests run it after every pass.  It raises `InvalidIR`, which names the first statement that is wrong: always a
+fault of kernelab, never of its user.
+"""
+
+from typing import assert_never
+
+from kernelab.lang.ir import (
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Restore,
+    Save,
+    Stmt,
+    Store,
+    Var,
+    While,
+    atoms,
+    defs,
+)
+from kernelab.lang.types import Array, Scalar, Type, bool_, scalar_of
+
+
+class InvalidIR(AssertionError):
+    """A function that breaks the rules of the IR."""
+
+
+def verify(function: Function) -> Function:
+    """Return the function if it obeys the rules; raises InvalidIR otherwise."""
+    _Verifier().function(function)
+    return function
+
+
+def _require(holds: bool, what: str, stmt: Stmt | None = None) -> None:
+    if not holds:
+        where = "" if stmt is None else f" in {type(stmt).__name__} from {stmt.span}"
+        raise InvalidIR(what + where)
+
+
+class _Verifier:
+    def __init__(self) -> None:
+        self.seen: set[Var] = set()
+
+    def function(self, function: Function) -> None:
+        linear = () if function.linear is None else (function.linear,)
+        scope = self.define(frozenset(), (*function.params, *function.threads, *linear))
+        self.block(function.body, scope)
+
+    def define(self, scope: frozenset[Var], vars: tuple[Var, ...]) -> frozenset[Var]:
+        for var in vars:
+            _require(var not in self.seen, f"{var} is assigned twice")
+            self.seen.add(var)
+        return scope | frozenset(vars)
+
+    def block(self, block: Block, scope: frozenset[Var]) -> tuple[Type, ...]:
+        for stmt in block.stmts:
+            for atom in atoms(stmt):
+                self.in_scope(atom, scope, stmt)
+            self.stmt(stmt, scope)
+            scope = self.define(scope, defs(stmt))
+        for atom in block.yields:
+            self.in_scope(atom, scope, None)
+        return tuple(atom.type for atom in block.yields)
+
+    def in_scope(self, atom: Atom, scope: frozenset[Var], stmt: Stmt | None) -> None:
+        _require(isinstance(atom, Const) or atom in scope, f"{atom} is out of scope", stmt)
+
+    def stmt(self, stmt: Stmt, scope: frozenset[Var]) -> None:
+        match stmt:
+            case Let(out, op, args):
+                inferred = op.infer([arg.type for arg in args])
+                _require(inferred == out.type, f"{op.name} gives {inferred}, not {out.type}", stmt)
+            case Load(out, array, indices):
+                self.access(array, indices, out.type, stmt.component, stmt)
+                _require(stmt.held is None or stmt.held.type == out.type, "held value of another type", stmt)
+            case Store(array, indices, value):
+                self.access(array, indices, value.type, stmt.component, stmt)
+            case Atomic(out, _, array, indices, value):
+                self.access(array, indices, value.type, stmt.component, stmt)
+                _require(out.type == value.type, "atomic result of another type", stmt)
+            case If(outs, cond, then, orelse):
+                _require(cond.type == bool_, "condition is no bool", stmt)
+                types = tuple(out.type for out in outs)
+                _require(self.block(then, scope) == types, "then yields other types", stmt)
+                _require(self.block(orelse, scope) == types, "else yields other types", stmt)
+            case For() | While():
+                self.loop(stmt, scope)
+            case Assert(cond):
+                _require(cond.type == bool_, "assertion is no bool", stmt)
+            case Call(outs, function, args):
+                given, wanted = [a.type for a in args], [p.type for p in function.params]
+                _require(given == wanted, f"call of {function.name} with other types", stmt)
+                yields = [atom.type for atom in function.body.yields]
+                _require([out.type for out in outs] == yields, f"results of {function.name}", stmt)
+            case Append(array, value):
+                _require(array.type == Array(value.type, 1), "append of another type", stmt)  # type: ignore[arg-type]
+            case Save() | Restore():
+                pass
+            case _:
+                assert_never(stmt)
+
+    def access(self, array: Var, indices: tuple[Atom, ...], value: Type, component: int | None, stmt: Stmt) -> None:
+        _require(isinstance(array.type, Array), f"{array} is no array", stmt)
+        assert isinstance(array.type, Array)
+        _require(len(indices) == array.type.ndim, "wrong number of indices", stmt)
+        for index in indices:
+            _require(isinstance(index.type, Scalar) and index.type.is_int, "index is no integer", stmt)
+        elem = array.type.elem
+        expected = elem if component is None else scalar_of(elem)
+        _require(value == expected, f"element is {expected}, not {value}", stmt)
+
+    def loop(self, stmt: For | While, scope: frozenset[Var]) -> None:
+        types = tuple(var.type for var in stmt.carries)
+        _require(tuple(atom.type for atom in stmt.inits) == types, "inits of other types", stmt)
+        _require(tuple(out.type for out in stmt.outs) == types, "outs of other types", stmt)
+        inner = self.define(scope, stmt.carries)
+        if isinstance(stmt, For):
+            inner = self.define(inner, (stmt.index,))
+            _require(stmt.count.type == stmt.index.type, "count and index differ in type", stmt)
+        _require(self.block(stmt.body, inner) == types, "body yields other types", stmt)
+        if stmt.stop is not None:
+            _require(types[stmt.stop] == bool_, "stop is no bool", stmt)
