@@ -1,0 +1,172 @@
+"""Activity: which values carry a derivative from the active inputs to the active outputs.
+
+A Var is *varied* if it depends on an active parameter, *useful* if an active array or result depends on it,
+both through floats and operations with a derivative.  Differentiation touches only what is both.
+"""
+
+from collections.abc import Iterable
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.ir import (
+    Append,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+    walk,
+)
+from kernelab.lang.ops import Undefined, Zero
+from kernelab.lang.types import is_differentiable
+
+
+def active(function: Function, params: Iterable[Var]) -> frozenset[Var]:
+    """The Vars that are varied and useful when these parameters are active.
+
+    Raises KernelTypeError where a derivative is needed that an operation does not have.
+    """
+    chosen = frozenset(params)
+    found = varied(function, chosen) & _useful(function, chosen)
+    refuse_undefined(function, found)
+    return found
+
+
+def refuse_undefined(function: Function, vars: frozenset[Var]) -> None:
+    """Raise KernelTypeError at an operation without a derivative whose result is among `vars`."""
+    for stmt in walk(function.body):
+        if isinstance(stmt, Let) and isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
+            raise KernelTypeError(Diagnostic(
+                f"{stmt.op.name} has no derivative", stmt.span, "derivative", note=stmt.op.derivative.reason,
+                hint="compute it outside of what is differentiated, or leave out the gradient of its operands"))
+
+
+def varied(function: Function, params: frozenset[Var]) -> frozenset[Var]:
+    """The Vars that depend on the given parameters."""
+    forward = _Varied(set(params))
+    while forward.grew:
+        forward.grew = False
+        forward.block(function.body)
+    return frozenset(forward.vars)
+
+
+class _Varied:
+    def __init__(self, vars: set[Var]) -> None:
+        self.vars = vars
+        self.slots: set[tuple[Stack, int]] = set()
+        self.grew = True
+
+    def add(self, var: Var) -> None:
+        if var not in self.vars and is_differentiable(var.type):
+            self.vars.add(var)
+            self.grew = True
+
+    def flow(self, source: Atom, target: Var) -> None:
+        if source in self.vars:
+            self.add(target)
+
+    def block(self, block: Block) -> None:
+        for stmt in block.stmts:
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(out, op, args):
+                if not isinstance(op.derivative, Zero):
+                    for arg in args:
+                        self.flow(arg, out)
+            case Load(out, array) | Atomic(out, _, array):
+                self.flow(array, out)
+            case If(outs, _, then, orelse):
+                for branch in (then, orelse):
+                    self.block(branch)
+                    for source, out in zip(branch.yields, outs, strict=True):
+                        self.flow(source, out)
+            case For() | While():
+                for i, carry in enumerate(stmt.carries):
+                    self.flow(stmt.inits[i], carry)
+                self.block(stmt.body)
+                for i, carry in enumerate(stmt.carries):
+                    self.flow(stmt.body.yields[i], carry)
+                    self.flow(carry, stmt.outs[i])
+            case Save(stack, atoms):
+                for i, atom in enumerate(atoms):
+                    if atom in self.vars and (stack, i) not in self.slots:
+                        self.slots.add((stack, i))
+                        self.grew = True
+            case Restore(stack, outs):
+                for i, out in enumerate(outs):
+                    if (stack, i) in self.slots:
+                        self.add(out)
+            case Append(array, value):
+                self.flow(value, array)
+            case _:
+                pass
+
+
+def _useful(function: Function, params: frozenset[Var]) -> set[Var]:
+    backward = _Useful(set(params))
+    for atom in function.body.yields:
+        backward.add(atom)
+    while backward.grew:
+        backward.grew = False
+        backward.block(function.body)
+    return backward.vars
+
+
+class _Useful:
+    def __init__(self, vars: set[Var]) -> None:
+        self.vars = vars
+        self.grew = True
+
+    def add(self, atom: Atom) -> None:
+        if isinstance(atom, Var) and atom not in self.vars and is_differentiable(atom.type):
+            self.vars.add(atom)
+            self.grew = True
+
+    def block(self, block: Block) -> None:
+        for stmt in reversed(block.stmts):
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(out, op, args):
+                if out in self.vars and not isinstance(op.derivative, Zero):
+                    for arg in args:
+                        self.add(arg)
+            case Store(array, _, value) | Atomic(_, _, array, _, value):
+                if array in self.vars:
+                    self.add(value)
+            case If(outs, _, then, orelse):
+                for branch in (then, orelse):
+                    for out, source in zip(outs, branch.yields, strict=True):
+                        if out in self.vars:
+                            self.add(source)
+                    self.block(branch)
+            case For() | While():
+                self.loop(stmt)
+            case Call() | Save() | Restore() | Append():
+                raise AssertionError(f"{type(stmt).__name__} is not differentiated in reverse")
+            case _:
+                pass
+
+    def loop(self, stmt: For | While) -> None:
+        for i, carry in enumerate(stmt.carries):
+            if stmt.outs[i] in self.vars or carry in self.vars:
+                self.add(carry)
+                self.add(stmt.body.yields[i])
+        self.block(stmt.body)
+        for i, carry in enumerate(stmt.carries):
+            if carry in self.vars:
+                self.add(stmt.inits[i])
+                self.add(stmt.body.yields[i])

@@ -1,0 +1,55 @@
+"""Effects: which array parameters a function reads, writes and accumulates into."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Store, Var, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The arrays that are read, plainly written, and accumulated into by atomics, as parameter Vars."""
+
+    reads: frozenset[Var]
+    writes: frozenset[Var]
+    accumulates: frozenset[Var]
+
+    @property
+    def changed(self) -> frozenset[Var]:
+        """The arrays whose elements the function may change."""
+        return self.writes | self.accumulates
+
+
+def effects(function: Function) -> Effects:
+    """What a function does to its array parameters, on any path through it."""
+    return block_effects(function.body)
+
+
+def block_effects(block: Block) -> Effects:
+    """What a block does to arrays, with the blocks inside it."""
+    reads: set[Var] = set()
+    writes: set[Var] = set()
+    accumulates: set[Var] = set()
+    for stmt in walk(block):
+        match stmt:
+            case Load(_, array):
+                if stmt.held is None:
+                    reads.add(array)
+            case Store(array) | Append(array):
+                writes.add(array)
+            case Atomic(_, _, array):
+                accumulates.add(array)
+            case _:
+                pass
+    return Effects(frozenset(reads), frozenset(writes), frozenset(accumulates))
+
+
+Groups = Collection[Collection[Var]]
+
+
+def aliases(function: Function, groups: Groups) -> dict[Var, frozenset[Var]]:
+    """For each array parameter, the parameters that may share its elements, itself among them."""
+    shared = {var: frozenset({var}) for var in function.params}
+    for group in groups:
+        shared.update(dict.fromkeys(group, frozenset(group)))
+    return shared

@@ -1,0 +1,206 @@
+"""Forward mode: the tangent program computes a function and its directional derivative side by side.
+
+    before    f(x, y)                  y[i] = sin(x[i])
+    after     f(x, y, x_dot, y_dot)    y[i] = sin(x[i]); y_dot[i] = x_dot[i] * cos(x[i])
+
+Each statement is copied and followed by its tangent.  A Var without a tangent has derivative zero.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from kernelab.lang.build import Expr, type_of, zero
+from kernelab.lang.ir import (
+    Append,
+    Atom,
+    Atomic,
+    Block,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from kernelab.lang.ops import Bilinear, Linear, Op, Partials, Rules, Undefined, Zero
+from kernelab.passes.activity import refuse_undefined, varied
+from kernelab.passes.copying import Copier
+from kernelab.passes.simplify import simplify
+
+
+def jvp(function: Function, active: Iterable[str]) -> Function:
+    """The tangent program: the function's parameters, then ``<name>_dot`` for each active one, as arrays or values.
+
+    Results are followed by their tangents.  Raises KernelTypeError where an operation has no derivative.
+    """
+    names = set(active)
+    params = [param for param in function.params if param.hint in names]
+    found = varied(function, frozenset(params))
+    refuse_undefined(function, found)
+    dots = {param: Var(param.type, f"{param.hint}_dot", param.span) for param in params}
+    tangent = _Tangent(found, dots)
+    tangent.stmts(function.body)
+    yields = function.body.yields
+    body = tangent.builder.close(*tangent.atoms(yields), *tangent.tangents(yields))
+    linear = function.linear
+    params_out = (*function.params, *dots.values())
+    return simplify(Function(f"{function.name}_tangent", params_out, body, function.threads, function.span, linear))
+
+
+class _Tangent(Copier):
+    def __init__(self, varied: frozenset[Var], dots: dict[Var, Var]) -> None:
+        super().__init__()
+        self.varied = varied
+        self.dots = dots
+        self.slots: dict[Stack, list[int]] = {}
+        self.dot: dict[Var, Atom | None] = dict(dots)
+
+    def tangent(self, atom: Atom) -> Atom | None:
+        return self.dot.get(atom) if isinstance(atom, Var) else None
+
+    def tangents(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+        """The tangents of atoms, zeros where there is none."""
+        found = [self.tangent(atom) for atom in atoms]
+        return tuple(zero(type_of(a)) if t is None else t for a, t in zip(atoms, found, strict=True))
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Store(array, indices, value, span) if array in self.dots:
+                super().stmt(stmt)
+                (value_dot,) = self.tangents([value])
+                self.builder.emit(Store(self.dots[array], self.atoms(indices), value_dot, span))
+            case Save(stack, saved, span):
+                extra = [i for i, atom in enumerate(saved) if atom in self.varied]
+                self.slots[stack] = extra
+                moved = self.tangents([saved[i] for i in extra])
+                self.builder.emit(Save(stack, (*self.atoms(saved), *moved), span))
+            case Restore(stack, outs, span):
+                copies = [self.fresh(out) for out in outs]
+                moved_vars = [self.fresh_dot(outs[i]) for i in self.slots[stack]]
+                self.builder.emit(Restore(stack, (*copies, *moved_vars), span))
+            case Append(array) if array in self.varied:
+                raise AssertionError("an augmented primal is not differentiated")
+            case _:
+                super().stmt(stmt)
+
+    def fresh_dot(self, var: Var) -> Var:
+        moved = Var(var.type, f"{var.hint}_dot" if var.hint else "", var.span)
+        self.dot[var] = moved
+        return moved
+
+    def let(self, stmt: Let) -> None:
+        super().let(stmt)
+        if stmt.out not in self.varied:
+            return
+        y, xs = self.expr(stmt.out), [self.expr(arg) for arg in stmt.args]
+        dots = [self.tangent(arg) for arg in stmt.args]
+        moved = push(stmt.op, y, xs, [None if d is None else Expr(self.builder, d) for d in dots])
+        self.dot[stmt.out] = None if moved is None else moved.atom
+
+    def expr(self, atom: Atom) -> Expr:
+        return Expr(self.builder, self.atom(atom))
+
+    def load(self, stmt: Load) -> None:
+        super().load(stmt)
+        if stmt.array in self.dots:
+            moved = self.fresh_dot(stmt.out)
+            indices = self.atoms(stmt.indices)
+            self.builder.emit(Load(moved, self.dots[stmt.array], indices, stmt.span))
+
+    def atomic(self, stmt: Atomic) -> None:
+        super().atomic(stmt)
+        if stmt.array in self.dots:
+            moved = self.fresh_dot(stmt.out)
+            (value_dot,) = self.tangents([stmt.value])
+            indices = self.atoms(stmt.indices)
+            self.builder.emit(Atomic(moved, stmt.kind, self.dots[stmt.array], indices, value_dot, stmt.span))
+
+    def if_(self, stmt: If) -> None:
+        moved = [i for i, out in enumerate(stmt.outs) if out in self.varied]
+        then, orelse = (self.branch(block, moved) for block in (stmt.then, stmt.orelse))
+        outs = [self.fresh(out) for out in stmt.outs]
+        dots = [self.fresh_dot(stmt.outs[i]) for i in moved]
+        self.builder.emit(If((*outs, *dots), self.atom(stmt.cond), then, orelse, stmt.span))
+
+    def branch(self, block: Block, moved: list[int]) -> Block:
+        with self.builder.block() as copied:
+            self.stmts(block)
+            yields = self.atoms(block.yields)
+            dots = self.tangents([block.yields[i] for i in moved])
+        return copied.close(*yields, *dots)
+
+    def loop(self, stmt: Loop) -> None:
+        moved = [i for i, carry in enumerate(stmt.carries) if carry in self.varied]
+        inits = (*self.atoms(stmt.inits), *self.tangents([stmt.inits[i] for i in moved]))
+        carries = (*(self.fresh(c) for c in stmt.carries), *(self.fresh_dot(stmt.carries[i]) for i in moved))
+        index = self.fresh(stmt.index) if isinstance(stmt, For) else None
+        body = self.branch(stmt.body, moved)
+        outs = (*(self.fresh(o) for o in stmt.outs), *(self.fresh_dot(stmt.outs[i]) for i in moved))
+        if isinstance(stmt, While):
+            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
+            return
+        assert index is not None
+        count = self.atom(stmt.count)
+        self.builder.emit(For(outs, index, count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop))
+
+
+def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Expr | None:
+    """The tangent of ``y = op(xs)`` from the tangents of the operands; None is zero."""
+    if all(dot is None for dot in dots):
+        return None
+    match op.derivative:
+        case Partials(fn, singular):
+            partials = as_tuple(fn(y, *xs))
+            return total(scaled(d, p, singular) for d, p in zip(dots, partials, strict=True) if d is not None)
+        case Linear():
+            return op_of(op, y, [zero_like(x) if d is None else d for x, d in zip(xs, dots, strict=True)])
+        case Bilinear():
+            (a, b), (a_dot, b_dot) = xs, dots
+            left = None if a_dot is None else op_of(op, y, [a_dot, b])
+            right = None if b_dot is None else op_of(op, y, [a, b_dot])
+            return total([left, right])
+        case Rules(rule):
+            moved: Expr | None = rule(y, tuple(xs), tuple(dots))
+            return moved
+        case Zero() | Undefined():
+            return None
+
+
+def op_of(op: Op, y: Expr, operands: Sequence[Expr]) -> Expr:
+    """The operation applied again, to other operands of the same types."""
+    return Expr(y.builder, y.builder.let(op, [x.atom for x in operands], y.type))
+
+
+def zero_like(x: Expr) -> Expr:
+    return Expr(x.builder, zero(x.type))
+
+
+def scaled(d: Expr, partial: Expr | float | None, singular: bool) -> Expr | None:
+    """A derivative times a partial; where the partial may be infinite, 0 if the derivative is 0."""
+    if partial is None or (not isinstance(partial, Expr) and partial == 0):
+        return None
+    if not isinstance(partial, Expr) and partial == -1:
+        return -d
+    if singular and isinstance(partial, Expr):
+        return d.apply("chain", partial)
+    return d * partial
+
+
+def total(terms: Iterable[Expr | None]) -> Expr | None:
+    """The sum of the terms that are not None; None if there is none."""
+    result: Expr | None = None
+    for term in terms:
+        if term is not None:
+            result = term if result is None else result + term
+    return result
+
+
+def as_tuple(value: object) -> tuple[Expr | float | None, ...]:
+    """What a rule returned, as one item an operand."""
+    return value if isinstance(value, tuple) else (value,)
