@@ -1,21 +1,21 @@
-"""Store-to-load forwarding: a load of an element that the thread has just read or written knows its value.
+"""Forwarding: a load of an element that the thread has just read or written is that value.
 
-    before    y[i] = v; u = y[i]
-    after     y[i] = v; u = y[i] held v
+    before    y[i] = v; u = y[i]; w = mul(u, x[j]); z = add(w, x[j])
+    after     y[i] = v; t = x[j]; w = mul(v, t); z = add(w, t)
 
-The load stays, since its cotangent belongs to the element; `held` spares a residual.  Only arrays that the
-function also changes matter: what nobody writes can be read again at any time.
+What stood in memory between is not kept, and its derivative takes the short way.  A write to an array forgets
+what is known of it, and of the arrays that may share its memory.
 """
 
 from kernelab.lang.ir import Atom, Atomic, Block, Const, For, Function, If, Load, Stmt, Store, Var, While
 from kernelab.passes.copying import Copier
-from kernelab.passes.effects import Groups, aliases, block_effects, effects
+from kernelab.passes.effects import Groups, aliases, block_effects
 
 _Element = tuple[object, ...]
 
 
 def forward(function: Function, groups: Groups = ()) -> Function:
-    """The function with `held` set where the value of a loaded element is known."""
+    """The function without the loads whose value is known."""
     return _Forwarder(function, groups).function(function)
 
 
@@ -23,7 +23,6 @@ class _Forwarder(Copier):
     def __init__(self, function: Function, groups: Groups) -> None:
         super().__init__()
         self.shared = aliases(function, groups)
-        self.changed = effects(function).changed
         self.known: dict[_Element, Atom] = {}
 
     def stmt(self, stmt: Stmt) -> None:
@@ -54,18 +53,15 @@ class _Forwarder(Copier):
 
     def load(self, stmt: Load) -> None:
         element = self.element(stmt.array, stmt.indices)
-        held = self.known.get(element) if stmt.array in self.shared and self._may_change(stmt.array) else None
-        indices = self.atoms(stmt.indices)
-        out = self.fresh(stmt.out)
-        self.builder.emit(Load(out, self.var(stmt.array), indices, stmt.span, held))
-        self.known.setdefault(element, out)
+        if element in self.known:
+            self.env[stmt.out] = self.known[element]
+            return
+        super().load(stmt)
+        self.known[element] = self.atom(stmt.out)
 
     def element(self, array: Var, indices: tuple[Atom, ...]) -> _Element:
         keys = [atom.value if isinstance(atom, Const) else atom for atom in self.atoms(indices)]
         return (array, *keys)
-
-    def _may_change(self, array: Var) -> bool:
-        return bool(self.shared[array] & self.changed)
 
     def forget(self, array: Var) -> None:
         lost = self.shared[array]

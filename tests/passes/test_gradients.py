@@ -1,0 +1,19 @@
+"""Adjoint, tangent and differences of the zoo agree, over float64."""
+
+import numpy as np
+import pytest
+from tests.support.derivatives import derivatives, wide
+from tests.support.lowering import lowered
+from tests.support.zoo import ZOO, Animal
+
+from kernelab.passes.simplify import simplify
+from kernelab.passes.widen import widen
+
+
+@pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_three_derivatives_agree(animal: Animal, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    function = simplify(widen(lowered(animal.text, animal.name)))
+    found = derivatives(function, animal.grid, wide(function, animal.draw(rng)), rng)
+    assert found.agree(), found

@@ -1,0 +1,19 @@
+"""From text to a verified function, for tests of what comes after the frontend."""
+
+from typing import Any
+
+from kernelab.errors import Source
+from kernelab.frontend import KernelDefinition, lower_source
+from kernelab.lang.ir import Function
+from kernelab.lang.verify import verify
+from kernelab.passes.inline import inline
+from kernelab.passes.simplify import simplify
+
+
+def lowered(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
+    """The kernel of that name, calls inlined and simplified; raises what the frontend refuses."""
+    result = lower_source(Source(text, "test"), namespace or {})
+    result.raise_errors()
+    definition = result.definitions[name]
+    assert isinstance(definition, KernelDefinition)
+    return verify(simplify(verify(inline(definition.function))))

@@ -1,0 +1,146 @@
+"""The meaning of a kernel's text as plain Python: the same source, executed a thread at a time.
+
+Numbers are Python's, so floats are double precision.  Arrays are NumPy arrays; vectors and matrices are small
+values with the language's operators.  Knows the language's words, nothing of kernelab.
+"""
+
+import builtins
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class Value:
+    """A vector or a matrix, copied on assignment as kernels do it."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = np.array(data, np.float64)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _unwrapped(self.data[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.data = self.data.copy()
+        self.data[index] = _raw(value)
+
+    def __add__(self, other: Any) -> "Value":
+        return Value(self.data + _raw(other))
+
+    def __sub__(self, other: Any) -> "Value":
+        return Value(self.data - _raw(other))
+
+    def __neg__(self) -> "Value":
+        return Value(-self.data)
+
+    def __mul__(self, other: Any) -> Any:
+        return _product(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _product(self, other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return _product(self, other)
+
+    def __truediv__(self, other: Any) -> "Value":
+        return Value(self.data / _raw(other))
+
+
+for _k, _name in enumerate("xyzw"):
+    setattr(Value, _name, property(lambda self, k=_k: self[k], lambda self, value, k=_k: self.__setitem__(k, value)))
+
+
+def _product(a: Value, b: Any) -> Any:
+    if isinstance(b, Value) and a.data.ndim == 2:
+        return Value(a.data @ b.data)
+    return Value(a.data * _raw(b))
+
+
+def _raw(value: Any) -> Any:
+    return value.data if isinstance(value, Value) else value
+
+
+def _unwrapped(data: Any) -> Any:
+    return Value(data) if np.ndim(data) else data.item()
+
+
+class Elements:
+    """An array as a kernel sees it: numbers and vectors by index, wrapped in a value when read."""
+
+    def __init__(self, array: Array, ndim: int) -> None:
+        self.array = array
+        self.ndim = ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape[: self.ndim]
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:
+        count = len(index) if isinstance(index, tuple) else 1
+        found = self.array[index]
+        return Elements(found, self.ndim - count) if count < self.ndim else _unwrapped(found)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.array[index] = _raw(value)
+
+
+def _atomic_add(array: Elements, *rest: Any) -> Any:
+    *index, value = rest
+    old = array[tuple(index)]
+    array[tuple(index)] = old + value
+    return old
+
+
+def _vector(n: int) -> Any:
+    def make(*parts: Any) -> Value:
+        return Value(np.broadcast_to(np.array(parts or 0.0, np.float64), (n,)))
+
+    return make
+
+
+def _matrix(n: int) -> Any:
+    def make(*parts: Any) -> Value:
+        data = np.array(parts or 0.0, np.float64)
+        return Value(data.reshape(n, n) if data.size == n * n else np.full((n, n), data))
+
+    return make
+
+
+WORDS: dict[str, Any] = {
+    "atomic_add": _atomic_add,
+    "dot": lambda a, b: float(a.data.ravel() @ b.data.ravel()),
+    "length": lambda v: math.sqrt(float(v.data @ v.data)),
+    "where": lambda cond, a, b: a if cond else b,
+    "vec2": _vector(2), "vec3": _vector(3), "vec4": _vector(4),
+    "mat22": _matrix(2), "mat33": _matrix(3),
+    "float32": float, "float64": float, "int32": int, "int64": int,
+} | {name: getattr(math, name) for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "floor", "tanh")}
+
+
+def run(text: str, name: str, grid: Sequence[int], arguments: Mapping[str, Any], ndims: Mapping[str, int],
+        **namespace: Any) -> dict[str, Any]:
+    """Run the kernel `name` of a cell over a grid; the arguments afterwards, arrays in double precision.
+
+    `ndims` gives the dimensions of each array argument, without the axes of its components.
+    """
+    here: tuple[int, ...] = ()
+    scope = {**vars(builtins), **WORDS, **namespace, "tid": lambda: here if len(here) > 1 else here[0]}
+    exec(compile("from __future__ import annotations\n" + text, "<cell>", "exec"), scope)
+    after = {key: _own(value) for key, value in arguments.items()}
+    wrapped = [Elements(after[key], ndims[key]) if key in ndims else value for key, value in arguments.items()]
+    for here in itertools.product(*(range(extent) for extent in grid)):  # noqa: B007 (tid reads it)
+        scope[name](*wrapped)
+    return after
+
+
+def _own(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return value.astype(np.float64) if value.dtype.kind == "f" else value.copy()

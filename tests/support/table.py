@@ -1,0 +1,192 @@
+"""Every record of the table at every type that tests use, with operands drawn from its domain.
+
+Knows the table and the IR; must not know what the records mean.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import kernelab.builtins  # fills the table
+from kernelab.backend import interp
+from kernelab.lang import ops
+from kernelab.lang.build import Builder
+from kernelab.lang.ir import Function, Var
+from kernelab.lang.ops import MatPattern, Op, Pattern, ScalarPattern, VecPattern, instantiate
+from kernelab.lang.types import (
+    Array,
+    Scalar,
+    Value,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+    uint8,
+)
+from kernelab.lang.verify import verify
+from kernelab.passes.jvp import jvp
+from kernelab.passes.vjp import vjp
+
+assert kernelab.builtins
+
+Numpy = np.ndarray[Any, Any]
+
+SCALARS = (bool_, int32, int64, uint8, float32, float64)
+LANES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A record at operand types, with its result type."""
+
+    op: Op
+    types: tuple[Value, ...]
+    result: Value
+
+    @property
+    def name(self) -> str:
+        return f"{self.op.name}({', '.join(map(str, self.types))})"
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The names of the operands that carry derivatives, if the result does."""
+        if not is_differentiable(self.result):
+            return ()
+        pairs = zip(self.op.params, self.types, strict=True)
+        return tuple(param.name for param, type in pairs if is_differentiable(type))
+
+    def draw(self, seed: int = 0) -> list[Numpy]:
+        """Operands from the record's domain, one item a lane."""
+        rng = np.random.default_rng(seed)
+        return [_drawn(rng, type, domain) for type, domain in zip(self.types, self.op.domain, strict=True)]
+
+    def function(self) -> Function:
+        """The function of the operands that applies the record."""
+        params = [Var(type, param.name) for param, type in zip(self.op.params, self.types, strict=True)]
+        builder = Builder()
+        result = builder.let(self.op, params, self.result)
+        return Function("applied", tuple(params), builder.close(result))
+
+    def kernel(self, name: str) -> Function:
+        """The kernel that applies the record to the elements of arrays, named after the operands, into ``out``."""
+        thread, builder = Var(int32, "i"), Builder()
+        arrays = [Var(Array(type, 1), param.name) for param, type in zip(self.op.params, self.types, strict=True)]
+        out = Var(Array(self.result, 1), "out")
+        loaded = [builder.load(array, [thread]) for array in arrays]
+        builder.store(out, [thread], builder.let(self.op, loaded, self.result))
+        return Function(name, (*arrays, out), builder.close(), (thread,))
+
+    def out(self) -> Numpy:
+        """An array for the kernel's results."""
+        return zeros(self.result)
+
+
+def zeros(type: Value, lanes: int = LANES) -> Numpy:
+    """A zero for each lane."""
+    return np.zeros((lanes, *shape_of(type)), scalar_of(type).dtype)
+
+
+def expected(case: Case, operands: list[Numpy]) -> Numpy:
+    """What the record's NumPy oracle says."""
+    with np.errstate(all="ignore"):
+        value = np.asarray(case.op.numpy(*operands)).astype(scalar_of(case.result).dtype)
+    return np.broadcast_to(value, (LANES, *shape_of(case.result)))
+
+
+def _drawn(rng: np.random.Generator, type: Value, domain: tuple[float, float]) -> Numpy:
+    shape, scalar = (LANES, *shape_of(type)), scalar_of(type)
+    if scalar == bool_:
+        return rng.integers(0, 2, shape).astype(bool)
+    low, high = domain
+    if scalar.is_int:
+        if scalar.kind == "uint":
+            low, high = max(low, 0.0), max(high, 3.0)
+        return rng.integers(int(np.ceil(low)), int(np.floor(high)) + 1, shape).astype(scalar.dtype)
+    return rng.uniform(low, high, shape).astype(scalar.dtype)
+
+
+def cases(scalars: tuple[Scalar, ...] = SCALARS) -> Iterator[Case]:
+    """Every record at the types that its patterns allow, lengths from 2 to 4."""
+    for name in ops.names():
+        for op in ops.overloads(name):
+            yield from _cases(op, scalars)
+
+
+def _cases(op: Op, scalars: tuple[Scalar, ...]) -> Iterator[Case]:
+    patterns = [param.pattern for param in op.params] + [op.result]
+    kinds = {p.name: p for pattern in patterns for p in _scalar_patterns(pattern)}
+    lengths = sorted({length for pattern in patterns for length in _lengths(pattern)})
+    choices = [[s for s in scalars if s.kind in pattern.kinds] for pattern in kinds.values()]
+    for scalar, length in product(product(*choices), _sizes(len(lengths))):
+        dims = dict(zip(kinds, scalar, strict=True)) | dict(zip(lengths, length, strict=True))
+        types = tuple(instantiate(param.pattern, dims) for param in op.params)
+        if all(scalar_of(type) in scalars for type in types):
+            yield Case(op, types, instantiate(op.result, dims))
+
+
+def _sizes(count: int) -> list[tuple[int, ...]]:
+    """Some lengths for so many variables: each one from 2 to 4, together and different."""
+    return sorted({tuple((first + step * k) % 3 + 2 for k in range(count)) for first in range(3) for step in (0, 1)})
+
+
+def _scalar_patterns(pattern: Pattern) -> list[ScalarPattern]:
+    inner = pattern.scalar if isinstance(pattern, VecPattern | MatPattern) else pattern
+    return [inner] if isinstance(inner, ScalarPattern) else []
+
+
+def _lengths(pattern: Pattern) -> list[str]:
+    match pattern:
+        case VecPattern(_, n):
+            found: list[int | str] = [n]
+        case MatPattern(_, n, m):
+            found = [n, m]
+        case _:
+            found = []
+    return [length for length in found if isinstance(length, str)]
+
+
+def is_reachable(case: Case) -> bool:
+    """Whether the record is the one that operands of these types get."""
+    found = ops.resolve(case.op.name, case.types)
+    return found is not None and found[0] is case.op and found[1] == case.result
+
+
+def named(case: Case, operands: list[Numpy]) -> dict[str, Numpy]:
+    """Operands by name."""
+    return dict(zip([param.name for param in case.op.params], operands, strict=True))
+
+
+def tangent(case: Case, operands: list[Numpy], dots: dict[str, Numpy]) -> Numpy:
+    """The tangent of the result, for tangents of the operands that carry derivatives."""
+    pushed = verify(jvp(case.function(), case.active))
+    _, moved = interp.evaluate(pushed, *operands, *dots.values())
+    return moved
+
+
+def cotangents(case: Case, operands: list[Numpy], w: Numpy) -> dict[str, Numpy]:
+    """What the adjoint of the kernel adds to the adjoints of the operands."""
+    program = vjp(case.kernel("kernel"), [*case.active, "out"])
+    arrays = named(case, operands) | {"out": case.out(), "out_bar": w.copy()}
+    bars = {f"{name}_bar": np.zeros_like(arrays[name]) for name in case.active}
+    interp.run(verify(program.adjoint), [LANES], arrays | bars)
+    return {name: bars[f"{name}_bar"] for name in case.active}
+
+
+def case_of(name: str, *types: Value) -> Case:
+    """The case of the record that operands of these types get."""
+    found = ops.resolve(name, types)
+    assert found is not None, f"no {name} of {types}"
+    return Case(found[0], types, found[1])
+
+
+def lanes(*values: Any, dtype: Any = np.float64) -> Numpy:
+    """Values, one for each of the first lanes; the last is repeated."""
+    array = np.array(values, dtype)
+    return np.concatenate([array, np.repeat(array[-1:], LANES - len(array), axis=0)])
