@@ -10,10 +10,15 @@ from kernelab.passes.inline import inline
 from kernelab.passes.simplify import simplify
 
 
-def lowered(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
-    """The kernel of that name, calls inlined and simplified; raises what the frontend refuses."""
+def raw(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
+    """The kernel of that name as the frontend makes it; raises what the frontend refuses."""
     result = lower_source(Source(text, "test"), namespace or {})
     result.raise_errors()
     definition = result.definitions[name]
     assert isinstance(definition, KernelDefinition)
-    return verify(simplify(verify(inline(definition.function))))
+    return definition.function
+
+
+def lowered(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
+    """The kernel of that name, calls inlined and simplified."""
+    return verify(simplify(verify(inline(raw(text, name, namespace)))))
