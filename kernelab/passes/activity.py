@@ -51,6 +51,22 @@ def refuse_undefined(function: Function, vars: frozenset[Var]) -> None:
                 hint="compute it outside of what is differentiated, or leave out the gradient of its operands"))
 
 
+def masked(function: Function) -> frozenset[Var]:
+    """The Vars whose cotangent may be cut to zero by a selection, as in ``where(x > 0, x * log(x), 0)``.
+
+    What multiplies such a cotangent must not turn the zero into NaN.
+    """
+    backward = _Useful(set())
+    for stmt in walk(function.body):
+        if isinstance(stmt, Let) and "selects" in stmt.op.tags:
+            for arg in stmt.args:
+                backward.add(arg)
+    while backward.grew:
+        backward.grew = False
+        backward.block(function.body)
+    return frozenset(backward.vars)
+
+
 def varied(function: Function, params: frozenset[Var]) -> frozenset[Var]:
     """The Vars that depend on the given parameters."""
     forward = _Varied(set(params))

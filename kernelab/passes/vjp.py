@@ -45,8 +45,9 @@ from kernelab.lang.ir import (
     defs,
 )
 from kernelab.lang.ops import Bilinear, Linear, Op, Partials, Rules, Undefined, Zero
-from kernelab.lang.types import Array, int32
+from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.activity import active as find_active
+from kernelab.passes.activity import masked
 from kernelab.passes.copying import Copier
 from kernelab.passes.effects import Groups, effects
 from kernelab.passes.jvp import as_tuple, scaled
@@ -88,7 +89,7 @@ def _adjoint(recorded: Recorded, names: frozenset[str]) -> Function:
     extra = primal.params[len(own):]
     params = [param for param in own if param.hint in names]
     bars = {param: _bar(param) for param in params}
-    writer = _Adjoint(find_active(primal, params), bars)
+    writer = _Adjoint(find_active(primal, params), masked(primal), bars)
     writer.replay(primal.body, writer.env)
     writer.sweep(primal.body, writer.env, writer.cotangents)
     writer.publish(params)
@@ -114,9 +115,10 @@ class _Adjoint:
     of a primal Var so far, and lacks those that are still zero.
     """
 
-    def __init__(self, active: frozenset[Var], bars: dict[Var, Var]) -> None:
+    def __init__(self, active: frozenset[Var], masked: frozenset[Var], bars: dict[Var, Var]) -> None:
         self.builder = Builder()
         self.active = active
+        self.masked = masked
         self.bars = bars
         self.env: Env = {}
         self.cotangents: Cotangents = {}
@@ -272,7 +274,7 @@ class _Adjoint:
             return
         y = Expr(self.builder, _value(stmt.out, env))
         xs = [Expr(self.builder, _value(arg, env)) for arg in stmt.args]
-        pulled = pull(stmt.op, y, xs, Expr(self.builder, g))
+        pulled = pull(stmt.op, y, xs, Expr(self.builder, g), stmt.out in self.masked)
         for arg, share in zip(stmt.args, pulled, strict=True):
             self.accumulate(cotangents, arg, share)
 
@@ -356,11 +358,17 @@ class _Adjoint:
                 self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])
 
 
-def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
-    """The cotangents of the operands of ``y = op(xs)`` from the cotangent `g` of its result."""
+def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr, masked: bool = False) -> tuple[Expr | None, ...]:
+    """The cotangents of the operands of ``y = op(xs)`` from the cotangent `g` of its result.
+
+    Where `g` may be a zero that masks a branch, it is multiplied so that it stays zero.
+    """
     match op.derivative:
         case Partials(fn, singular):
-            return tuple(scaled(g, partial, singular) for partial in as_tuple(fn(y, *xs)))
+            return tuple(scaled(g, partial, singular or masked) for partial in as_tuple(fn(y, *xs)))
+        case Bilinear() if masked and all(isinstance(x.type, Scalar) for x in xs):
+            a, b = xs
+            return scaled(g, b, True), scaled(g, a, True)
         case Linear(transpose):
             return _cotangents(transpose(g, *xs))
         case Bilinear(left, right):

@@ -124,12 +124,17 @@ def k(x: array[float], y: array[float]):
     assert swept.reverse
 
 
-def test_a_masked_branch_does_not_poison_the_gradient() -> None:
-    text = "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = where(x[i] > 0.0, sqrt(x[i]), 0.0)\n"
+@pytest.mark.parametrize(("branch", "slope"), [
+    ("sqrt(x[i])", 0.25), ("x[i] * log(x[i])", 1.0 + np.log(4.0)), ("(1.0 / x[i]) * 2.0", -0.125),
+    ("x[i] ** -0.5", -0.0625), ("exp(1.0 / x[i]) * x[i]", 0.75 * np.exp(0.25)),
+    ("normalize(vec2(x[i], 0.0)).x / x[i]", -0.0625),
+])
+def test_a_masked_branch_does_not_poison_the_gradient(branch: str, slope: float) -> None:
+    text = f"def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = where(x[i] > 0.0, {branch}, 0.0)\n"
     function = widen(lowered(text, "k"))
     arguments = wide(function, {"x": np.array([0.0, 4.0, -1.0]), "y": np.zeros(3)})
     pulled = gradients(vjp(function, ["x", "y"]), (3,), arguments, {"x": np.zeros(3), "y": np.ones(3)})
-    assert pulled["x"].tolist() == [0.0, 0.25, 0.0]
+    assert pulled["x"].tolist() == pytest.approx([0.0, slope, 0.0])
 
 
 def test_running_the_adjoint_does_not_change_primal_arrays() -> None:
