@@ -1,0 +1,60 @@
+# Two commands do everything on a fresh Debian or Ubuntu with python3 and make:
+#   make lab     set up, then JupyterLab on the first notebook   (make lab ARGS=--no-browser)
+#   make test    set up, then every test                         (make test ARGS="-k tape")
+# The others:
+#   make lint    ruff and mypy               make format   what ruff can mend
+#   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
+# The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+NOTEBOOK := notebooks/00-ten-minutes.ipynb
+
+export PYTHON VENV
+BIN := $(VENV)/bin
+# JupyterLab refuses to serve as root unless told so.
+ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.NOTPARALLEL:
+.PHONY: help lab test lint format bench clean compiler must-compile browser
+help:
+	@sed -n 's/^#   //p' Makefile
+
+lab: $(VENV)/.with-lab compiler
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter-lab --ServerApp.root_dir="$(CURDIR)" \
+	    --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ALLOW_ROOT) $(ARGS)
+
+# loadgroup: the tests that share one JupyterLab stay in one process.
+test: $(VENV)/.with-test must-compile browser
+	$(BIN)/python -m pytest -n logical --maxprocesses=4 --dist=loadgroup $(ARGS)
+
+lint: $(VENV)/.with-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.with-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.with-bench must-compile
+	$(BIN)/python benchmarks/compare.py --warp-python $(BIN)/python $(ARGS)
+
+# One stamp for each set of extras: made once, again when pyproject.toml changes.
+$(VENV)/.with-%: pyproject.toml
+	scripts/setup.sh environment $*
+	@touch $@
+
+compiler:
+	@scripts/setup.sh compiler
+
+must-compile:
+	@scripts/setup.sh compiler required
+
+browser: $(VENV)/.with-test
+	@scripts/setup.sh browser
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

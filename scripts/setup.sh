@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Gets what `make lab` and `make test` need, and says what to type where it may not.
+#   setup.sh environment EXTRA      $VENV holds kernelab[EXTRA], installed so that edits count
+#   setup.sh compiler [required]    a C++ compiler; without `required`, its absence is only a warning
+#   setup.sh browser                Chromium for the tests in JupyterLab; its absence is only a warning
+# Safe to repeat. Debian packages are installed only as root or where sudo asks for no password.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+python=${PYTHON:-python3}
+venv=${VENV:-.venv}
+
+say() { printf 'kernelab set-up: %s\n' "$*" >&2; }
+
+fail() {
+    say "$@"
+    exit 1
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_install() {
+    have apt-get || return 1
+    [ "$(id -u)" = 0 ] || { have sudo && sudo -n true 2>/dev/null; }
+}
+
+# Another package manager may be at work, at start-up of a machine above all: wait for its locks.
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq --yes -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+refresh_package_lists() {
+    local attempt
+    for attempt in 1 2 3 4 5 6; do
+        apt update && return
+        say "apt-get update did not succeed (attempt $attempt of 6)"
+        sleep 10
+    done
+    say "going on with the package lists that are there"
+}
+
+# Installs Debian packages; false where that is not allowed or does not work.
+install() {
+    may_install || return 1
+    say "installing $* with apt-get"
+    apt -o Dpkg::Use-Pty=0 --no-install-recommends install "$@" >/dev/null 2>&1 && return
+    refresh_package_lists
+    apt -o Dpkg::Use-Pty=0 --no-install-recommends install "$@" >/dev/null
+}
+
+python_is_new_enough() { "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; }
+
+# Debian and Ubuntu ship python3 without the module that puts pip into an environment.
+can_make_environments() { "$python" -c 'import ensurepip, venv' 2>/dev/null; }
+
+make_environment() {
+    local package
+    have "$python" || fail "there is no $python. Type: sudo apt-get install python3"
+    python_is_new_enough ||
+        fail "kernelab needs Python 3.11 or newer; $("$python" --version) is older. Type, for example: make lab PYTHON=python3.12"
+    package="$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+    can_make_environments || install "$package" || true
+    can_make_environments ||
+        fail "$python cannot make environments. Type: sudo apt-get install $package"
+    "$python" -m venv --clear "$venv"
+}
+
+environment_works() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+
+environment() {
+    environment_works || make_environment
+    say "installing kernelab[$1] and what it needs into $venv"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$1]" </dev/null
+}
+
+# The order in which kernelab itself looks.
+find_compiler() {
+    local name
+    for name in "${KERNELAB_CXX:-}" "${CXX:-}" g++ clang++; do
+        # A value such as "ccache g++" is a command with arguments.
+        [ -z "$name" ] || ! have "${name%% *}" || return 0
+    done
+    return 1
+}
+
+compiler() {
+    find_compiler || install g++ || true
+    find_compiler && return
+    say "there is no C++ compiler. Type: sudo apt-get install g++"
+    [ "${1:-}" != required ] || exit 1
+    say "without it kernels run on the NumPy interpreter: right, but slow"
+}
+
+find_browser() { "$venv/bin/python" tests/chromium.py >/dev/null 2>&1; }
+
+# Debian has the browser itself; Ubuntu only a package that stands for a snap. (`grep -q` would stop reading,
+# apt-cache die of it, and pipefail call the package missing.)
+is_packaged() { LC_ALL=C apt-cache policy "$1" | grep '^  Candidate: [0-9]' >/dev/null; }
+
+install_browser() {
+    may_install || return 1
+    is_packaged chromium || refresh_package_lists
+    is_packaged chromium && install chromium fonts-dejavu-core
+}
+
+fetch_browser() {
+    local with_libraries=()
+    may_install && with_libraries=(--with-deps)
+    say "fetching Chromium with Playwright"
+    timeout 300 "$venv/bin/python" -m playwright install "${with_libraries[@]}" chromium </dev/null >/dev/null 2>&1
+}
+
+browser() {
+    find_browser || install_browser || true
+    find_browser || fetch_browser || true
+    find_browser && return
+    say "there is no Chromium, so the tests in JupyterLab will not run. Type: sudo apt-get install chromium"
+    say "(on Ubuntu: $venv/bin/playwright install --with-deps chromium)"
+}
+
+case "${1:-}" in
+    environment | compiler | browser) "$@" ;;
+    *) fail "usage: setup.sh environment EXTRA | compiler [required] | browser" ;;
+esac

@@ -1,0 +1,307 @@
+"""What every test may count on: a cache of its own, this checkout in child processes, golden files, a Lab.
+
+Knows pytest, JupyterLab and Chromium; must not know kernelab.
+"""
+
+import difflib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import hypothesis
+import nbformat
+import pytest
+
+from tests.chromium import find_chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+# A kernel's first build takes as long as the compiler does: no deadline for a single example.
+hypothesis.settings.register_profile("kernelab", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("kernelab")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden/ from what the tests produce"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return  # a worker of pytest-xdist inherits the environment of its parent, cache included
+    cache = tempfile.mkdtemp(prefix="kernelab-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
+    os.environ["KERNELAB_CACHE_DIR"] = cache
+    # Kernels of notebooks and other child processes must run this checkout, installed or not.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"browser", "lab"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("browser")
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+# ------------------------------------------------------------------------------------------ golden files
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: ``tests/golden/<name>.txt`` holds ``text``; ``--update-golden`` writes it."""
+    update = request.config.getoption("--update-golden")
+    command = f"pytest {_shown(request.node.path)} --update-golden"
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / f"{name}.txt"
+        if update:
+            _write_golden(path, text)
+            return
+        if not path.exists():
+            pytest.fail(f"there is no {_shown(path)} yet; to write it: {command}", pytrace=False)
+        difference = _unified_diff(path, text)
+        if difference:
+            pytest.fail(f"{difference}\nif the new text is right: {command}", pytrace=False)
+
+    return check
+
+
+def _shown(path: Path) -> str:
+    return os.path.relpath(path, ROOT)
+
+
+def _write_golden(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_with_final_newline(text), encoding="utf-8")
+
+
+def _unified_diff(path: Path, text: str) -> str:
+    expected = path.read_text(encoding="utf-8").splitlines()
+    found = _with_final_newline(text).splitlines()
+    return "\n".join(difflib.unified_diff(expected, found, _shown(path), "this run", lineterm=""))
+
+
+def _with_final_newline(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"
+
+
+# ------------------------------------------------------------------------------------------ JupyterLab
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A running JupyterLab: its address, the token that opens it, the folder that it serves."""
+
+    url: str
+    token: str
+    root: Path
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A JupyterLab of this session alone: none of the user's configuration, workspaces or trust gets in."""
+    home = tmp_path_factory.mktemp("lab-home")
+    root = tmp_path_factory.mktemp("lab-root")
+    server = Lab(f"http://127.0.0.1:{_free_port()}", secrets.token_hex(16), root)
+    _never_ask_about_news(home / "settings")
+    log = home / "lab.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            _lab_command(server), env=_lab_environment(home), stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            _wait_until_it_answers(server, process, log)
+            yield server
+        finally:
+            _stop(process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _never_ask_about_news(settings: Path) -> None:
+    # A fresh profile asks in a pop-up that covers the notebook; only this settings file silences it.
+    file = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False}))
+
+
+def _lab_command(server: Lab) -> list[str]:
+    return [
+        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.port={server.url.rpartition(':')[2]}",
+        "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={server.token}",
+        f"--ServerApp.root_dir={server.root}",
+        "--LabApp.expose_app_in_browser=True",  # as window.jupyterapp, to run commands
+        "--LabApp.extension_manager=readonly",
+    ]
+
+
+def _lab_environment(home: Path) -> dict[str, str]:
+    own = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "IPYTHONDIR": "ipython",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+    }
+    return os.environ | {variable: str(home / folder) for variable, folder in own.items()}
+
+
+def _wait_until_it_answers(server: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not _answers(server):
+        if process.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"JupyterLab did not start:\n{log.read_text()}", pytrace=False)
+        time.sleep(0.1)
+
+
+def _answers(server: Lab) -> bool:
+    try:
+        with urllib.request.urlopen(f"{server.url}/api/status?token={server.token}", timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+# ------------------------------------------------------------------------------------------ Chromium
+
+CHROMIUM_FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    # No host but this one exists: the browser stays quiet, and no test passes because of a far server.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
+)
+
+# JupyterLab shows a notebook well before its kernel can run a cell.
+KERNEL_IS_READY = """async () => {
+  const app = window.jupyterapp;
+  await app.restored;
+  let panel = app.shell.currentWidget;
+  while (!panel || !panel.sessionContext) {
+    await new Promise(resolve => setTimeout(resolve, 50));
+    panel = app.shell.currentWidget;
+  }
+  await panel.revealed;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+}"""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """Chromium without a window; where there is none its tests are skipped aloud, and fail if ``CI=true``."""
+    from playwright.sync_api import sync_playwright
+
+    path = find_chromium()
+    if path is None:
+        _browser_is_missing()
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        yield chromium
+        chromium.close()
+
+
+def _browser_is_missing() -> NoReturn:
+    reason = (
+        "NOT RUN: no Chromium. Type: sudo apt-get install chromium "
+        "(on Ubuntu: playwright install --with-deps chromium), or set CHROMIUM to the path of one"
+    )
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookPage:
+    """One notebook, open in JupyterLab with its kernel ready; ``page`` is Playwright's."""
+
+    page: "Page"
+
+    def run_all(self) -> None:
+        """Run every cell and wait until the last has finished."""
+        self.page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+
+    def run_in_kernel(self, code: str) -> None:
+        """Run ``code`` in the notebook's kernel, without a cell, and wait for it."""
+        self.page.evaluate(
+            "code => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+            ".requestExecute({ code }).done.then(() => null)",
+            code,
+        )
+
+
+@pytest.fixture
+def open_notebook(
+    lab: Lab, browser: "Browser", tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., NotebookPage]]:
+    """``open_notebook(*cells)`` opens a new notebook of code cells, ``open_notebook(path)`` a copy of a file.
+
+    A picture of every page is left in the test's temporary folder.
+    """
+    pages: list[Page] = []
+
+    def open_one(*cells: str | Path) -> NotebookPage:
+        name = f"{request.node.name}-{len(pages)}.ipynb"
+        match cells:
+            case (Path() as path,):
+                shutil.copy(path, lab.root / name)
+            case _:
+                _write_notebook(lab.root / name, cells)
+        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        pages.append(page)
+        page.goto(f"{lab.url}/lab/tree/{name}?token={lab.token}&reset")
+        page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
+        page.evaluate(KERNEL_IS_READY)
+        return NotebookPage(page)
+
+    yield open_one
+    for number, page in enumerate(pages):
+        page.screenshot(path=tmp_path / f"page-{number}.png")
+        page.context.close()
+
+
+def _write_notebook(path: Path, cells: tuple[str | Path, ...]) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(str(cell)) for cell in cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, path)

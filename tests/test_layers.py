@@ -1,0 +1,174 @@
+"""The layers: every module of kernelab imports only what stands to its left.
+
+Read from the syntax tree, so an import inside a function or under TYPE_CHECKING counts too.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "kernelab"
+
+FACES = ("autograd", "func", "types", "optim", "utils", "config")
+COMMANDS = ("doctor", "__main__")
+COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
+COMPOSER = "kernelab.runtime.kernel"
+NOTEBOOK_PACKAGES = frozenset({"IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel"})
+
+LANGUAGE = frozenset({"errors", "lang"})
+CORE = LANGUAGE | {"builtins"} | COMPOSED
+LEFT_OF: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "lang": frozenset({"errors"}),
+    "builtins": LANGUAGE,
+    "frontend": LANGUAGE | {"builtins"},
+    "passes": LANGUAGE,
+    "codegen": LANGUAGE,
+    "backend": LANGUAGE | {"codegen"},
+    "runtime": CORE,
+    "autodiff": CORE | {"runtime"},
+    "views": CORE | {"runtime", "autodiff"},
+    "faces": CORE | {"runtime", "autodiff", "views"},
+    "kernelab": CORE | {"runtime", "autodiff", "views", "faces"},
+    "jupyter": CORE | {"runtime", "autodiff", "views", "faces", "kernelab"},
+    "commands": CORE | {"runtime", "autodiff", "views", "faces", "kernelab"},
+}
+
+
+def layer_of(module: str) -> str:
+    """The layer of a module, given its dotted name; the package itself, with the public names, is one."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return "kernelab"
+    name = parts[1]
+    return "faces" if name in FACES else "commands" if name in COMMANDS else name
+
+
+def imports_of(module: str, text: str, is_package: bool = False) -> Iterator[str]:
+    """The absolute name of every module that ``text``, as the source of ``module``, imports."""
+    tree = ast.parse(text)
+    # The package may reach for jupyter/ inside a function, as `%load_ext kernelab` makes it do.
+    nodes = tree.body if module == "kernelab" else ast.walk(tree)
+    for node in nodes:
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                yield from _from_import(node, module, is_package)
+
+
+def _from_import(node: ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:
+    base = _absolute(node, module, is_package)
+    for alias in node.names:
+        # `from kernelab import errors` imports a layer, `from kernelab import launch` the public names.
+        inner = f"{base}.{alias.name}"
+        yield inner if base == "kernelab" and _is_module(inner) else base
+
+
+def _absolute(node: ast.ImportFrom, module: str, is_package: bool) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parts = module.split(".")
+    up = node.level - 1 if is_package else node.level
+    return ".".join([*parts[: len(parts) - up], *filter(None, [node.module])])
+
+
+def _is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def violations(module: str, text: str, is_package: bool = False) -> list[str]:
+    """What ``text``, as the source of ``module``, imports against the rules, a sentence each."""
+    own = layer_of(module)
+    names = sorted(set(imports_of(module, text, is_package)))
+    ours = {name: layer_of(name) for name in names if name.partition(".")[0] == "kernelab"}
+    wrong = [
+        f"{module} ({own}) imports {name} ({layer}), which is not to its left"
+        for name, layer in ours.items()
+        if layer not in LEFT_OF[own] | {own}
+    ]
+    if own != "jupyter":
+        notebook = [name for name in names if name.partition(".")[0] in NOTEBOOK_PACKAGES]
+        wrong += [f"{module} imports {name}; only kernelab/jupyter/ may" for name in notebook]
+    if module != COMPOSER and set(ours.values()) >= COMPOSED:
+        wrong.append(f"{module} composes {', '.join(sorted(COMPOSED))}; only {COMPOSER} may")
+    return wrong
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_module_imports_only_what_stands_to_its_left(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert violations(module_name(path), text, path.name == "__init__.py") == []
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    strangers = {module_name(path) for path in SOURCES if layer_of(module_name(path)) not in LEFT_OF}
+    assert strangers == set(), "name its place in LEFT_OF, and in ARCHITECTURE.md"
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("kernelab.lang.ir", "from kernelab.builtins.table import builtin"),
+        ("kernelab.passes.jvp", "import kernelab.builtins.scalar"),
+        ("kernelab.passes.jvp", "from ..builtins import table"),
+        ("kernelab.passes.jvp", "def rule():\n    from kernelab import builtins"),
+        ("kernelab.codegen.cpp", "from kernelab.passes import simplify"),
+        ("kernelab.autodiff.tape", "from kernelab.views import report"),
+        ("kernelab.func", "from kernelab import launch"),
+        ("kernelab.views.code", "import ipywidgets"),
+        ("kernelab.lang.show", "from IPython.display import HTML"),
+        ("kernelab", "from kernelab import jupyter"),
+    ],
+)
+def test_an_import_to_the_right_is_noticed(module: str, text: str) -> None:
+    assert len(violations(module, text)) == 1
+
+
+COMPOSITION = """
+from kernelab.frontend import lower
+from kernelab.passes import vjp
+from kernelab.codegen import cpp
+from kernelab.backend import cpu
+"""
+
+
+def test_a_second_composer_of_frontend_passes_codegen_and_backend_is_noticed() -> None:
+    assert violations("kernelab.runtime.kernel", COMPOSITION) == []
+    assert len(violations("kernelab.autodiff.transforms", COMPOSITION)) == 1
+
+
+def test_loading_the_notebook_extension_may_import_jupyter_late() -> None:
+    text = "def load_ipython_extension(shell):\n    from kernelab.jupyter import magics"
+    assert violations("kernelab", text, is_package=True) == []
+
+
+WITHOUT_OPTIONAL_PACKAGES = """
+import sys
+for name in ("IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel", "matplotlib", "cuda"):
+    sys.modules[name] = None  # from here on, importing it raises ImportError
+import kernelab
+print(kernelab.__version__)
+"""
+
+
+def test_kernelab_imports_without_jupyter_matplotlib_cuda_or_a_compiler() -> None:
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_OPTIONAL_PACKAGES]
+    child = subprocess.run(
+        command, cwd=ROOT, env={"PATH": ""}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert child.returncode == 0, child.stderr
