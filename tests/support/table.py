@@ -75,9 +75,10 @@ class Case:
         return Function("applied", tuple(params), builder.close(result))
 
     def kernel(self, name: str) -> Function:
-        """The kernel that applies the record to the elements of arrays, named after the operands, into ``out``."""
+        """The kernel that applies the record to elements of arrays, named after the operands."""
         thread, builder = Var(int32, "i"), Builder()
-        arrays = [Var(Array(type, 1), param.name) for param, type in zip(self.op.params, self.types, strict=True)]
+        operands = zip(self.op.params, self.types, strict=True)
+        arrays = [Var(Array(type, 1), param.name) for param, type in operands]
         out = Var(Array(self.result, 1), "out")
         loaded = [builder.load(array, [thread]) for array in arrays]
         builder.store(out, [thread], builder.let(self.op, loaded, self.result))
@@ -133,7 +134,8 @@ def _cases(op: Op, scalars: tuple[Scalar, ...]) -> Iterator[Case]:
 
 def _sizes(count: int) -> list[tuple[int, ...]]:
     """Some lengths for so many variables: each one from 2 to 4, together and different."""
-    return sorted({tuple((first + step * k) % 3 + 2 for k in range(count)) for first in range(3) for step in (0, 1)})
+    ways = product(range(3), range(2))
+    return sorted({tuple((first + step * k) % 3 + 2 for k in range(count)) for first, step in ways})
 
 
 def _scalar_patterns(pattern: Pattern) -> list[ScalarPattern]:

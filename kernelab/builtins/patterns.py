@@ -1,0 +1,56 @@
+"""The patterns that annotate the operands of records: which types an operand may have.
+
+Equal names within a signature mean the same type or length: `dot(a: VecN, b: VecN)` takes two vectors of
+one length and one scalar type.  `Num...` allows integers, `Any...` also truth values; matrices hold floats.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kernelab.lang.ops import MatPattern, ScalarPattern, VecPattern
+from kernelab.lang.types import bool_, int32
+
+if TYPE_CHECKING:
+    # To a type checker a record's operands are anything; the patterns below are what the table reads.
+    Float: TypeAlias = Any
+    Signed: TypeAlias = Any
+    Unsigned: TypeAlias = Any
+    Int: TypeAlias = Any
+    Whole: TypeAlias = Any
+    Number: TypeAlias = Any
+    Element: TypeAlias = Any
+    Bool: TypeAlias = Any
+    Index: TypeAlias = Any
+    VecN: TypeAlias = Any
+    VecM: TypeAlias = Any
+    Vec3: TypeAlias = Any
+    NumVecN: TypeAlias = Any
+    NumVec3: TypeAlias = Any
+    AnyVecN: TypeAlias = Any
+    MatNN: TypeAlias = Any
+    MatNM: TypeAlias = Any
+    MatMN: TypeAlias = Any
+    MatMK: TypeAlias = Any
+    MatNK: TypeAlias = Any
+    Mat33: TypeAlias = Any
+else:
+    Float = ScalarPattern("Float", ("float",))
+    Signed = ScalarPattern("Signed", ("int",))
+    Unsigned = ScalarPattern("Unsigned", ("uint",))
+    Int = ScalarPattern("Int", ("int", "uint"))
+    Whole = ScalarPattern("Whole", ("bool", "int", "uint"))
+    Number = ScalarPattern("Number", ("int", "uint", "float"))
+    Element = ScalarPattern("Element", ("bool", "int", "uint", "float"))
+    Bool = bool_
+    Index = int32
+    VecN = VecPattern(Float, "n")
+    VecM = VecPattern(Float, "m")
+    Vec3 = VecPattern(Float, 3)
+    NumVecN = VecPattern(Number, "n")
+    NumVec3 = VecPattern(Number, 3)
+    AnyVecN = VecPattern(Element, "n")
+    MatNN = MatPattern(Float, "n", "n")
+    MatNM = MatPattern(Float, "n", "m")
+    MatMN = MatPattern(Float, "m", "n")
+    MatMK = MatPattern(Float, "m", "k")
+    MatNK = MatPattern(Float, "n", "k")
+    Mat33 = MatPattern(Float, 3, 3)

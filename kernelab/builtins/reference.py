@@ -1,0 +1,49 @@
+"""The reference of the kernel language's operations, as Markdown, generated from the table."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from kernelab.builtins.table import families, signature
+from kernelab.lang.ops import Op, Undefined, Zero
+from kernelab.lang.types import Mat, Vec
+
+SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44")
+
+
+def reference() -> str:
+    """A page with every operation: by family, then by name, each overload with signature and documentation.
+
+    Of the constructors of vectors and matrices those of float32 stand for all.
+    """
+    sections = [_section(title, filter(_is_shown, records)) for title, records in families().items()]
+    return "\n".join(["# Operations", "", *sections])
+
+
+def _is_shown(op: Op) -> bool:
+    """Whether a record is an operation proper, or a constructor that stands for those of other shapes."""
+    match op.result:
+        case Vec() | Mat() if op.name == str(op.result):
+            return op.name in SHOWN
+        case _:
+            return True
+
+
+def _section(title: str, records: Iterable[Op]) -> str:
+    lines = [f"## {title}", ""]
+    by_name = sorted(records, key=lambda op: op.name)
+    for name, overloads in groupby(by_name, key=lambda op: op.name):
+        lines += [f"### `{name}`", ""]
+        for op in overloads:
+            lines += [f"`{signature(op)}`", "", _prose(op), ""]
+    return "\n".join(lines)
+
+
+def _prose(op: Op) -> str:
+    doc = " ".join(op.doc.split())
+    match op.derivative:
+        case Undefined(reason):
+            return f"{doc} No derivative: {reason}."
+        case Zero() if "float" in signature(op).lower():
+            return f"{doc} Derivative zero."
+        case _:
+            return doc

@@ -1,0 +1,196 @@
+"""How a record of the table is written: the `builtin` decorator, and the callable that it makes.
+
+A decorated function is never called: its name, annotations and docstring are the record's.  What the
+decorator returns is the operation as users and rules meet it: called with `Expr` operands it appends IR,
+called with numbers or NumPy arrays it computes with NumPy.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.lang import ops
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import (
+    Derivative,
+    MatPattern,
+    Op,
+    Parameter,
+    Partials,
+    Pattern,
+    ScalarPattern,
+    VecPattern,
+)
+from kernelab.lang.types import SCALARS, Array, Mat, Type, Vec, bool_, float32, int32, scalar_of
+
+Interval = tuple[float, float]
+ANYWHERE: Interval = (-3.0, 3.0)
+
+_FAMILIES: dict[Op, str] = {}
+
+
+class Builtin:
+    """All operations of one name, as a callable."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.__name__ = name
+        self.__kernelab_name__ = name
+
+    @property
+    def overloads(self) -> tuple[Op, ...]:
+        """The records of this name, in the order in which they are tried."""
+        return ops.overloads(self.name)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """The documentation of each record."""
+        return "\n\n".join(f"{signature(op)}\n    {op.doc}" for op in self.overloads)
+
+    def __repr__(self) -> str:
+        return f"<kernelab builtin {self.name}>"
+
+    def __call__(self, *operands: Any) -> Any:
+        """Apply to `Expr` operands (appends IR) or to numbers and NumPy values (computes with NumPy)."""
+        given = [x for x in operands if isinstance(x, Expr)]
+        if not given:
+            return self._on_host(operands)
+        # A number takes the type of an operand beside it, but not that of a condition.
+        model = next((x for x in given if x.type != bool_), given[0])
+        atoms = [model.wrap(x).atom for x in operands]
+        return Expr(model.builder, model.builder.apply(self.name, *atoms))
+
+    def _on_host(self, operands: tuple[Any, ...]) -> Any:
+        types = [host_type(x) for x in operands]
+        found = ops.resolve(self.name, types)
+        if found is None:
+            given = ", ".join(str(t) for t in types)
+            wanted = "; ".join(signature(op) for op in self.overloads)
+            raise TypeError(f"{self.name} takes no ({given}); it is defined as {wanted}")
+        op, result = found
+        values = [np.asarray(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
+        with np.errstate(all="ignore"):
+            value = np.asarray(op.numpy(*values)).astype(_dtype(result))
+        return value[()] if value.ndim == 0 else value
+
+
+def _dtype(type: Type) -> np.dtype[Any]:
+    assert not isinstance(type, Array)
+    return scalar_of(type).dtype
+
+
+def host_type(value: Any) -> Type:
+    """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
+    match value:
+        case bool():
+            return bool_
+        case int():
+            return int32
+        case float():
+            return float32
+    array = np.asarray(value)
+    scalar = next((s for s in SCALARS if s.dtype == array.dtype), None)
+    if scalar is None or array.ndim > 2:
+        raise TypeError(f"{value!r} is no number, vector or matrix that a kernel can hold")
+    match array.shape:
+        case (n,):
+            return Vec(scalar, n)
+        case (n, m):
+            return Mat(scalar, n, m)
+        case _:
+            return scalar
+
+
+def signature(op: Op) -> str:
+    """The operation as documentation shows it: ``dot(a: vec[n], b: vec[n]) -> Float``."""
+    params = ", ".join(f"{p.name}: {_spell(p.pattern)}" for p in op.params)
+    return f"{op.name}({params}) -> {_spell(op.result)}"
+
+
+def _spell(pattern: Pattern) -> str:
+    match pattern:
+        case ScalarPattern(name):
+            return name
+        case VecPattern(scalar, n):
+            return f"vec[{n}, {_spell(scalar)}]"
+        case MatPattern(scalar, n, m):
+            return f"mat[{n}, {m}, {_spell(scalar)}]"
+        case _:
+            return str(pattern)
+
+
+def families() -> dict[str, list[Op]]:
+    """All records by the title under which documentation lists them: the first line of their module."""
+    found: dict[str, list[Op]] = {}
+    for op, family in _FAMILIES.items():
+        found.setdefault(family, []).append(op)
+    return found
+
+
+def define(op: Op, family: str) -> Builtin:
+    """Add a record to the table; the callable of its name."""
+    if (op.cpp is None) == (op.expand is None):
+        raise ValueError(f"{op.name} needs either cpp or expand")
+    if len(op.domain) != len(op.params):
+        raise ValueError(f"{op.name} needs a domain for each operand")
+    ops.register(op)
+    _FAMILIES[op] = family
+    return Builtin(op.name)
+
+
+def builtin(
+    *,
+    numpy: Callable[..., Any],
+    name: str = "",
+    cpp: str | None = None,
+    partials: Callable[..., Any] | None = None,
+    singular: bool = False,
+    derivative: Derivative | None = None,
+    expand: Callable[..., Any] | None = None,
+    domain: Interval | tuple[Interval, ...] = ANYWHERE,
+    exact: bool = False,
+    symbol: str = "",
+    tags: Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function's record.
+
+    Give either `partials` (with `singular`) or `derivative`; either `cpp` or, for vectors, matrices and what
+    other operations can say, `expand`.  `domain` is one interval for all operands or one for each.
+    """
+
+    def decorate(template: Callable[..., Any]) -> Builtin:
+        annotations = inspect.signature(template)
+        params = tuple(Parameter(p.name, p.annotation) for p in annotations.parameters.values())
+        rule = Partials(partials, singular) if partials is not None else derivative
+        if rule is None:
+            raise ValueError(f"{template.__name__} needs a derivative")
+        op = Op(
+            name or template.__name__,
+            params,
+            annotations.return_annotation,
+            numpy,
+            rule,
+            cpp,
+            expand,
+            _intervals(domain, len(params)),
+            exact,
+            symbol,
+            inspect.getdoc(template) or "",
+            frozenset(tags),
+        )
+        return define(op, title_of(template.__module__))
+
+    return decorate
+
+
+def _intervals(domain: Any, count: int) -> tuple[Interval, ...]:
+    return domain if isinstance(domain[0], tuple) else (domain,) * count
+
+
+def title_of(module: str) -> str:
+    """The first line of a module's documentation, without its full stop."""
+    doc = sys.modules[module].__doc__ or module
+    return doc.partition("\n")[0].rstrip(".")

@@ -1,0 +1,34 @@
+from kernelab.builtins.reference import reference
+from kernelab.lang import ops
+
+PAGE = reference()
+
+
+def test_every_operation_that_is_no_constructor_has_a_heading() -> None:
+    proper = [name for name in ops.names() if not name.startswith(("vec", "mat"))]
+    assert [name for name in proper if f"### `{name}`" not in PAGE] == []
+
+
+def test_each_overload_stands_under_its_name_with_signature_and_documentation() -> None:
+    dot = PAGE.split("### `dot`")[1].split("###")[0]
+    assert "`dot(a: vec[n, Number], b: vec[n, Number]) -> Number`" in dot
+    assert "inner product" in dot
+
+
+def test_the_constructors_are_shown_once_for_all_scalars() -> None:
+    assert "### `vec3`" in PAGE
+    assert "### `vec3d`" not in PAGE
+    assert "### `mat23" not in PAGE
+
+
+def test_families_are_the_titles_of_the_modules_of_records() -> None:
+    titles = [line[3:] for line in PAGE.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "Operators",
+        "Conversions, constructors and components",
+        "Scalar mathematics",
+        "Vectors",
+        "Vectors: choices and comparisons",
+        "Matrices",
+        "Special functions",
+    ]
