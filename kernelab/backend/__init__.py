@@ -1,0 +1,1 @@
+"""Everything that runs kernels: compilers, the cache of what they built, and the interpreter."""

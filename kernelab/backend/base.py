@@ -1,0 +1,169 @@
+"""What every backend offers, and how the status of a launch becomes an error.
+
+A backend turns functions into entries; an entry runs over packed arguments as `kernelab.codegen.entry` lays
+them out, and raises the KernelError that its status stands for.  Knows which
+backends there are, not how they work.
+"""
+
+import ctypes
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from typing import Protocol
+
+from kernelab.backend.compiler import ADVICE, find_compiler
+from kernelab.codegen.entry import (
+    ASSERTION,
+    AXIS,
+    CODE,
+    DIVISION,
+    EXTENT,
+    GRID_SLOTS,
+    INDEX,
+    MEMORY,
+    OFFENDER,
+    SITE,
+    STOPPED,
+    THREAD,
+    EntryInfo,
+    Site,
+    thread_position,
+)
+from kernelab.errors import (
+    NOWHERE,
+    BuildError,
+    Diagnostic,
+    KernelAssertionError,
+    KernelError,
+    KernelIndexError,
+    KernelWarning,
+    KernelZeroDivisionError,
+    Span,
+)
+from kernelab.lang.ir import Function
+
+Args = ctypes.Array[ctypes.c_longlong]
+"""The packed arguments of a launch."""
+
+
+class Entry(Protocol):
+    """A function that can be launched."""
+
+    @property
+    def info(self) -> EntryInfo: ...
+
+    def __call__(self, args: Args, /) -> None:
+        """Run every thread of the grid; raises a KernelError for what went wrong at run time."""
+
+
+class Backend(Protocol):
+    """Something that makes entries of functions."""
+
+    @property
+    def name(self) -> str: ...
+
+    def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
+        """An entry for each function, by name; they are scalarised, without calls, of distinct names.
+
+        Raises BuildError.
+        """
+
+
+_BACKENDS: dict[str, Backend] = {}
+_MODULES = {"cpu": "kernelab.backend.cpu", "interp": "kernelab.backend.interp"}
+
+
+def register(backend: Backend) -> None:
+    """Make a backend known by its name; the first of a name stays."""
+    _BACKENDS.setdefault(backend.name, backend)
+
+
+def get(name: str) -> Backend:
+    """The backend of that name; raises BuildError if there is none."""
+    if name not in _BACKENDS and name in _MODULES:
+        import_module(_MODULES[name])
+    if name not in _BACKENDS:
+        known = ", ".join(sorted({*_BACKENDS, *_MODULES}))
+        raise BuildError(
+            Diagnostic(f"there is no backend {name!r}", code="backend", hint=f"there are: {known}")
+        )
+    return _BACKENDS[name]
+
+
+def default() -> str:
+    """Which backend serves the CPU: "cpu" where there is a C++ compiler, else "interp", with one warning."""
+    if find_compiler() is not None:
+        return "cpu"
+    _warn_that_there_is_no_compiler()
+    return "interp"
+
+
+@cache
+def _warn_that_there_is_no_compiler() -> None:
+    message = "there is no C++ compiler: kernels run on the NumPy interpreter, slowly; "
+    warnings.warn(message + ADVICE, KernelWarning, stacklevel=3)
+
+
+def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> KernelError:
+    """The error that a status block stands for; its code is not OK."""
+    site = info.sites[status[SITE]] if info.sites else None
+    thread = thread_text(status[THREAD], grid, info.coordinates)
+    match status[CODE], site:
+        case code, Site() if code == INDEX:
+            return index_error(site, status[OFFENDER], status[EXTENT], status[AXIS], thread)
+        case code, Site() if code == ASSERTION:
+            return assertion_error(site, thread)
+        case code, Site() if code == DIVISION:
+            return division_error(site, thread)
+        case code, _ if code == MEMORY:
+            return memory_error(info.name, thread)
+        case code, _ if code == STOPPED:
+            return stopped_error(info.name)
+        case code, _:
+            raise AssertionError(f"entry {info.name} ended with the unknown status {code}")
+
+
+def _span(site: Site) -> Span | None:
+    return None if site.span is NOWHERE else site.span
+
+
+def thread_text(linear: int, grid: Sequence[int], coordinates: int) -> str:
+    """A thread as a reader finds it: ``3``, or ``(1, 2)`` where the kernel unpacks coordinates."""
+    position = thread_position(linear, tuple(grid[:GRID_SLOTS]), coordinates)
+    return str(position[0]) if len(position) == 1 else str(position)
+
+
+def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> KernelIndexError:
+    """The error of an index outside an array."""
+    message = (
+        f"index {index} is out of bounds for axis {axis} of array `{site.array}` with size {extent};"
+        f" in thread {thread}"
+    )
+    hint = f"launch over fewer threads, or test the index against `{site.array}.shape[{axis}]` first"
+    return KernelIndexError(Diagnostic(message, _span(site), "index-error", hint=hint))
+
+
+def assertion_error(site: Site, thread: str) -> KernelAssertionError:
+    """The error of an assertion that did not hold."""
+    said = f"assertion failed: {site.message}" if site.message else "assertion failed"
+    return KernelAssertionError(Diagnostic(f"{said}; in thread {thread}", _span(site), "assertion"))
+
+
+def division_error(site: Site, thread: str) -> KernelZeroDivisionError:
+    """The error of an integer divided by zero."""
+    message = f"{site.message or 'integer division by zero'}; in thread {thread}"
+    hint = "test the divisor first, or divide floats"
+    return KernelZeroDivisionError(Diagnostic(message, _span(site), "zero-division", hint=hint))
+
+
+def memory_error(name: str, thread: str) -> KernelError:
+    """The error of a launch whose saved values no longer fit into memory."""
+    message = f"`{name}` ran out of memory for the values that its gradient needs; in thread {thread}"
+    hint = "launch over fewer threads at a time, or make its loops shorter"
+    return KernelError(Diagnostic(message, None, "out-of-memory", hint=hint))
+
+
+def stopped_error(name: str) -> KernelError:
+    """The error of a launch that was told to stop."""
+    return KernelError(Diagnostic(f"`{name}` was stopped before it had finished", None, "stopped"))

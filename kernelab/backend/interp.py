@@ -1,0 +1,461 @@
+"""The interpreter: runs IR with NumPy, a statement at a time for all threads at once.
+
+The oracle of the tests, and what runs kernels where there is no compiler.  It takes any verified function
+without calls, also with vectors and matrices.  Threads run in lockstep, in chunks: where threads read what
+others write, the result depends on the chunk, as on any parallel machine.  A plain store to one element by
+several threads leaves the value of the last.  After an error threads with lower numbers still finish, so that
+the error reported is the one a run thread by thread meets first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+
+from kernelab.backend import base, packing
+from kernelab.backend.base import Args
+from kernelab.backend.lanes import Frame, LaneStack, Numpy
+from kernelab.codegen.entry import (
+    ASSERTION,
+    DIVISION,
+    GRID_SLOTS,
+    INDEX,
+    MEMORY,
+    STATUS_FIELDS,
+    EntryInfo,
+    Site,
+    layout_of,
+)
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import (
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+    atoms,
+    blocks,
+    walk,
+)
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, Scalar, scalar_of, shape_of
+
+WIDTH = 1 << 14
+"""How many threads run at once: enough to hide Python, few enough to stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function, the number of each statement that can fail, and the Vars that are read."""
+
+    function: Function
+    sites: tuple[Site, ...]
+    numbers: dict[Stmt, int]
+    read: frozenset[Atom]
+
+    @staticmethod
+    def of(function: Function) -> "Program":
+        failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic | Assert)]
+        numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
+        return Program(function, tuple(map(_site, failing)), numbers, frozenset(_reads(function.body)))
+
+
+def _site(stmt: Load | Store | Atomic | Assert) -> Site:
+    if isinstance(stmt, Assert):
+        return Site(stmt.span, message=stmt.message)
+    return Site(stmt.span, array=stmt.array.hint)
+
+
+def _reads(block: Block) -> list[Atom]:
+    found = list(block.yields)
+    for stmt in block.stmts:
+        found += atoms(stmt)
+        for inner in blocks(stmt):
+            found += _reads(inner)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a thread ended: what a status block says of it."""
+
+    code: int
+    site: int
+    thread: int
+    offender: int = 0
+    extent: int = 0
+    axis: int = 0
+
+    @property
+    def status(self) -> list[int]:
+        fields = [self.code, self.site, self.thread, self.offender, self.extent, self.axis]
+        return fields + [0] * (STATUS_FIELDS - len(fields))
+
+
+class _NobodyLeft(Exception):
+    """The first thread of a chunk has failed, so that nothing of the chunk needs to run on."""
+
+
+class _Chunk:
+    """A run of some consecutive threads.
+
+    `limit` is the lowest thread that has failed: it and those after it have no effects any more.
+    """
+
+    def __init__(self, program: Program, arrays: Mapping[Var, Numpy], threads: range) -> None:
+        self.program = program
+        self.arrays = arrays
+        self.threads = threads
+        self.limit = threads.stop
+        self.failure: Failure | None = None
+        self.stacks: dict[Stack, LaneStack] = {}
+        self.appended: dict[Var, list[tuple[Numpy, Numpy]]] = {}
+
+    def run(self, frame: Frame) -> list[Numpy]:
+        """The yields of the function's body."""
+        with np.errstate(all="ignore"):
+            try:
+                return self.block(self.program.function.body, frame)
+            except _NobodyLeft:
+                return []
+
+    def block(self, block: Block, frame: Frame) -> list[Numpy]:
+        for stmt in block.stmts:
+            self.stmt(stmt, frame)
+        return [frame.values(atom) for atom in block.yields]
+
+    def stmt(self, stmt: Stmt, frame: Frame) -> None:
+        match stmt:
+            case Let():
+                self.let(stmt, frame)
+            case Load(out):
+                frame.define(out, self.load(stmt, frame))
+            case Store(array, _, value):
+                places, live = self.places(stmt, frame)
+                self.arrays[array][places] = frame.values(value)[:live]
+            case Atomic(out):
+                frame.define(out, self.atomic(stmt, frame))
+            case If():
+                self.choice(stmt, frame)
+            case For() | While():
+                self.loop(stmt, frame)
+            case Assert(cond, kind):
+                self.check(stmt, frame.values(cond), ASSERTION if kind == "assertion" else DIVISION, frame)
+            case Save(stack, saved):
+                self.stack(stack).push(self.own(frame), [frame.values(atom) for atom in saved])
+            case Restore(stack, outs):
+                live = self.live(frame)
+                for out, saved_value in zip(outs, self.stack(stack).pop(self.own(frame)[:live]), strict=True):
+                    frame.define(out, _filled(saved_value, live, frame))
+            case Append(array, value):
+                self.appended.setdefault(array, []).append((self.own(frame), frame.values(value)))
+            case Call(_, called):
+                raise AssertionError(f"the call of {called.name} should have been inlined")
+            case _:
+                assert_never(stmt)
+
+    def let(self, stmt: Let, frame: Frame) -> None:
+        if stmt.op is SHAPE:
+            array, axis = stmt.args
+            assert isinstance(array, Var) and isinstance(array.type, Array)
+            extents = np.array(self.arrays[array].shape[: array.type.ndim], np.int64)
+            frame.define(stmt.out, extents[frame.places(axis)])
+            return
+        frame.define(stmt.out, stmt.op.numpy(*(frame.operand(arg) for arg in stmt.args)))
+
+    def own(self, frame: Frame) -> Numpy:
+        """The numbers of a frame's threads within the chunk."""
+        return frame.threads - self.threads.start
+
+    def stack(self, stack: Stack) -> LaneStack:
+        return self.stacks.setdefault(stack, LaneStack(len(self.threads)))
+
+    # -------------------------------------------------------------------------------------- failures
+
+    def live(self, frame: Frame) -> int:
+        """How many lanes of a frame, from its first, may still have effects."""
+        if self.failure is None:
+            return len(frame)
+        return int(np.searchsorted(frame.threads, self.limit))
+
+    def fail(self, failure: Failure) -> None:
+        self.failure, self.limit = failure, failure.thread
+        if self.limit == self.threads.start:
+            raise _NobodyLeft
+
+    def check(self, stmt: Stmt, holds: Numpy, code: int, frame: Frame) -> None:
+        wrong = np.flatnonzero(~holds[: self.live(frame)])
+        if len(wrong):
+            self.fail(Failure(code, self.program.numbers[stmt], int(frame.threads[wrong[0]])))
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def places(self, stmt: Load | Store | Atomic, frame: Frame) -> tuple[tuple[Any, ...], int]:
+        """The index of the elements that the live lanes touch, and how many these are."""
+        live = self.live(frame)
+        given = [frame.places(index)[:live] for index in stmt.indices]
+        extents = self.arrays[stmt.array].shape
+        found = [_from_start(i, atom, n) for i, atom, n in zip(given, stmt.indices, extents, strict=False)]
+        outside = [(i < 0) | (i >= n) for i, n in zip(found, extents, strict=False)]
+        wrong = np.flatnonzero(np.logical_or.reduce(outside))
+        if len(wrong):
+            live = int(wrong[0])
+            axis = next(k for k, bad in enumerate(outside) if bad[live])
+            thread, offender = int(frame.threads[live]), int(given[axis][live])
+            self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
+        return (*(i[:live] for i in found), *_component(stmt)), live
+
+    def load(self, stmt: Load, frame: Frame) -> Numpy:
+        if stmt.held is not None:
+            return frame.values(stmt.held)
+        places, live = self.places(stmt, frame)
+        return _filled(self.arrays[stmt.array][places], live, frame)
+
+    def atomic(self, stmt: Atomic, frame: Frame) -> Numpy:
+        places, live = self.places(stmt, frame)
+        array, values = self.arrays[stmt.array], frame.values(stmt.value)[:live]
+        if stmt.held is not None or stmt.out not in self.program.read:
+            np.add.at(array, places, values)
+            return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
+        return _filled(_add_in_turn(array, places, values), live, frame)
+
+    # -------------------------------------------------------------------------------------- regions
+
+    def choice(self, stmt: If, frame: Frame) -> None:
+        cond = frame.values(stmt.cond)
+        sides = [(np.flatnonzero(cond), stmt.then), (np.flatnonzero(~cond), stmt.orelse)]
+        results = [_blank(out, frame) for out in stmt.outs]
+        for lanes, block in sides:
+            if len(lanes):
+                for result, value in zip(results, self.block(block, frame.choose(lanes)), strict=True):
+                    result[lanes] = value
+        for out, result in zip(stmt.outs, results, strict=True):
+            frame.define(out, result)
+
+    def loop(self, stmt: Loop, frame: Frame) -> None:
+        counts = frame.places(stmt.count) if isinstance(stmt, For) else None
+        lanes = np.arange(self.live(frame))
+        if counts is not None:
+            lanes = lanes[counts[lanes] > 0]
+        results = [np.array(frame.values(init)) for init in stmt.inits]
+        carried = [result[lanes] for result in results]
+        around, trip = frame.choose(lanes), 0
+        while len(lanes):
+            carried = self.iteration(stmt, around, carried, trip, None if counts is None else counts[lanes])
+            trip += 1
+            going = self.going(stmt, around, carried, trip, None if counts is None else counts[lanes])
+            if going.all():
+                continue
+            for result, value in zip(results, carried, strict=True):
+                result[lanes[~going]] = value[~going]
+            lanes, carried = lanes[going], [value[going] for value in carried]
+            around = frame.choose(lanes)
+        for out, result in zip(stmt.outs, results, strict=True):
+            frame.define(out, result)
+
+    def iteration(
+        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> list[Numpy]:
+        inner = around.inner()
+        for carry, value in zip(stmt.carries, carried, strict=True):
+            inner.define(carry, value)
+        if isinstance(stmt, For):
+            assert counts is not None
+            inner.define(stmt.index, counts - 1 - trip if stmt.reverse else np.asarray(trip))
+        return self.block(stmt.body, inner)
+
+    def going(
+        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> Numpy:
+        """Which lanes enter another iteration."""
+        going = np.ones(len(around), bool) if counts is None else counts > trip
+        if stmt.stop is not None:
+            going &= ~carried[stmt.stop]
+        going[self.live(around) :] = False
+        return going
+
+
+def _from_start(index: Numpy, atom: Atom, extent: int) -> Numpy:
+    """An index as Python counts it; an unsigned one never counts from the end."""
+    signed = isinstance(atom.type, Scalar) and atom.type.kind == "int"
+    return np.where(index < 0, index + extent, index) if signed else index
+
+
+def _component(stmt: Load | Store | Atomic) -> tuple[int, ...]:
+    if stmt.component is None:
+        return ()
+    assert isinstance(stmt.array.type, Array)
+    return tuple(int(k) for k in np.unravel_index(stmt.component, shape_of(stmt.array.type.elem)))
+
+
+def _filled(values: Numpy, live: int, frame: Frame) -> Numpy:
+    """Values of the live lanes, and zeros for those that have no effects any more."""
+    if live == len(frame):
+        return values
+    filled = np.zeros((len(frame), *values.shape[1:]), values.dtype)
+    filled[:live] = values
+    return filled
+
+
+def _blank(out: Var, frame: Frame) -> Numpy:
+    type = type_of(out)
+    return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
+
+
+def _add_in_turn(array: Numpy, places: tuple[Any, ...], values: Numpy) -> Numpy:
+    """Add to elements, lane after lane; what each lane found there."""
+    old = np.empty_like(values)
+    for turn in _turns(array, places, len(values)):
+        at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
+        old[turn] = array[at]
+        array[at] = old[turn] + values[turn]
+    return old
+
+
+def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:
+    """The lanes in groups that touch no element twice: first those that come first to theirs, and so on."""
+    address = np.zeros(lanes, np.int64)
+    for index, stride in zip(places, array.strides, strict=False):
+        address = address + index * stride
+    order = np.argsort(address, kind="stable")
+    starts = np.flatnonzero(np.diff(address[order], prepend=address[order][:1] - 1))
+    lengths = np.diff(starts, append=lanes)
+    turn = np.empty(lanes, np.int64)
+    turn[order] = np.arange(lanes) - np.repeat(starts, lengths)
+    by_turn = np.argsort(turn, kind="stable")
+    return np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]) if lanes else []
+
+
+# ------------------------------------------------------------------------------------------ entries
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InterpretedEntry:
+    """A function that the interpreter runs; `width` threads at once, 1 for strict thread order."""
+
+    info: EntryInfo
+    program: Program
+    width: int = WIDTH
+
+    def __call__(self, args: Args, /) -> None:
+        """Run every thread of the grid; raises the KernelError of the first thread that fails."""
+        slots = list(args)
+        grid = slots[:GRID_SLOTS]
+        launch = _Launch(self.program, self.info, slots)
+        total = int(np.prod(grid))
+        for start in range(0, total, self.width):
+            failure = launch.chunk(range(start, min(total, start + self.width)), grid)
+            if failure is not None:
+                raise base.failure(self.info, failure.status, grid)
+
+
+class _Launch:
+    """The arguments of a launch as NumPy arrays."""
+
+    def __init__(self, program: Program, info: EntryInfo, slots: Sequence[int]) -> None:
+        self.program = program
+        self.arrays: dict[Var, Numpy] = {}
+        self.values: dict[Var, Numpy] = {}
+        self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
+        threads = int(np.prod(slots[:GRID_SLOTS]))
+        for var, param in zip(program.function.params, info.layout.params, strict=True):
+            if param.residual:
+                self.residuals[var] = packing.residual_of(slots, param, threads)
+            elif isinstance(param.type, Array):
+                self.arrays[var] = packing.array_of(slots, param)
+            else:
+                self.values[var] = packing.value_of(slots, param)
+
+    def chunk(self, threads: range, grid: Sequence[int]) -> Failure | None:
+        """Run some threads; what the first that failed says, if any did."""
+        function = self.program.function
+        frame = Frame(np.arange(threads.start, threads.stop))
+        for var, value in self.values.items():
+            frame.define(var, value)
+        for var, position in zip(function.threads, self._positions(frame.threads, grid), strict=False):
+            frame.define(var, position)
+        if function.linear is not None:
+            frame.define(function.linear, frame.threads)
+        chunk = _Chunk(self.program, self.arrays, threads)
+        chunk.run(frame)
+        return chunk.failure or self._append(chunk)
+
+    def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:
+        if len(self.program.function.threads) < 2:
+            return (linear,)
+        return tuple(np.unravel_index(linear, tuple(grid)))
+
+    def _append(self, chunk: _Chunk) -> Failure | None:
+        for var, (handle, starts) in self.residuals.items():
+            assert isinstance(var.type, Array)
+            dtype = scalar_of(var.type.elem).dtype
+            pieces = chunk.appended.get(var, [])
+            owners = np.concatenate([np.zeros(0, np.int64), *(threads for threads, _ in pieces)])
+            values = np.concatenate([np.zeros(0, dtype), *(values for _, values in pieces)])
+            # A thread's values stand together, in the order in which it appended them.
+            counts = np.bincount(owners, minlength=len(chunk.threads))
+            starts[chunk.threads.start : chunk.threads.stop] = handle[1] + np.cumsum(counts) - counts
+            try:
+                packing.append(handle, values[np.argsort(owners, kind="stable")])
+            except MemoryError:
+                return Failure(MEMORY, 0, chunk.threads.start)
+        return None
+
+
+class Interpreter:
+    """The backend that needs nothing but NumPy."""
+
+    name = "interp"
+
+    def build(self, functions: Sequence[Function]) -> dict[str, base.Entry]:
+        """An entry for each function, by name."""
+        return {function.name: entry(function) for function in functions}
+
+
+def entry(function: Function, width: int = WIDTH) -> InterpretedEntry:
+    """The entry of a function that runs `width` threads at once."""
+    program = Program.of(function)
+    info = EntryInfo(
+        function.name, function.name, layout_of(function), program.sites, len(function.threads), range(0)
+    )
+    return InterpretedEntry(info, program, width)
+
+
+def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], width: int = WIDTH) -> None:
+    """Run a kernel over a grid of 1 to 4 extents with arguments by parameter name.
+
+    Arrays have the parameter's dtype, with components as last axes; raises a KernelError as any launch does.
+    """
+    made = entry(function, width)
+    made(packing.pack(made.info.layout, grid, arguments))
+
+
+def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
+    """What a function without arrays yields, for operands whose first axis counts the threads."""
+    lanes = len(operands[0]) if operands else 1
+    frame = Frame(np.arange(lanes))
+    for param, operand in zip(function.params, operands, strict=True):
+        frame.define(param, operand)
+    chunk = _Chunk(Program.of(function), {}, range(lanes))
+    results = chunk.run(frame)
+    if chunk.failure is not None:
+        raise base.failure(entry(function).info, chunk.failure.status, [lanes, 1, 1, 1])
+    return results
+
+
+base.register(Interpreter())

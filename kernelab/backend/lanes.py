@@ -1,0 +1,103 @@
+"""Lanes: the threads that run one block together, and the values that their variables have.
+
+A frame belongs to a block: its lanes are the threads that entered it, in ascending order.  A value is a
+NumPy array with one item a lane.  A frame finds an outer variable in the frame around it, and keeps the items
+of its own lanes.  Must not know what any statement does.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.types import scalar_of, shape_of
+
+Numpy = np.ndarray[Any, Any]
+
+
+class Frame:
+    """The lanes of a block: `threads` are their numbers, `chosen` their places in the frame around."""
+
+    __slots__ = ("_around", "_chosen", "_values", "threads")
+
+    def __init__(self, threads: Numpy, around: "Frame | None" = None, chosen: Numpy | None = None) -> None:
+        self.threads = threads
+        self._around = around
+        self._chosen = chosen
+        self._values: dict[Var, Numpy] = {}
+
+    def __len__(self) -> int:
+        return len(self.threads)
+
+    def inner(self) -> "Frame":
+        """A frame for a block that all lanes enter."""
+        return Frame(self.threads, self)
+
+    def choose(self, places: Numpy) -> "Frame":
+        """A frame for a block that only the lanes at some places enter."""
+        return self.inner() if len(places) == len(self) else Frame(self.threads[places], self, places)
+
+    def define(self, var: Var, value: Numpy) -> None:
+        """Give a variable its values, broadcast to one a lane."""
+        shape = (len(self), *shape_of(type_of(var)))
+        dtype = scalar_of(type_of(var)).dtype
+        self._values[var] = np.broadcast_to(np.asarray(value).astype(dtype, copy=False), shape)
+
+    def operand(self, atom: Atom) -> Numpy:
+        """The values of an atom; a constant has no axis for the lanes, but broadcasts over it."""
+        if isinstance(atom, Const):
+            return np.full(shape_of(atom.type), atom.value, scalar_of(atom.type).dtype)
+        return self._lookup(atom)
+
+    def values(self, atom: Atom) -> Numpy:
+        """The values of an atom, one a lane."""
+        found = self.operand(atom)
+        return np.broadcast_to(found, (len(self), *shape_of(type_of(atom))))
+
+    def places(self, atom: Atom) -> Numpy:
+        """The values of an integer atom as int64, one a lane."""
+        return self.values(atom).astype(np.int64)
+
+    def _lookup(self, var: Var) -> Numpy:
+        found = self._values.get(var)
+        if found is None:
+            assert self._around is not None, f"{var} has no value"
+            outer = self._around._lookup(var)
+            found = self._values[var] = outer if self._chosen is None else outer[self._chosen]
+        return found
+
+
+class LaneStack:
+    """What a `Save` and its `Restore` share: a stack for each thread, as arrays whose first axis is depth."""
+
+    def __init__(self, threads: int) -> None:
+        self._depth = np.zeros(threads, np.int64)
+        self._levels: list[Numpy] = []
+
+    def push(self, threads: Numpy, values: list[Numpy]) -> None:
+        """Put values, one a thread, on top of the stacks of these threads."""
+        depth = self._depth[threads]
+        self._make_room(int(depth.max(initial=-1)) + 1, values)
+        for level, value in zip(self._levels, values, strict=True):
+            level[depth, threads] = value
+        self._depth[threads] = depth + 1
+
+    def pop(self, threads: Numpy) -> list[Numpy]:
+        """Take the values that are on top of the stacks of these threads."""
+        depth = self._depth[threads] - 1
+        assert (depth >= 0).all(), "a restore without a save"
+        self._depth[threads] = depth
+        return [level[depth, threads] for level in self._levels]
+
+    def _make_room(self, levels: int, values: list[Numpy]) -> None:
+        if not self._levels:
+            self._levels = [np.empty((0, len(self._depth), *v.shape[1:]), v.dtype) for v in values]
+        if self._levels and levels > len(self._levels[0]):
+            self._levels = [_longer(level, 2 * levels) for level in self._levels]
+
+
+def _longer(array: Numpy, length: int) -> Numpy:
+    grown = np.empty((length, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown
