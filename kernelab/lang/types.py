@@ -4,6 +4,7 @@ A type object is also what a user writes: `float32`, `vec3` and `mat33` annotate
 dtype of an array, and called on the host build a NumPy value.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -143,7 +144,7 @@ def shape_of(type: Value) -> tuple[int, ...]:
 
 def size_of(type: Value) -> int:
     """How many scalars a value holds."""
-    return int(np.prod(shape_of(type), dtype=int))
+    return math.prod(shape_of(type))
 
 
 def scalar_of(type: Value) -> Scalar:

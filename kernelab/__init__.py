@@ -1,0 +1,157 @@
+"""kernelab: interactive differentiable programming for Jupyter.
+
+    import kernelab as kl
+
+The types and operations of the kernel language are names of this module too: ``kl.vec3``, ``kl.sin``.
+"""
+
+import difflib as _difflib
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from kernelab.autodiff.tape import Tape
+from kernelab.errors import (
+    BuildError,
+    GradientError,
+    KernelAssertionError,
+    KernelError,
+    KernelIndexError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    KernelValueError,
+    KernelWarning,
+    KernelZeroDivisionError,
+    LaunchError,
+    TapeError,
+)
+from kernelab.runtime.array import (
+    array,
+    array1d,
+    array2d,
+    array3d,
+    array4d,
+    clone,
+    copy,
+    empty,
+    empty_like,
+    from_numpy,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
+from kernelab.runtime.decorators import compile, func, kernel
+from kernelab.runtime.device import Device, get_device, get_devices
+from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.launch import launch
+from kernelab.runtime.words import Word as _Word
+from kernelab.runtime.words import constant, static
+from kernelab.runtime.words import names as _language_names
+from kernelab.runtime.words import word as _word
+from kernelab.views import install as _install_views
+
+if _TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell as _Shell
+
+__version__ = "0.1.0"
+
+_FACES = ("autograd", "config", "types")
+
+tid = _Word("tid")
+atomic_add = _Word("atomic_add")
+atomic_sub = _Word("atomic_sub")
+
+
+_install_views()
+
+
+def init() -> None:
+    """Nothing is left to be done: programs written for Warp call it."""
+
+
+def synchronize() -> None:
+    """Return when all launches have finished; on the CPU they have."""
+
+
+def load_ipython_extension(shell: "_Shell") -> None:
+    """What ``%load_ext kernelab`` calls."""
+    from kernelab.jupyter import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: "_Shell") -> None:
+    """What ``%unload_ext kernelab`` calls."""
+    from kernelab.jupyter import unload
+
+    unload(shell)
+
+
+def __getattr__(name: str) -> _Any:
+    """The types and operations of the language, and the modules beside this one."""
+    if name in _FACES:
+        return _import_module(f"kernelab.{name}")
+    try:
+        return _word(name)
+    except KeyError:
+        pass
+    close = _difflib.get_close_matches(name, __dir__(), 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise AttributeError(f"kernelab has no {name}{hint}", name=name, obj=None) from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*(name for name in globals() if not name.startswith("_")), *_language_names(), *_FACES})
+
+
+__all__ = [
+    "BuildError",
+    "Device",
+    "GradientError",
+    "Kernel",
+    "KernelAssertionError",
+    "KernelError",
+    "KernelIndexError",
+    "KernelNameError",
+    "KernelSyntaxError",
+    "KernelTypeError",
+    "KernelValueError",
+    "KernelWarning",
+    "KernelZeroDivisionError",
+    "LaunchError",
+    "Tape",
+    "TapeError",
+    "array",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+    "atomic_add",
+    "atomic_sub",
+    "clone",
+    "compile",
+    "constant",
+    "copy",
+    "empty",
+    "empty_like",
+    "from_numpy",
+    "full",
+    "full_like",
+    "func",
+    "get_device",
+    "get_devices",
+    "init",
+    "kernel",
+    "launch",
+    "ones",
+    "ones_like",
+    "static",
+    "synchronize",
+    "tid",
+    "zeros",
+    "zeros_like",
+]

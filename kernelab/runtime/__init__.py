@@ -1,0 +1,1 @@
+"""Arrays, devices, kernels and launches: what runs, without derivatives across launches."""

@@ -1,0 +1,170 @@
+"""Making arrays: from data, of zeros, ones or one value, like another; copying one into another."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.interop import itemsize, shape_tuple, value_type
+from kernelab.runtime.memory import allocate, contiguous_strides
+from kernelab.runtime.strided import array, duplicate, transfer
+
+Shape = int | Sequence[int]
+
+
+def zeros(
+    shape: Shape, dtype: Any = float, device: Device | str | None = None, requires_grad: bool = False
+) -> array:
+    """An array of zeros; `dtype` as for `array`."""
+    return _made(shape, dtype, device, requires_grad, cleared=True)
+
+
+def empty(
+    shape: Shape, dtype: Any = float, device: Device | str | None = None, requires_grad: bool = False
+) -> array:
+    """An array whose elements hold whatever the memory held."""
+    return _made(shape, dtype, device, requires_grad, cleared=False)
+
+
+def ones(
+    shape: Shape, dtype: Any = float, device: Device | str | None = None, requires_grad: bool = False
+) -> array:
+    """An array of ones (in every component)."""
+    return full(shape, 1, dtype, device, requires_grad)
+
+
+def full(
+    shape: Shape,
+    value: Any = 0,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+) -> array:
+    """An array that holds `value` everywhere; its dtype is `value`'s unless given."""
+    elem = array(value).dtype if dtype is None else dtype
+    made = _made(shape, elem, device, requires_grad, cleared=False)
+    made.host()[...] = value
+    return made
+
+
+def zeros_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+    """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
+    return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
+
+
+def ones_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+    """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
+    return full_like(src, 1, device, requires_grad)
+
+
+def empty_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+    """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
+    return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
+
+
+def full_like(
+    src: array, value: Any, device: Device | str | None = None, requires_grad: bool | None = None
+) -> array:
+    """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return full(src.shape, value, src.dtype, device, wanted)
+
+
+def from_numpy(
+    data: np.ndarray[Any, Any],
+    dtype: Any = None,
+    shape: Shape | None = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+) -> array:
+    """An array over the memory of a NumPy array where the dtype fits, else over a converted copy."""
+    made: array = array(np.asarray(data), dtype, shape, device, requires_grad, copy=False)
+    return made
+
+
+def clone(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+    """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
+    get_device(device)
+    return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")
+
+
+def copy(
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: object = None
+) -> None:
+    """Copy the elements of `src` into `dest`; a tape differentiates through it.
+
+    With `count`, or an offset, that many elements (by default as many as `src` has left) of the flattened
+    arrays.  Raises KernelValueError where shapes or ranges do not fit.
+    """
+    if count or dest_offset or src_offset:
+        count = count or src.size - src_offset
+        src = _stretch(src, src_offset, count, "src")
+        dest = _stretch(dest, dest_offset, count, "dest")
+    transfer(dest, src, "copy")
+
+
+def array1d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    """A one-dimensional array, or its annotation: ``array1d(dtype=float)``."""
+    return array(data, dtype, shape, **options, ndim=1)
+
+
+def array2d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    """A two-dimensional array, or its annotation: ``array2d(dtype=float)``."""
+    return array(data, dtype, shape, **options, ndim=2)
+
+
+def array3d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    """A three-dimensional array, or its annotation: ``array3d(dtype=float)``."""
+    return array(data, dtype, shape, **options, ndim=3)
+
+
+def array4d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+    """A four-dimensional array, or its annotation: ``array4d(dtype=float)``."""
+    return array(data, dtype, shape, **options, ndim=4)
+
+
+for _constructor in (array1d, array2d, array3d, array4d):
+    _constructor.__kernelab_name__ = _constructor.__name__  # type: ignore[attr-defined]
+
+
+def _made(
+    shape: Shape, dtype: Any, device: Device | str | None, requires_grad: bool, *, cleared: bool
+) -> array:
+    get_device(device)
+    extents, elem = shape_tuple(shape), value_type(dtype)
+    strides = contiguous_strides(extents, itemsize(elem))
+    count = int(np.prod(extents, dtype=np.int64))
+    made = array.over(allocate(count * itemsize(elem), cleared=cleared), 0, extents, strides, elem)
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def _stretch(whole: array, offset: int, count: int, name: str) -> array:
+    if offset < 0 or offset + count > whole.size:
+        message = f"`{name}` has {whole.size} elements: it has no {count} from {offset} on"
+        raise KernelValueError(Diagnostic(message, code="range"))
+    stretch: array = whole.flatten()[offset : offset + count]
+    return stretch
+
+
+__all__ = [
+    "array",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+    "clone",
+    "copy",
+    "empty",
+    "empty_like",
+    "from_numpy",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,281 @@
+"""Kernels: what a definition can do, each program derived and each entry built when it is first needed.
+
+The one module that composes frontend, passes and backend.  Must not know launches or tapes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from kernelab.backend.base import Entry
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
+from kernelab.frontend import (
+    KernelDefinition,
+    Lowered,
+    UserFunction,
+    lower_source,
+    lower_tree,
+    source_of,
+)
+from kernelab.lang.ir import Function, Var
+from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
+from kernelab.passes.effects import Effects, effects
+from kernelab.passes.inline import inline
+from kernelab.passes.jvp import jvp
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.simplify import simplify
+from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.widen import widen
+from kernelab.runtime.arguments import Parameter, parameters
+from kernelab.runtime.device import CPU
+
+Groups = tuple[tuple[str, ...], ...]
+Kind = Literal["primal", "augmented", "adjoint", "tangent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a launch must know of a kernel: its parameters, their types, and the positions of some.
+
+    `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
+    `floats` all arrays and all float arrays, `numbers` the float parameters for which a one-element array may
+    stand.
+    """
+
+    parameters: tuple[Parameter, ...]
+    types: tuple[Type, ...]
+    arrays: tuple[int, ...]
+    floats: tuple[int, ...]
+    numbers: tuple[int, ...]
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+
+
+class Reverse:
+    """Reverse mode of a kernel with respect to some parameters: the two programs, and what they share.
+
+    `active` are positions of parameters, `reached` those of them whose adjoint the adjoint program changes,
+    `needed` those of arrays whose elements it reads; `residuals` are the element types of what the augmented
+    primal keeps.
+    """
+
+    def __init__(self, kernel: "Kernel", program: Vjp, active: tuple[int, ...]) -> None:
+        self.program = program
+        self.active = active
+        self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
+        found, count = effects(program.adjoint), len(kernel.primal.params)
+        params = program.adjoint.params
+        self.needed = tuple(i for i, param in enumerate(params[:count]) if param in found.reads)
+        self.reached = tuple(
+            i for i, bar in zip(active, params[count:], strict=False) if bar in found.changed
+        )
+
+    @cached_property
+    def primal_entry(self) -> Entry:
+        return _build(self.program.primal)
+
+    @cached_property
+    def adjoint_entry(self) -> Entry:
+        return _build(self.program.adjoint)
+
+
+class Kernel:
+    """A kernel of the user's, compared by identity; ``kernel[grid](*arguments)`` launches it."""
+
+    def __init__(self, name: str, load: Callable[[], KernelDefinition], widened: bool = False) -> None:
+        self.name = name
+        self.__name__ = name
+        self._load = load
+        self._widened = widened
+        self._reverse: dict[tuple[tuple[str, ...], Groups], Reverse] = {}
+        self._tangents: dict[tuple[str, ...], Function] = {}
+        self._tangent_entries: dict[tuple[str, ...], Entry] = {}
+
+    __kernelab_kernel__ = True
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.name}>"
+
+    def __getitem__(self, grid: int | tuple[int, ...]) -> Callable[..., None]:
+        """The kernel on a grid: call it with all arguments in the order of the parameters."""
+        from kernelab.runtime.launch import run  # launching builds on kernels
+
+        return lambda *arguments: run(self, grid, list(arguments))
+
+    def __call__(self, *_: Any) -> None:
+        """A kernel runs on a grid: raises LaunchError that says how."""
+        raise _called_directly(self)
+
+    # -------------------------------------------------------------------------------------- what it is
+
+    @cached_property
+    def definition(self) -> KernelDefinition:
+        """What the frontend made of the text; raises KernelError where it has mistakes."""
+        return self._load()
+
+    @property
+    def doc(self) -> str:
+        return self.definition.doc or ""
+
+    @property
+    def source(self) -> Source:
+        """The text that the kernel stands in."""
+        return self.definition.source
+
+    @property
+    def span(self) -> Span:
+        return self.definition.span
+
+    @cached_property
+    def primal(self) -> Function:
+        """The kernel as IR, calls inlined and simplified."""
+        function = simplify(inline(self.definition.function))
+        return simplify(widen(function)) if self._widened else function
+
+    @cached_property
+    def effects(self) -> Effects:
+        """Which array parameters the kernel reads, writes and accumulates into."""
+        return effects(self.primal)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What a launch must know."""
+        params, found = self.primal.params, self.effects
+        made = parameters(self.name, params)
+        arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
+        return Plan(
+            made,
+            tuple(parameter.type for parameter in made),
+            arrays,
+            tuple(i for i in arrays if is_differentiable(params[i].type)),
+            tuple(i for i, parameter in enumerate(made) if _is_float(parameter.type)),
+            tuple(i for i in arrays if params[i] in found.reads),
+            tuple(i for i in arrays if params[i] in found.changed),
+        )
+
+    # -------------------------------------------------------------------------------------- derived programs
+
+    def vjp(self, active: Iterable[str], groups: Groups = ()) -> Vjp:
+        """The augmented primal and the adjoint with respect to the named parameters."""
+        return self.reverse(self._ordered(active), groups).program
+
+    def reverse(self, active: tuple[str, ...], groups: Groups = ()) -> Reverse:
+        """Reverse mode with respect to the named parameters; `groups` name arrays that share memory."""
+        key = (active, groups)
+        if key not in self._reverse:
+            if not self.definition.options.get("enable_backward", True):
+                raise KernelTypeError(_no_backward(self))
+            shared = [[self.primal.param(name) for name in group] for group in groups]
+            program = vjp(self.primal, active, shared)
+            names = [param.hint for param in self.primal.params]
+            positions = tuple(i for i, name in enumerate(names) if name in active)
+            self._reverse[key] = Reverse(self, program, positions)
+        return self._reverse[key]
+
+    def jvp(self, active: Iterable[str]) -> Function:
+        """The tangent program with respect to the named parameters."""
+        key = self._ordered(active)
+        if key not in self._tangents:
+            self._tangents[key] = jvp(self.primal, key)
+        return self._tangents[key]
+
+    def widened(self) -> "Kernel":
+        """The same kernel over float64."""
+        return self if self._widened else self._wide
+
+    @cached_property
+    def _wide(self) -> "Kernel":
+        return Kernel(self.name, lambda: self.definition, widened=True)
+
+    def _ordered(self, active: Iterable[str]) -> tuple[str, ...]:
+        names = frozenset(active)
+        return tuple(param.hint for param in self.primal.params if param.hint in names)
+
+    # -------------------------------------------------------------------------------------- entries
+
+    @cached_property
+    def primal_entry(self) -> Entry:
+        """The kernel, built."""
+        return _build(self.primal)
+
+    def entry(self, kind: Kind = "primal", active: Iterable[str] = (), groups: Groups = ()) -> Entry:
+        """One of the kernel's programs, built: the second and third need the active parameters' names."""
+        key = self._ordered(active)
+        match kind:
+            case "primal":
+                return self.primal_entry
+            case "augmented":
+                return self.reverse(key, groups).primal_entry
+            case "adjoint":
+                return self.reverse(key, groups).adjoint_entry
+            case "tangent":
+                if key not in self._tangent_entries:
+                    self._tangent_entries[key] = _build(self.jvp(key))
+                return self._tangent_entries[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a text gave: its good kernels and functions, the constants it assigned, notes, mistakes."""
+
+    definitions: dict[str, "Kernel | UserFunction"]
+    assigned: dict[str, Any]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
+    lowered: Lowered | None = None
+
+    def raise_errors(self) -> None:
+        """Raise all mistakes as one error, of the kind of the first."""
+        if self.lowered is not None:
+            self.lowered.raise_errors()
+
+
+def compile_source(source: Source, namespace: Mapping[str, Any] | None = None) -> Compiled:
+    """Compile every def of a text, with the names around it; mistakes are collected, not raised."""
+    return _compiled(lower_source(source, {} if namespace is None else namespace))
+
+
+def _compiled(lowered: Lowered) -> Compiled:
+    definitions = {name: _made(definition) for name, definition in lowered.definitions.items()}
+    return Compiled(definitions, lowered.assigned, lowered.diagnostics, lowered.errors, lowered)
+
+
+def _made(definition: KernelDefinition | UserFunction) -> Kernel | UserFunction:
+    if isinstance(definition, KernelDefinition):
+        return Kernel(definition.name, lambda: definition)
+    return definition
+
+
+def definition_of(
+    function: Callable[..., Any], namespace: Mapping[str, Any]
+) -> KernelDefinition | UserFunction:
+    """What a decorated Python function of a file stands for; raises KernelError with its mistakes."""
+    source, tree = source_of(function)
+    lowered = lower_tree(source, tree, namespace)
+    lowered.raise_errors()
+    return lowered.definitions[function.__name__]
+
+
+def _build(function: Function) -> Entry:
+    return CPU.backend.build([scalarise(function)])[function.name]
+
+
+def _is_float(type: Type) -> bool:
+    return isinstance(type, Scalar) and type.is_float
+
+
+def _scalar(var: Var) -> Value:
+    assert isinstance(var.type, Array)
+    return var.type.elem
+
+
+def _no_backward(kernel: Kernel) -> Diagnostic:
+    message = f"`{kernel.name}` has no adjoint: its backward pass is switched off"
+    return Diagnostic(message, kernel.span, "backward", hint="take enable_backward=False away")
+
+
+def _called_directly(kernel: Kernel) -> Exception:
+    message = f"`{kernel.name}` is a kernel: it runs once for each thread of a grid"
+    hint = f"write kl.launch({kernel.name}, dim=n, inputs=[...]) or {kernel.name}[n](...)"
+    return LaunchError(Diagnostic(message, None, "kernel", hint=hint))

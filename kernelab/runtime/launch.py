@@ -1,0 +1,295 @@
+"""Launching kernels: check the arguments, pack the slots, run the entry, count the writes, tell the recorder.
+
+Knows kernels and arrays; must not know tapes.  The way without a recorder is kept short: what can be known of
+a kernel before it is launched stands in its `Plan`, and arrays carry their packed slots with them.
+"""
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.base import Entry
+from kernelab.errors import Diagnostic, LaunchError
+from kernelab.lang.types import Array, bytes_of, int64
+from kernelab.runtime.arguments import Parameter, Reference, wrong_count
+from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.kernel import Kernel, Reverse
+from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.strided import array
+
+MAX_THREADS = 2**31 - 1
+"""Thread indices are int32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How many threads a launch runs, by dimension, with the packed slots."""
+
+    extents: tuple[int, ...]
+    threads: int
+    packed: bytes
+
+
+def grid_of(dim: int | Sequence[int]) -> Grid:
+    """The grid that `dim` stands for; raises LaunchError where it is none."""
+    return _grid(dim if isinstance(dim, int | str) or not isinstance(dim, Iterable) else tuple(dim))
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _grid(dim: Any) -> Grid:
+    extents = dim if isinstance(dim, tuple) else (dim,)
+    if not 1 <= len(extents) <= 4 or not all(isinstance(n, int | np.integer) for n in extents):
+        hint = "pass an int, or a tuple of 1 to 4 ints"
+        raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {dim!r}", code="dim", hint=hint))
+    extents = tuple(int(n) for n in extents)
+    threads = 1
+    for extent in extents:
+        threads *= extent
+    if min(extents) < 0 or threads > MAX_THREADS:
+        hint = f"every dimension is 0 or more, and there are at most {MAX_THREADS:,} threads"
+        raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {extents}", code="dim", hint=hint))
+    return Grid(extents, threads, struct.pack("=4q", *extents, *(1,) * (4 - len(extents))))
+
+
+def launch(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    adj_inputs: Sequence[Any] = (),
+    adj_outputs: Sequence[Any] = (),
+    device: Device | str | None = None,
+    adjoint: bool = False,
+    record_tape: bool = True,
+    block_dim: int = 256,
+    max_blocks: int = 0,
+    stream: object = None,
+) -> None:
+    """Run `kernel` once for each thread of a grid of `dim` threads (an int, or 1 to 4 of them).
+
+    The arguments are `inputs`, then `outputs`, in the order of the kernel's parameters: arrays, NumPy arrays
+    of the same dtype (without a copy), numbers, and tuples for vectors.  With `adjoint` the adjoint program
+    runs instead: it reads the gradients of what the kernel writes and adds to those of what it reads,
+    `adj_inputs` and `adj_outputs` where given, else the arrays' own.  `block_dim`, `max_blocks` and `stream`
+    have no effect on the CPU.  Raises LaunchError, which names the argument, and the kernel's own errors.
+    """
+    if device is not None:
+        get_device(device)
+    if not isinstance(kernel, Kernel):
+        raise _no_kernel(kernel)
+    arguments = [*inputs, *outputs]
+    if adjoint:
+        launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
+    else:
+        run(kernel, dim, arguments, record_tape)
+
+
+def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:
+    """Launch with the arguments in the order of the parameters; the list then holds what was launched."""
+    plan = kernel.plan
+    grid = grid_of(dim)
+    parts = [grid.packed]
+    bind(kernel, arguments, parts)
+    if not grid.threads:
+        return
+    recorder = RECORDER.get()
+    if recorder is not None and record_tape:
+        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts)))
+        return
+    for i in plan.written:
+        argument = arguments[i]
+        argument.allocation.will_write(argument)
+    packed = b"".join(parts)
+    kernel.primal_entry(_slots(len(packed) >> 3).from_buffer_copy(packed))
+
+
+def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
+    """Check the arguments and append their slots to `parts`; raises LaunchError."""
+    plan = kernel.plan
+    if len(arguments) != len(plan.types):
+        raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
+    for i, (argument, expected) in enumerate(zip(arguments, plan.types, strict=True)):
+        if argument.__class__ is array and argument.type is expected:
+            parts.append(argument.packed)
+        else:
+            arguments[i], packed = plan.parameters[i].convert(argument)
+            parts.append(packed)
+    for i in plan.written:
+        if not arguments[i].allocation.writable:
+            found = "a read-only one, since the kernel writes it"
+            raise plan.parameters[i].wrong(found, "pass a copy", "read-only")
+
+
+@functools.cache
+def _slots(count: int) -> type[ctypes.Array[ctypes.c_longlong]]:
+    return ctypes.c_longlong * count
+
+
+def _enter(entry: Entry, parts: Sequence[bytes]) -> None:
+    packed = b"".join(parts)
+    entry(_slots(len(packed) >> 3).from_buffer_copy(packed))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A validated launch that has not run yet: what a recorder gets, and keeps."""
+
+    kernel: Kernel
+    grid: Grid
+    arguments: tuple[Any, ...]
+    parts: tuple[bytes, ...]
+
+    @property
+    def written(self) -> tuple[array, ...]:
+        """The arrays whose elements the launch changes."""
+        return tuple(self.arguments[i] for i in self.kernel.plan.written)
+
+    def memories(self) -> list[Allocation]:
+        """The memory of each array argument."""
+        arguments = self.arguments
+        return [arguments[i].allocation for i in self.kernel.plan.arrays]
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of parameters that share memory which the launch changes, in groups."""
+        return sharing(self.kernel, self.arguments)
+
+    def will_write(self) -> None:
+        """Warn those who need what the launch overwrites, and count the writes."""
+        for i in self.kernel.plan.written:
+            target = self.arguments[i]
+            target.allocation.will_write(target)
+
+    def primal(self) -> None:
+        """Run the kernel."""
+        _enter(self.kernel.primal_entry, self.parts)
+
+    def augmented(self, reverse: Reverse) -> tuple[array, ...]:
+        """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
+        if not reverse.residuals:
+            self.primal()
+            return ()
+        kept = [Residual(type, self.grid.threads) for type in reverse.residuals]
+        _enter(reverse.primal_entry, [*self.parts, *(residual.packed for residual in kept)])
+        return tuple(made for residual in kept for made in residual.arrays())
+
+    def adjoint(
+        self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
+    ) -> None:
+        """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
+        parts = list(self.parts)
+        for i, saved in replaced.items():
+            parts[1 + i] = saved.packed
+        parts += [made.packed for made in (*bars, *residuals)]
+        _enter(reverse.adjoint_entry, parts)
+
+
+def _load_free() -> Callable[[int], None]:
+    free = ctypes.CDLL(None).free
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    release: Callable[[int], None] = free
+    return release
+
+
+_free = _load_free()
+
+
+class Residual:
+    """Room for the values that a launch appends, which its entry allocates and this object frees."""
+
+    __slots__ = ("_starts", "_table", "elem")
+
+    def __init__(self, elem: Any, threads: int) -> None:
+        self.elem = elem
+        self._table = (ctypes.c_longlong * 3)()
+        self._starts = allocate(8 * threads, cleared=True)
+
+    def __del__(self, free: Callable[[int], None] = _free) -> None:
+        free(self._table[0])
+
+    @property
+    def packed(self) -> bytes:
+        return struct.pack("=2q", ctypes.addressof(self._table), self._starts.address)
+
+    def arrays(self) -> tuple[array, array]:
+        """The values, and the position of each thread's first one."""
+        address, length, _ = self._table
+        itemsize = bytes_of(self.elem)
+        values = Allocation(address, length * itemsize, self)
+        starts = self._starts.nbytes // 8
+        return (
+            array.over(values, 0, (length,), (itemsize,), self.elem),
+            array.over(self._starts, 0, (starts,), (8,), int64),
+        )
+
+
+def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """The names of array parameters whose arguments have changed bytes in common, in disjoint groups."""
+    plan = kernel.plan
+    allocations = [arguments[i].allocation for i in plan.arrays]
+    if not plan.written or len(set(allocations)) == len(allocations):
+        return ()
+    groups: list[set[int]] = []
+    for i in plan.arrays:
+        partners = {j for j in plan.arrays if _share(plan.written, arguments, i, j)}
+        if not partners:
+            continue
+        touching = [group for group in groups if group & partners]
+        groups = [group for group in groups if not group & partners]
+        groups.append({i}.union(partners, *touching))
+    return tuple(tuple(plan.parameters[i].name for i in sorted(group)) for group in groups)
+
+
+def _share(written: tuple[int, ...], arguments: Sequence[Any], i: int, j: int) -> bool:
+    if i == j or (i not in written and j not in written):
+        return False
+    first, second = arguments[i], arguments[j]
+    return first.allocation is second.allocation and first.overlaps(second)
+
+
+def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], given: list[Any]) -> None:
+    """Run the adjoint program alone, on the gradients given, else on those of the arrays."""
+    grid = grid_of(dim)
+    parts = [grid.packed]
+    bind(kernel, arguments, parts)
+    if len(given) > len(arguments):
+        message = f"{len(given)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
+        raise LaunchError(Diagnostic(message, kernel.span, "count"))
+    bars = _bars(kernel, arguments, [*given, *(None,) * (len(arguments) - len(given))])
+    reverse = kernel.reverse(tuple(bars), sharing(kernel, arguments))
+    if reverse.residuals:
+        message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
+        raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
+    for bar in bars.values():
+        bar.allocation.will_write(bar)
+    if grid.threads:
+        call = Call(kernel, grid, tuple(arguments), tuple(parts))
+        call.adjoint(reverse, list(bars.values()), (), {})
+
+
+def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, array]:
+    bars: dict[str, array] = {}
+    for parameter, argument, bar in zip(kernel.plan.parameters, arguments, given, strict=True):
+        if bar is None:
+            primal = argument.array if isinstance(argument, Reference) else argument
+            bar = primal.grad if isinstance(primal, array) else None
+        if bar is not None:
+            bars[parameter.name] = _checked_bar(parameter, bar)
+    return bars
+
+
+def _checked_bar(parameter: Parameter, bar: Any) -> array:
+    type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
+    return Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]  # type: ignore[no-any-return]
+
+
+def _no_kernel(found: object) -> LaunchError:
+    name = getattr(found, "__name__", repr(found))
+    message = f"launch() takes a kernel first, not the {type(found).__name__} {name}"
+    hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
+    return LaunchError(Diagnostic(message, code="kernel", hint=hint))

@@ -1,0 +1,198 @@
+"""Memory that arrays share: who owns the bytes, how often they were written, who must hear of it.
+
+Knows bytes and NumPy; must not know kernels, launches or tapes.  Whoever needs bytes to stay as they are
+registers a `Watcher` with the allocation and is told before they change, and when the host gets a view
+through which they may change unseen.
+"""
+
+import ctypes
+import weakref
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kernelab.runtime.strided import array
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Watcher(Protocol):
+    """Someone who needs the bytes of an allocation as they are."""
+
+    def before_write(self, target: "array") -> None:
+        """`target`, an array over the watched allocation, is about to be overwritten."""
+
+    def exposed(self) -> None:
+        """The host is about to get a writable view of the allocation."""
+
+
+class Watches:
+    """The watchers of an allocation, sorted by the first address that each watches."""
+
+    __slots__ = ("_longest", "_starts", "_watched")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._watched: list[tuple[int, weakref.ref[Watcher]]] = []
+        self._longest = 0
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, watcher: Watcher, start: int, stop: int) -> None:
+        """Add a watcher, which is forgotten when it dies."""
+        position = bisect_right(self._starts, start)
+        self._starts.insert(position, start)
+        self._watched.insert(position, (stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))))
+        self._longest = max(self._longest, stop - start)
+
+    def remove(self, watcher: Watcher, start: int) -> None:
+        """Forget a watcher, given its first address."""
+        for _, ref in self._watched[bisect_left(self._starts, start) : bisect_right(self._starts, start)]:
+            if ref() is watcher:
+                self._drop(start, ref)
+
+    def of(self, low: int, high: int) -> list[Watcher]:
+        """The watchers of any bytes between two addresses."""
+        first, last = bisect_left(self._starts, low - self._longest), bisect_left(self._starts, high)
+        found = [ref() for stop, ref in self._watched[first:last] if low < stop]
+        return [watcher for watcher in found if watcher is not None]
+
+    def _drop(self, start: int, gone: weakref.ref[Watcher]) -> None:
+        position = bisect_left(self._starts, start)
+        while self._watched[position][1] is not gone:
+            position += 1
+        del self._starts[position], self._watched[position]
+
+
+class Allocation:
+    """A stretch of memory that one or more arrays look at, compared by identity.
+
+    `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
+    any; `requires_grad` says whether there may be.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_exposure",
+        "address",
+        "adjoint",
+        "borrowed",
+        "nbytes",
+        "owner",
+        "requires_grad",
+        "version",
+        "watches",
+        "writable",
+    )
+
+    def __init__(
+        self, address: int, nbytes: int, owner: object, *, borrowed: bool = False, writable: bool = True
+    ) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.borrowed = borrowed
+        self.writable = writable
+        self.version = 0
+        self.requires_grad = False
+        self.adjoint: Allocation | None = None
+        self.watches = Watches()
+        self._exposure: weakref.ref[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether the host holds a view through which the bytes may change unseen."""
+        return self.borrowed or (self._exposure is not None and self._exposure() is not None)
+
+    def expose(self) -> Any:
+        """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
+        exposure = self._exposure() if self._exposure is not None else None
+        if exposure is None:
+            for watcher in self.watches.of(self.address, self.address + self.nbytes):
+                watcher.exposed()
+            exposure = self.buffer()
+            self._exposure = weakref.ref(exposure)
+        return exposure
+
+    def buffer(self) -> Any:
+        """The bytes as a buffer, for kernelab's own use."""
+        memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
+        memory.allocation = self  # keeps the bytes alive, and leads back here from any NumPy view
+        return memory
+
+    def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
+        """Tell `watcher` before bytes between two addresses change, as long as it lives."""
+        self.watches.add(watcher, *extent)
+
+    def unwatch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
+        """Stop telling `watcher`."""
+        self.watches.remove(watcher, extent[0])
+
+    def will_write(self, target: "array") -> None:
+        """To be called before `target`'s elements change: tells the watchers, then counts the write."""
+        if self.watches:
+            for watcher in self.watches.of(*target.extent):
+                watcher.before_write(target)
+        self.version += 1
+
+
+def allocate(nbytes: int, *, cleared: bool) -> Allocation:
+    """New memory, zeros or uninitialised, aligned to 64 bytes."""
+    make: Callable[..., Bytes] = np.zeros if cleared else np.empty
+    raw = make(nbytes + 64, np.uint8)
+    start = address_of(raw)
+    return Allocation(start + -start % 64, nbytes, raw)
+
+
+def address_of(values: np.ndarray[Any, Any]) -> int:
+    """The address of the first element."""
+    address: int = values.__array_interface__["data"][0]
+    return address
+
+
+_BORROWED: "weakref.WeakValueDictionary[int, Allocation]" = weakref.WeakValueDictionary()
+"""The allocation over each NumPy buffer that is in use, so that two arrays over one buffer share it."""
+
+
+def borrow(values: np.ndarray[Any, Any]) -> Allocation:
+    """The allocation that holds the elements of a NumPy array, which it keeps alive."""
+    root = values
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    mine = getattr(root.base, "allocation", None)
+    if isinstance(mine, Allocation):
+        return mine
+    low, high = bounds(address_of(root), root.shape, root.strides, root.itemsize)
+    anchor = root if root.base is None else root.base
+    known = _BORROWED.get(id(anchor))
+    if known is not None and known.address <= low and high <= known.address + known.nbytes:
+        return known
+    allocation = Allocation(low, high - low, root, borrowed=True, writable=values.flags.writeable)
+    _BORROWED[id(anchor)] = allocation
+    return allocation
+
+
+def bounds(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """The lowest address of any element, and one past the highest; equal where there are no elements."""
+    if 0 in shape:
+        return address, address
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = address + sum(step for step in reach if step < 0)
+    high = address + sum(step for step in reach if step > 0) + itemsize
+    return low, high
+
+
+def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The strides of elements of `size` bytes that stand in memory in order and without gaps."""
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))

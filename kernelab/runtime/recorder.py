@@ -1,0 +1,82 @@
+"""Who records what the host does with arrays, and where in the user's code it did so.
+
+The runtime reports to the recorder of the current context; it knows no tape.
+"""
+
+import linecache
+import sys
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kernelab.errors import Source, Span
+
+if TYPE_CHECKING:
+    from kernelab.runtime.launch import Call
+    from kernelab.runtime.strided import array
+
+
+class Recorder(Protocol):
+    """What the runtime tells a recorder."""
+
+    def launch(self, call: "Call") -> None:
+        """Run a validated launch, and record it."""
+
+    def copied(self, dest: "array", src: "array", how: str) -> None:
+        """`dest` now holds the elements of `src`; `how` names the operation."""
+
+    def overwritten(self, dest: "array", how: str) -> None:
+        """`dest` now holds values that come from no array; `how` names the operation."""
+
+
+RECORDER: ContextVar[Recorder | None] = ContextVar("kernelab recorder", default=None)
+"""The recorder of this thread and context, if one is recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the user's code."""
+
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{label(self.filename)}, line {self.line}"
+
+    @property
+    def span(self) -> Span:
+        """The line, for a diagnostic."""
+        lines = linecache.getlines(self.filename)
+        text = linecache.getline(self.filename, self.line).rstrip("\n")
+        start = len(text) - len(text.lstrip())
+        source = Source("".join(lines), label(self.filename))
+        return Span(source, self.line, start, self.line, max(start + 1, len(text)))
+
+
+def label(filename: str) -> str:
+    """What a message calls a file: a notebook's cell by its number, any other by its name."""
+    notebook = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook is not None else None
+    describe = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    described = describe(filename) if describe is not None else None
+    return " ".join(described) if described else filename.rpartition("/")[2]
+
+
+def caller(depth: int = 0) -> Place:
+    """The line of the user's code that called into kernelab, `depth` frames of which need no look."""
+    frame = sys._getframe(1 + depth)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def name_in_caller(value: object) -> str | None:
+    """The name under which the calling user code holds an object, if it has one."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
+        frame = frame.f_back
+    for names in (frame.f_locals, frame.f_globals):
+        for name, held in tuple(names.items()):
+            if held is value and not name.startswith("_"):
+                return name
+    return None

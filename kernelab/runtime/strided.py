@@ -1,0 +1,494 @@
+"""The class `array`: a typed, strided view of memory that kernels, NumPy and gradients share.
+
+Knows memory, dtypes and the current recorder; must not know kernels or tapes.  Every change that the host
+makes passes through `_overwrite` or `transfer`: they warn the memory's watchers and tell the recorder.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.device import CPU, Device, get_device
+from kernelab.runtime.interop import HostArray, array_type, host_values, itemsize, shape_tuple, value_type
+from kernelab.runtime.memory import Allocation, address_of, allocate, borrow, bounds, contiguous_strides
+from kernelab.runtime.recorder import RECORDER
+
+Index = int | slice | EllipsisType
+
+_OVERLAP_WORK = 10_000
+"""How long to look for a common byte of two views, in NumPy's units, before assuming that there is one."""
+
+
+class array:  # noqa: N801 (the name users know)
+    """Elements of one dtype in 1 to 4 dimensions; compared by identity.
+
+    ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
+    where the dtype fits).  ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are
+    annotations of kernel parameters.  Raises KernelTypeError where data and dtype do not go together.
+    """
+
+    __kernelab_name__ = "array"
+    __slots__ = (
+        "__weakref__",
+        "_grad",
+        "_host",
+        "allocation",
+        "dtype",
+        "ndim",
+        "offset",
+        "packed",
+        "shape",
+        "strides",
+        "type",
+    )
+
+    allocation: Allocation
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Value
+    ndim: int
+    type: Array
+    packed: bytes
+    _host: HostArray | None
+    _grad: "array | None"
+
+    def __new__(
+        cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
+    ) -> Any:
+        if data is None and shape is None:
+            return array_type(value_type(float if dtype is None else dtype), ndim)
+        return super().__new__(cls)
+
+    def __class_getitem__(cls, dtype: Any) -> Array:
+        return array_type(value_type(dtype), 1)
+
+    def __init__(
+        self,
+        data: Any = None,
+        dtype: Any = None,
+        shape: int | Sequence[int] | None = None,
+        device: Device | str | None = None,
+        requires_grad: bool = False,
+        copy: bool = True,
+        ndim: int | None = None,
+    ) -> None:
+        get_device(device)
+        elem = None if dtype is None else value_type(dtype)
+        if data is None:
+            assert shape is not None
+            self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem)
+        else:
+            self._adopt(data, elem, shape, copy)
+        if ndim is not None and ndim != self.ndim:
+            message = f"the data have {self.ndim} dimensions, not {ndim}"
+            raise KernelTypeError(Diagnostic(message, code="ndim"))
+        if requires_grad:
+            self.requires_grad = True
+
+    def _allocate(self, shape: tuple[int, ...], elem: Value) -> None:
+        strides = contiguous_strides(shape, itemsize(elem))
+        count = int(np.prod(shape, dtype=np.int64))
+        self._setup(allocate(count * itemsize(elem), cleared=True), 0, shape, strides, elem)
+
+    def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
+        if isinstance(data, array):
+            elem, data = elem or data.dtype, data.host()
+        values, elem = host_values(data, elem)
+        axes = values.ndim - len(shape_of(elem))
+        if shape is not None:
+            wanted = shape_tuple(shape)
+            values, axes = _shaped(values, wanted, shape_of(elem)), len(wanted)
+        elif axes == 0:
+            values, axes = values[None], 1
+        if axes > 4:
+            raise KernelTypeError(Diagnostic(f"an array has 1 to 4 dimensions, not {axes}", code="ndim"))
+        if copy or not _fits(values, elem) or not np.may_share_memory(values, data):
+            self._allocate(values.shape[:axes], elem)
+            self.host()[...] = values
+            return
+        allocation = borrow(values)
+        offset = address_of(values) - allocation.address
+        self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
+
+    def _setup(
+        self,
+        allocation: Allocation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: Value,
+    ) -> None:
+        self.allocation = allocation
+        self.offset = offset
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.ndim = ndim = len(shape)
+        self.type = array_type(dtype, ndim)
+        self.packed = _PACK[ndim](allocation.address + offset, *shape, *strides)
+        self._host = None
+        self._grad = None
+
+    @classmethod
+    def over(
+        cls,
+        allocation: Allocation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: Value,
+    ) -> "array":
+        """An array over memory that exists, `offset` and `strides` in bytes."""
+        made: array = object.__new__(cls)
+        made._setup(allocation, offset, shape, strides, dtype)
+        return made
+
+    def twin(self, allocation: Allocation) -> "array":
+        """The array that stands in `allocation` as this one stands in its own."""
+        return array.over(allocation, self.offset, self.shape, self.strides, self.dtype)
+
+    # -------------------------------------------------------------------------------------- what it is
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def device(self) -> Device:
+        return CPU
+
+    @property
+    def ptr(self) -> int:
+        """The address of the first element."""
+        return self.allocation.address + self.offset
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The lowest address of any element, and one past the highest."""
+        return bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements stand in memory in order and without gaps."""
+        return self.size == 0 or all(
+            stride == dense
+            for extent, stride, dense in zip(
+                self.shape, self.strides, contiguous_strides(self.shape, itemsize(self.dtype)), strict=True
+            )
+            if extent > 1
+        )
+
+    def overlaps(self, other: "array") -> bool:
+        """Whether the two have bytes in common."""
+        (low, high), (other_low, other_high) = self.extent, other.extent
+        if high <= other_low or other_high <= low or low == high or other_low == other_high:
+            return False
+        try:
+            return np.shares_memory(self.host(), other.host(), max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+        except np.exceptions.TooHardError:
+            return True
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        values = np.array2string(self.host(), separator=", ", prefix="array(")
+        gradient = ", requires_grad=True" if self.requires_grad else ""
+        return f"array({values}, shape={self.shape}, dtype={self.dtype}, device={self.device}{gradient})"
+
+    def __str__(self) -> str:
+        return str(self.host())
+
+    # -------------------------------------------------------------------------------------- values
+
+    def host(self) -> HostArray:
+        """The elements as a NumPy array for kernelab's own use, components in the last axes."""
+        if self._host is None:
+            self._host = self._view(self.allocation.buffer())
+            if not self.allocation.writable:
+                self._host.flags.writeable = False
+        return self._host
+
+    def numpy(self) -> HostArray:
+        """The elements as a NumPy array over the same memory, components in the last axes.
+
+        What is written through it changes the array; a tape that needs the old values notices.
+        """
+        view = self._view(self.allocation.expose())
+        if not self.allocation.writable:
+            view.flags.writeable = False
+        return view
+
+    def _view(self, buffer: Any) -> HostArray:
+        scalar, components = scalar_of(self.dtype).dtype, shape_of(self.dtype)
+        strides = self.strides + contiguous_strides(components, scalar.itemsize)
+        return np.ndarray(self.shape + components, scalar, buffer, self.offset, strides)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        values = self.numpy()
+        if dtype is not None and dtype != values.dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's description of the memory, which it keeps alive."""
+        values = self.host()
+        described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
+        if not self.allocation.writable:
+            return described | {"data": (self.ptr, True), "strides": values.strides}
+        return described | {
+            "data": self.allocation.expose(),
+            "offset": self.offset,
+            "strides": values.strides,
+        }
+
+    def list(self) -> list[Any]:
+        """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
+        flat = self.host().reshape((-1, *shape_of(self.dtype)))
+        return flat.tolist() if flat.ndim == 1 else [value.copy() for value in flat]
+
+    def item(self) -> Any:
+        """The only element of a one-element array; raises KernelValueError otherwise."""
+        if self.size != 1:
+            message = f"item() takes the one element of an array, and this one has {self.size}"
+            raise KernelValueError(Diagnostic(message, code="size"))
+        return self.list()[0]
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    # -------------------------------------------------------------------------------------- views
+
+    def __getitem__(self, key: Index | tuple[Index, ...]) -> Any:
+        """A view of the same memory; an element's value where every axis has an integer."""
+        keys = self._keys(key)
+        try:
+            values = self.host()[keys]
+        except IndexError as error:
+            raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
+        axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
+        if axes == 0:
+            return values.copy() if values.ndim else values
+        return self._seen(values, axes)
+
+    def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
+        view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in self._keys(key))]
+        view._overwrite(value.host() if isinstance(value, array) else value, "item assignment")
+
+    def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(not (_is_integer(k) or isinstance(k, slice) or k is Ellipsis) for k in keys):
+            message = "an array is indexed by integers and slices"
+            hint = "index the NumPy view instead: x.numpy()[...]"
+            raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
+        given = sum(k is not Ellipsis for k in keys)
+        if given > self.ndim:
+            message = f"{given} indices for an array of {self.ndim} dimensions"
+            raise KernelIndexError(Diagnostic(message, code="index"))
+        rest = (slice(None),) * (self.ndim - given)
+        if Ellipsis not in keys:
+            return keys + rest
+        at = keys.index(Ellipsis)
+        return keys[:at] + rest + keys[at + 1 :]
+
+    def _seen(self, values: HostArray, axes: int) -> "array":
+        offset = address_of(values) - self.allocation.address
+        return array.over(self.allocation, offset, values.shape[:axes], values.strides[:axes], self.dtype)
+
+    def reshape(self, *shape: Any) -> "array":
+        """A view of another shape; one extent may be -1.  Raises KernelValueError if it does not fit."""
+        wanted = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        if not self.is_contiguous:
+            message = "only a contiguous array can be reshaped without a copy"
+            hint = "write x.contiguous().reshape(...)"
+            raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+        try:
+            extents = np.empty(self.shape, np.bool_).reshape(wanted).shape
+        except ValueError:
+            message = f"an array of shape {self.shape} cannot be reshaped to {wanted}"
+            raise KernelValueError(Diagnostic(message, code="shape")) from None
+        extents = shape_tuple(extents)
+        strides = contiguous_strides(extents, itemsize(self.dtype))
+        return array.over(self.allocation, self.offset, extents, strides, self.dtype)
+
+    def flatten(self) -> "array":
+        """A one-dimensional view."""
+        return self.reshape(-1)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> "array":
+        """A view with the axes in another order, by default reversed."""
+        order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
+        if sorted(order) != list(range(self.ndim)):
+            message = f"{order} is no order of the {self.ndim} axes"
+            raise KernelValueError(Diagnostic(message, code="shape"))
+        shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
+        return array.over(self.allocation, self.offset, shape, strides, self.dtype)
+
+    def contiguous(self) -> "array":
+        """This array if it is contiguous, else a copy that is."""
+        return self if self.is_contiguous else duplicate(self, self.requires_grad, "contiguous")
+
+    def to(self, device: Device | str | None) -> "array":
+        """This array on a device: itself where it is there already."""
+        get_device(device)
+        return self
+
+    # -------------------------------------------------------------------------------------- writing
+
+    def _overwrite(self, values: Any, how: str) -> None:
+        _require_writable(self)
+        self.allocation.will_write(self)
+        _set(self.host(), values)
+        recorder = RECORDER.get()
+        if recorder is not None:
+            recorder.overwritten(self, how)
+
+    def fill_(self, value: Any) -> "array":
+        """Set every element to `value`: a number, or components of a vector or matrix."""
+        self._overwrite(value, "fill_")
+        return self
+
+    def zero_(self) -> "array":
+        """Set every element to zero."""
+        self._overwrite(0, "zero_")
+        return self
+
+    def assign(self, src: Any) -> "array":
+        """Copy the elements of an array, or of host data of this shape, into this array."""
+        if isinstance(src, array):
+            transfer(self, src, "assign")
+            return self
+        values, _ = host_values(src, self.dtype)
+        if values.shape != self.host().shape:
+            raise KernelValueError(_other_shape(self.shape, values.shape))
+        self._overwrite(values, "assign")
+        return self
+
+    # -------------------------------------------------------------------------------------- gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether tapes compute a gradient with respect to this array; shared by all views of its memory."""
+        return self.allocation.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted and not is_differentiable(self.dtype):
+            message = f"an array of {self.dtype} cannot require gradients"
+            hint = "only floats, and vectors and matrices of floats, have derivatives"
+            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+        self.allocation.requires_grad = bool(wanted)
+        if not wanted:
+            self.allocation.adjoint = None
+
+    @property
+    def grad(self) -> "array | None":
+        """The gradient that the last backward pass left, zeros before; None without `requires_grad`."""
+        allocation = self.allocation
+        if not allocation.requires_grad:
+            return None
+        if allocation.adjoint is None:
+            allocation.adjoint = allocate(allocation.nbytes, cleared=True)
+        if self._grad is None or self._grad.allocation is not allocation.adjoint:
+            self._grad = self.twin(allocation.adjoint)
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "array | None") -> None:
+        if value is None:
+            self.allocation.adjoint = None
+            return
+        if value.shape != self.shape or value.dtype != self.dtype:
+            message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
+            raise KernelTypeError(Diagnostic(message, code="grad"))
+        self.requires_grad = True
+        if self._same_layout(value):
+            self.allocation.adjoint = value.allocation
+            self._grad = value
+            return
+        assert self.grad is not None
+        transfer(self.grad, value, "assign")
+
+    def _same_layout(self, other: "array") -> bool:
+        mine = (self.offset, self.strides, self.allocation.nbytes)
+        return mine == (other.offset, other.strides, other.allocation.nbytes)
+
+
+_PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 5)}
+
+
+def transfer(dest: array, src: array, how: str) -> None:
+    """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
+    if dest.dtype != src.dtype:
+        message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
+        raise KernelTypeError(Diagnostic(message, code="dtype"))
+    if dest.shape != src.shape:
+        raise KernelValueError(_other_shape(dest.shape, src.shape))
+    _require_writable(dest)
+    dest.allocation.will_write(dest)
+    _set(dest.host(), src.host())
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.copied(dest, src, how)
+
+
+def _set(target: HostArray, values: Any) -> None:
+    # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
+    overlap = isinstance(values, np.ndarray) and np.may_share_memory(target, values)
+    target[...] = values.copy() if overlap else values
+
+
+def _require_writable(target: array) -> None:
+    if not target.allocation.writable:
+        message = "this array shares the memory of a read-only NumPy array"
+        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
+
+
+def duplicate(src: array, requires_grad: bool, how: str) -> array:
+    """A contiguous copy of `src`, in memory of its own."""
+    made = array(shape=src.shape, dtype=src.dtype, requires_grad=requires_grad)
+    assert isinstance(made, array)
+    transfer(made, src, how)
+    return made
+
+
+def _shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...]) -> HostArray:
+    if values.shape == components:
+        return np.broadcast_to(values, shape + components)
+    try:
+        return values.reshape(shape + components)
+    except ValueError:
+        found = values.shape[: values.ndim - len(components)]
+        raise KernelValueError(_other_shape(shape, found)) from None
+
+
+def _other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
+    return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape")
+
+
+def _fits(values: HostArray, elem: Value) -> bool:
+    """Whether the components of an element lie side by side, as kernels expect them."""
+    components = shape_of(elem)
+    dense = contiguous_strides(components, values.itemsize)
+    return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
+
+
+def _is_integer(key: Any) -> bool:
+    return isinstance(key, int | np.integer) and not isinstance(key, bool)

@@ -1,0 +1,40 @@
+"""Types of kernel values by name, and vectors and matrices of any size: ``kl.types.vector(6, float)``."""
+
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.lang.types import Array, Mat, Scalar, Vec, named_types, scalar_of
+from kernelab.runtime.interop import value_type
+
+LARGEST = 16
+"""How many scalars a value holds at most."""
+
+
+def vector(length: int, dtype: Any = float) -> Vec:
+    """The type of vectors of `length` scalars; raises KernelValueError beyond 16."""
+    _require_size(length)
+    return Vec(scalar_of(value_type(dtype)), length)
+
+
+def matrix(shape: tuple[int, int], dtype: Any = float) -> Mat:
+    """The type of matrices of `shape`, rows first; raises KernelValueError beyond 16 entries."""
+    rows, columns = shape
+    _require_size(rows * columns if rows > 0 and columns > 0 else 0)
+    return Mat(scalar_of(value_type(dtype)), rows, columns)
+
+
+def _require_size(count: int) -> None:
+    if not 1 <= count <= LARGEST:
+        message = f"a kernel value holds 1 to {LARGEST} numbers, not {count}"
+        raise KernelValueError(Diagnostic(message, code="size", hint="use an array for more"))
+
+
+def __getattr__(name: str) -> Any:
+    """The named types: ``kl.types.vec3``."""
+    try:
+        return named_types()[name]
+    except KeyError:
+        raise AttributeError(f"kernelab.types has no {name}", name=name, obj=None) from None
+
+
+__all__ = ["Array", "Mat", "Scalar", "Vec", "matrix", "vector"]

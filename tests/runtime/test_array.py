@@ -1,0 +1,374 @@
+"""Arrays: their making, their views, their values, and the memory and gradients that views share."""
+
+import numpy as np
+import pytest
+
+from kernelab.errors import KernelError, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
+from kernelab.runtime import array as make
+from kernelab.runtime.array import array
+
+vec3, mat22 = Vec(float32, 3), Mat(float32, 2, 2)
+
+
+def test_a_list_of_python_floats_becomes_float32() -> None:
+    x = array([1.0, 2.0, 3.0])
+    assert (x.dtype, x.shape, x.ndim, x.size) == (float32, (3,), 1, 3)
+    assert x.list() == [1.0, 2.0, 3.0]
+
+
+def test_a_list_of_python_ints_becomes_int32_unless_they_need_more() -> None:
+    assert array([1, 2]).dtype == int32
+    assert array([1, 2**40]).dtype.bits == 64
+
+
+def test_numpy_data_keep_their_dtype() -> None:
+    assert array(np.arange(3.0)).dtype == float64
+
+
+@pytest.mark.parametrize("dtype", [float, float32, np.float32, "float32", np.dtype("f4")])
+def test_a_dtype_goes_by_every_name_it_has(dtype: object) -> None:
+    assert array(np.arange(3), dtype=dtype).dtype == float32
+
+
+def test_the_last_axis_of_the_data_holds_the_components_of_vectors() -> None:
+    x = array(np.arange(6).reshape(2, 3), dtype=vec3)
+    assert (x.shape, x.strides, x.numpy().shape) == ((2,), (12,), (2, 3))
+
+
+def test_a_flat_row_becomes_a_matrix() -> None:
+    x = array([[1, 2, 3, 4]], dtype=mat22)
+    assert x.numpy().tolist() == [[[1.0, 2.0], [3.0, 4.0]]]
+
+
+def test_data_that_do_not_fit_a_vector_are_refused_with_both_shapes() -> None:
+    with pytest.raises(KernelTypeError, match=r"array of vec3 from data of shape \(4, 2\)"):
+        array(np.zeros((4, 2)), dtype=vec3)
+
+
+def test_text_is_no_number() -> None:
+    with pytest.raises(KernelTypeError, match="cannot make an array of float32"):
+        array(["one"], dtype=float)
+
+
+def test_five_dimensions_are_too_many() -> None:
+    with pytest.raises(KernelTypeError, match="1 to 4 dimensions, not 5"):
+        make.zeros((1, 1, 1, 1, 1))
+
+
+def test_without_data_array_is_an_annotation() -> None:
+    assert array(dtype=float) == Array(float32, 1)
+    assert array(dtype=vec3, ndim=2) == Array(vec3, 2)
+    assert array[int] == Array(int32, 1)
+    assert make.array3d(dtype=float64) == Array(float64, 3)
+
+
+def test_array2d_refuses_data_of_one_dimension() -> None:
+    with pytest.raises(KernelTypeError, match="1 dimensions, not 2"):
+        make.array2d([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        (make.zeros(3), 0.0),
+        (make.ones((3, 2)), 1.0),
+        (make.full(3, 2.5), 2.5),
+        (make.full((2, 2), 7, dtype=int), 7),
+    ],
+)
+def test_created_arrays_hold_one_value(made: array, value: float) -> None:
+    assert np.all(made.numpy() == value)
+
+
+def test_like_functions_keep_shape_dtype_and_requires_grad() -> None:
+    x = make.zeros((2, 3), dtype=float64, requires_grad=True)
+    for like in (make.zeros_like(x), make.ones_like(x), make.empty_like(x), make.full_like(x, 3)):
+        assert (like.shape, like.dtype, like.requires_grad) == ((2, 3), float64, True)
+    assert not make.zeros_like(x, requires_grad=False).requires_grad
+
+
+def test_full_takes_vectors() -> None:
+    assert make.full(2, (1, 2, 3), dtype=vec3).numpy().tolist() == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_arrays_are_equal_only_to_themselves() -> None:
+    x, y = make.zeros(2), make.zeros(2)
+    assert x == x
+    assert x != y
+    assert len({x: 1, y: 2}) == 2
+
+
+def test_numpy_is_a_writable_view() -> None:
+    x = make.zeros(3)
+    x.numpy()[1] = 5
+    assert x.list() == [0, 5, 0]
+
+
+def test_asarray_shares_the_memory() -> None:
+    x = make.zeros((2, 2))
+    np.asarray(x[1])[0] = 4
+    assert x.numpy().tolist() == [[0, 0], [4, 0]]
+
+
+def test_a_numpy_view_keeps_the_memory_alive() -> None:
+    view = make.full(1000, 3.0).numpy()[10:]
+    make.zeros(1000)
+    assert np.all(view == 3)
+
+
+def test_an_array_is_a_copy_unless_told_otherwise() -> None:
+    data = np.zeros(3, np.float32)
+    copied, shared = array(data), array(data, copy=False)
+    data[0] = 1
+    assert (copied.list(), shared.list()) == ([0, 0, 0], [1, 0, 0])
+
+
+def test_arrays_over_one_numpy_buffer_share_their_allocation() -> None:
+    data = np.zeros((4, 4), np.float32)
+    rows, block = make.from_numpy(data), make.from_numpy(data[1:, ::2])
+    assert rows.allocation is block.allocation
+    assert rows.overlaps(block)
+
+
+def test_the_numpy_view_of_an_array_leads_back_to_its_allocation() -> None:
+    x = make.zeros(8)
+    assert make.from_numpy(x.numpy()[2:]).allocation is x.allocation
+
+
+def test_negative_strides_of_numpy_are_kept() -> None:
+    data = np.arange(4, dtype=np.float32)[::-1]
+    x = make.from_numpy(data)
+    assert x.strides == (-4,)
+    assert x.list() == [3, 2, 1, 0]
+
+
+def test_a_read_only_numpy_array_cannot_be_written() -> None:
+    data = np.zeros(3, np.float32)
+    data.flags.writeable = False
+    with pytest.raises(KernelValueError, match="read-only"):
+        make.from_numpy(data).fill_(1)
+
+
+GRID = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        1,
+        -1,
+        slice(1, 3),
+        (slice(None), 2),
+        (slice(None, None, 2), slice(5, 0, -2)),
+        (..., 1),
+        (2, ...),
+        slice(9, 9),
+    ],
+    ids=str,
+)
+def test_slicing_gives_the_view_that_numpy_gives(key: object) -> None:
+    x = array(GRID)
+    view = x[key]  # type: ignore[index]
+    assert view.allocation is x.allocation
+    np.testing.assert_array_equal(view.numpy(), GRID[key])  # type: ignore[index]
+
+
+def test_an_element_is_a_value() -> None:
+    assert array(GRID)[1, 2] == 8
+    np.testing.assert_array_equal(array([[1, 2, 3]], dtype=vec3)[0], [1, 2, 3])
+
+
+def test_an_index_outside_names_the_shape() -> None:
+    with pytest.raises(KernelIndexError, match=r"shape is \(3,\)"):
+        make.zeros(3)[3]
+
+
+def test_too_many_indices_are_counted() -> None:
+    with pytest.raises(KernelIndexError, match="2 indices for an array of 1 dimensions"):
+        make.zeros(3)[1, 2]
+
+
+def test_fancy_indexing_is_refused_with_the_way_out() -> None:
+    with pytest.raises(KernelTypeError, match="index the NumPy view"):
+        make.zeros(3)[[0, 1]]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(1, 5), (slice(0, 2), 7), (-1, 2), (slice(None), [1, 2, 3])], ids=str
+)
+def test_items_can_be_assigned(key: int | slice, value: object) -> None:
+    x, expected = make.zeros(3), np.zeros(3)
+    x[key] = value
+    expected[key] = value
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
+def test_reshape_flatten_and_transpose_are_views() -> None:
+    x = array(GRID)
+    assert x.reshape((2, 12)).shape == x.reshape(2, -1).shape == (2, 12)
+    assert x.flatten().shape == (24,)
+    np.testing.assert_array_equal(x.transpose().numpy(), GRID.T)
+    assert all(view.allocation is x.allocation for view in (x.flatten(), x.transpose(), x.reshape(24)))
+
+
+def test_a_transposed_array_reshapes_only_after_a_copy() -> None:
+    x = array(GRID).transpose()
+    with pytest.raises(KernelValueError, match="contiguous"):
+        x.flatten()
+    np.testing.assert_array_equal(x.contiguous().flatten().numpy(), GRID.T.ravel())
+
+
+def test_a_shape_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(KernelValueError, match=r"\(24,\) cannot be reshaped to \(5, 5\)"):
+        array(GRID).flatten().reshape(5, 5)
+
+
+def test_contiguous_knows_its_own() -> None:
+    x = array(GRID)
+    assert x.is_contiguous
+    assert x.contiguous() is x
+    assert not x[:, 1].is_contiguous
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (slice(0, 2), slice(2, 4), False),
+        (slice(0, 3), slice(2, 4), True),
+        (slice(0, 4, 2), slice(1, 4, 2), False),
+        (slice(0, 4, 2), slice(2, 3), True),
+        (slice(1, 1), slice(0, 4), False),
+    ],
+)
+def test_views_overlap_where_they_share_bytes(first: slice, second: slice, shared: bool) -> None:
+    x = make.zeros(4)
+    assert x[first].overlaps(x[second]) is shared
+
+
+def test_columns_of_a_matrix_do_not_overlap() -> None:
+    x = array(GRID)
+    assert not x[:, 0].overlaps(x[:, 1])
+    assert x[:, 0].overlaps(x[1])
+
+
+def test_assign_takes_arrays_and_host_data() -> None:
+    x = make.zeros(3)
+    assert x.assign([1, 2, 3]).list() == [1, 2, 3]
+    assert x.assign(make.ones(3)).list() == [1, 1, 1]
+    with pytest.raises(KernelValueError, match=r"shape \(3,\), the data have shape \(2,\)"):
+        x.assign([1, 2])
+
+
+def test_copy_moves_a_stretch() -> None:
+    dest, src = make.zeros(5), array([1.0, 2.0, 3.0])
+    make.copy(dest, src, dest_offset=2, src_offset=1, count=2)
+    assert dest.list() == [0, 0, 2, 3, 0]
+    with pytest.raises(KernelValueError, match="`dest` has 5 elements"):
+        make.copy(dest, src, dest_offset=4, count=3)
+
+
+def test_a_copy_between_overlapping_views_takes_the_old_elements() -> None:
+    x = array(np.arange(7.0), dtype=float)
+    make.copy(x[0:5:2], x[0:3])
+    assert x.list() == [0, 1, 1, 3, 2, 5, 6]
+    x.assign(x.numpy()[::-1])
+    assert x.list() == [6, 5, 2, 3, 1, 1, 0]
+
+
+def test_copy_refuses_another_dtype() -> None:
+    with pytest.raises(KernelTypeError, match="cannot copy float64 elements into an array of float32"):
+        make.copy(make.zeros(2), make.zeros(2, dtype=float64))
+
+
+def test_clone_is_contiguous_and_of_its_own() -> None:
+    x = array(GRID)[:, ::2]
+    y = make.clone(x)
+    assert y.is_contiguous
+    assert y.allocation is not x.allocation
+    np.testing.assert_array_equal(y.numpy(), x.numpy())
+
+
+def test_every_write_counts_a_version() -> None:
+    x = make.zeros(3)
+    before = x.allocation.version
+    x.fill_(1)
+    x[0:1].zero_()
+    x.assign([1, 2, 3])
+    x[1] = 4
+    assert x.allocation.version == before + 4
+
+
+def test_grad_is_zero_at_first_and_one_object() -> None:
+    x = make.ones(3, requires_grad=True)
+    assert x.grad is not None
+    assert x.grad.list() == [0, 0, 0]
+    assert x.grad is x.grad
+    assert make.ones(3).grad is None
+
+
+def test_the_grad_of_a_view_is_a_view_of_the_grad() -> None:
+    x = make.zeros(4, requires_grad=True)
+    view = x[1:3]
+    assert view.requires_grad
+    view.grad.fill_(2)
+    assert x.grad is not None
+    assert x.grad.list() == [0, 2, 2, 0]
+
+
+def test_grad_can_be_set_and_cleared() -> None:
+    x, g = make.zeros(2), array([1.0, 2.0])
+    x.grad = g
+    assert x.grad is g
+    assert x.requires_grad
+    x.grad = None
+    assert x.grad is not None
+    assert x.grad.list() == [0, 0]
+    with pytest.raises(KernelTypeError, match="gradient of float32"):
+        x.grad = make.zeros(3)
+
+
+def test_integers_cannot_require_gradients() -> None:
+    with pytest.raises(KernelTypeError, match="int32 cannot require gradients"):
+        make.zeros(3, dtype=int, requires_grad=True)
+
+
+def test_item_and_float_take_the_only_element() -> None:
+    assert float(array([2.5])) == array([2.5]).item() == 2.5
+    assert int(array([3])) == 3
+    with pytest.raises(KernelValueError, match="this one has 2"):
+        make.zeros(2).item()
+
+
+def test_iteration_gives_elements_or_rows() -> None:
+    assert list(array([1.0, 2.0])) == [1.0, 2.0]
+    assert [row.shape for row in array(GRID)] == [(6,)] * 4
+
+
+def test_arrays_print_like_numpy_and_say_what_they_are() -> None:
+    x = array([1.0, 2.0], requires_grad=True)
+    assert str(x) == "[1. 2.]"
+    assert repr(x) == "array([1., 2.], shape=(2,), dtype=float32, device=cpu, requires_grad=True)"
+
+
+def test_an_empty_array_is_fine() -> None:
+    x = make.zeros((0, 3))
+    assert (x.size, x.list(), x.is_contiguous) == (0, [], True)
+    assert x.numpy().shape == (0, 3)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:0", "tpu"])
+def test_only_the_cpu_is_there(name: str) -> None:
+    with pytest.raises(KernelError, match=f"no device '{name}'"):
+        make.zeros(3, device=name)
+
+
+def test_memory_is_exposed_while_a_numpy_view_lives() -> None:
+    x = make.zeros(3)
+    assert not x.allocation.is_exposed
+    view = x.numpy()[1:]
+    assert x.allocation.is_exposed
+    del view
+    assert not x.allocation.is_exposed
+    np.asarray(x)
+    assert not x.allocation.is_exposed

@@ -1,0 +1,323 @@
+"""Launching: how arguments are checked, converted and packed, on which grids, what is said of wrong ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import KernelError, LaunchError
+from kernelab.runtime.launch import MAX_THREADS, grid_of, sharing
+
+TEXT = """
+def scale(x: array[float], factor: float, y: array[float]):
+    i = tid()
+    y[i] = factor * x[i]
+
+def count(n: int, k: int64, b: int8, yes: bool, out: array[float64]):
+    out[0] = float64(n)
+    out[1] = float64(k)
+    out[2] = float64(b)
+    out[3] = where(yes, float64(1.0), float64(0.0))
+
+def shift(v: vec3, m: mat22, out: array[vec3]):
+    out[tid()] = v * m[0, 1]
+
+def linear(out: array[int]):
+    i = tid()
+    out[i] = i
+
+def coordinates(out: array2d(dtype=int)):
+    i, j = tid()
+    out[i, j] = 10 * i + j
+
+def volume(out: array4d(dtype=int)):
+    i, j, k, l = tid()
+    out[i, j, k, l] = 1000 * i + 100 * j + 10 * k + l
+
+def smooth(x: array[float], y: array[float], z: array[float]):
+    i = tid()
+    y[i] = x[i] + z[i]
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return kl.compile(TEXT)
+
+
+@pytest.fixture(scope="module")
+def scale(kernels: dict[str, Any]) -> kl.Kernel:
+    return kernels["scale"]
+
+
+def test_inputs_and_outputs_are_the_parameters_in_order(scale: kl.Kernel) -> None:
+    x, y = kl.array([1.0, 2.0]), kl.zeros(2)
+    kl.launch(scale, dim=2, inputs=[x, 3.0], outputs=[y])
+    assert y.list() == [3, 6]
+
+
+def test_indexing_a_kernel_with_a_grid_launches_it(scale: kl.Kernel) -> None:
+    x, y = kl.array([1.0, 2.0]), kl.zeros(2)
+    scale[2](x, 2, y)
+    assert y.list() == [2, 4]
+
+
+def test_numpy_arrays_are_written_in_place(scale: kl.Kernel) -> None:
+    x, y = np.ones(3, np.float32), np.zeros((3, 2), np.float32)
+    scale[3](x, 2.0, y[:, 1])
+    assert y.tolist() == [[0, 2]] * 3
+
+
+def test_strided_and_reversed_views_are_launched_as_they_are(scale: kl.Kernel) -> None:
+    x, y = kl.array(np.arange(6.0), dtype=float), kl.zeros(6)
+    scale[3](x[::-2], 1.0, y[::2])
+    assert y.list() == [5, 0, 3, 0, 1, 0]
+
+
+def test_numbers_take_the_type_of_the_parameter(kernels: dict[str, Any]) -> None:
+    out = kl.zeros(4, dtype=kl.float64)
+    kernels["count"][1](np.int64(-3), 2**40, np.int8(-128), np.True_, out)
+    assert out.list() == [-3, 2**40, -128, 1]
+
+
+def test_tuples_lists_and_numpy_values_are_vectors_and_matrices(kernels: dict[str, Any]) -> None:
+    out = kl.zeros(1, dtype=kl.vec3)
+    for vector, matrix in [((1, 2, 3), [[0, 2], [0, 0]]), (kl.vec3(1, 2, 3), (0, 2, 0, 0))]:
+        kernels["shift"][1](vector, matrix, out.zero_())
+        assert out.numpy().tolist() == [[2, 4, 6]]
+
+
+def test_one_thread_index_counts_through_a_grid_of_any_rank(kernels: dict[str, Any]) -> None:
+    out = kl.zeros(6, dtype=int)
+    kl.launch(kernels["linear"], dim=(2, 3), inputs=[out])
+    assert out.list() == [0, 1, 2, 3, 4, 5]
+
+
+def test_several_thread_indices_are_coordinates(kernels: dict[str, Any]) -> None:
+    plane, volume = kl.zeros((2, 3), dtype=int), kl.zeros((1, 2, 1, 2), dtype=int)
+    kl.launch(kernels["coordinates"], dim=(2, 3), inputs=[plane])
+    kernels["volume"][1, 2, 1, 2](volume)
+    assert plane.numpy().tolist() == [[0, 1, 2], [10, 11, 12]]
+    assert volume.numpy().tolist() == [[[[0, 1]], [[100, 101]]]]
+
+
+def test_a_grid_without_threads_runs_nothing(scale: kl.Kernel) -> None:
+    y = kl.zeros(0)
+    version = y.allocation.version
+    scale[0](y, 1.0, y)
+    kl.launch(scale, dim=(3, 0), inputs=[y, 1.0, y])
+    assert y.allocation.version == version
+
+
+@pytest.mark.parametrize("dim", [-1, (2, -2), (), (1, 2, 3, 4, 5), (MAX_THREADS, 2), 2.5, "3"], ids=str)
+def test_an_impossible_grid_is_refused(scale: kl.Kernel, dim: Any) -> None:
+    x = kl.zeros(2)
+    with pytest.raises(LaunchError, match="grid cannot have the dimensions"):
+        kl.launch(scale, dim=dim, inputs=[x, 1.0, x])
+
+
+def test_a_grid_may_be_given_in_numpy_integers() -> None:
+    assert grid_of((np.int32(2), 3)).extents == (2, 3)
+
+
+X, Y = kl.zeros(2), kl.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([X, 1.0], "kernel `scale` takes 3 arguments, not 2; `y` is missing"),
+        ([X, 1.0, Y, Y], "kernel `scale` takes 3 arguments, not 4"),
+        ([1.0, 1.0, Y], "argument `x` of kernel `scale` expects an array of float32 with 1 dimension"),
+        ([[1.0, 2.0], 1.0, Y], "not a list of 2"),
+        ([None, 1.0, Y], "not None"),
+        ([kl.zeros(2, dtype=kl.float64), 1.0, Y], "not an array of float64"),
+        ([kl.zeros((2, 2)), 1.0, Y], "not an array of 2 dimensions"),
+        ([np.zeros(2), 1.0, Y], "not a NumPy array of dtype float64"),
+        ([np.zeros((2, 2), np.float32), 1.0, Y], r"not a NumPy array of shape \(2, 2\)"),
+        ([X, "1", Y], "argument `factor` of kernel `scale` expects a float32, not the str 1"),
+        ([X, 1j, Y], "not a complex"),
+        ([X, kl.zeros(2), Y], "not an array of 2 float32"),
+        ([X, kl.zeros(1, dtype=int), Y], "not an array of 1 int32"),
+        ([X, np.zeros(1), Y], r"not a NumPy array of shape \(1,\)"),
+    ],
+)
+def test_a_wrong_argument_is_named(scale: kl.Kernel, arguments: list[Any], message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        kl.launch(scale, dim=2, inputs=arguments)
+
+
+def test_the_message_shows_the_parameter_in_the_text_of_the_kernel(scale: kl.Kernel) -> None:
+    with pytest.raises(LaunchError) as caught:
+        scale[2](np.zeros(2), 1.0, Y)
+    text = str(caught.value)
+    assert "def scale(x: array[float], factor: float, y: array[float]):" in text
+    assert "hint: convert it: x.astype(np.float32)" in text
+    assert "line 2" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([2**31, 0, 0, True], "`n` of kernel `count` expects an int32, not 2147483648"),
+        ([0, 2**63, 0, True], "`k`"),
+        ([0, 0, 128, True], r"int8 holds -128 to 127"),
+        ([0.5, 0, 0, True], "not the float 0.5"),
+        ([0, 0, 0, 1.0], "`yes`"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_refused(
+    kernels: dict[str, Any], arguments: list[Any], message: str
+) -> None:
+    with pytest.raises(LaunchError, match=message):
+        kernels["count"][1](*arguments, kl.zeros(4, dtype=kl.float64))
+
+
+@pytest.mark.parametrize("value", [(1, 2), 1.0, ("a", "b", "c"), None, [[1, 2], [3]]], ids=str)
+def test_a_vector_takes_as_many_numbers_as_it_has(kernels: dict[str, Any], value: Any) -> None:
+    with pytest.raises(LaunchError, match="argument `v` of kernel `shift`"):
+        kernels["shift"][1](value, (0, 1, 0, 0), kl.zeros(1, dtype=kl.vec3))
+
+
+def test_a_float_too_large_for_its_parameter_is_infinite(scale: kl.Kernel) -> None:
+    y = kl.zeros(1)
+    scale[1](kl.ones(1), 1e300, y)
+    assert y.list() == [np.inf]
+
+
+def test_a_read_only_array_may_be_read_but_not_written(scale: kl.Kernel) -> None:
+    data = np.ones(2, np.float32)
+    data.flags.writeable = False
+    y = kl.zeros(2)
+    scale[2](data, 2.0, y)
+    assert y.list() == [2, 2]
+    with pytest.raises(LaunchError, match=r"argument `y` .* read-only"):
+        scale[2](y, 2.0, data)
+
+
+def test_an_array_of_one_element_may_stand_for_a_float(scale: kl.Kernel) -> None:
+    y = kl.zeros(2)
+    scale[2](kl.ones(2), kl.full(1, 3.0), y)
+    assert y.list() == [3, 3]
+
+
+def test_what_is_no_kernel_cannot_be_launched() -> None:
+    with pytest.raises(LaunchError, match="takes a kernel first"):
+        kl.launch(print, dim=1)  # type: ignore[arg-type]
+
+
+def test_a_kernel_cannot_be_called_like_a_function(scale: kl.Kernel) -> None:
+    with pytest.raises(LaunchError, match=r"write kl.launch\(scale"):
+        scale(1)
+
+
+def test_another_device_is_refused_by_name(scale: kl.Kernel) -> None:
+    with pytest.raises(LaunchError, match="no device 'cuda:0'"):
+        kl.launch(scale, dim=2, inputs=[X, 1.0, Y], device="cuda:0")
+
+
+def test_a_launch_counts_a_version_of_what_it_writes(scale: kl.Kernel) -> None:
+    x, y = kl.zeros(2), kl.zeros(2)
+    scale[2](x, 1.0, y)
+    assert (x.allocation.version, y.allocation.version) == (0, 1)
+
+
+def test_an_index_outside_an_array_ends_the_launch(scale: kl.Kernel) -> None:
+    with pytest.raises(IndexError, match="out of bounds"):
+        scale[3](X, 1.0, Y)
+
+
+Pick = Callable[[kl.array], tuple[kl.array, kl.array, kl.array]]
+
+
+@pytest.mark.parametrize(
+    ("pick", "groups"),
+    [
+        (lambda a: (a[0:2], a[2:4], a[4:6]), ()),
+        (lambda a: (a[0:2], a[0:2], a[4:6]), (("x", "y"),)),
+        (lambda a: (a[0:2], a[4:6], a[0:2]), ()),
+        (lambda a: (a[0:2], a[1:3], a[2:4]), (("x", "y", "z"),)),
+        (lambda a: (a[0:4:2], a[1:4:2], a[4:6]), ()),
+    ],
+)
+def test_arguments_share_where_bytes_that_are_written_coincide(
+    kernels: dict[str, Any], pick: Pick, groups: tuple[tuple[str, ...], ...]
+) -> None:
+    assert sharing(kernels["smooth"], pick(kl.zeros(6))) == groups
+
+
+def test_the_adjoint_alone_adds_to_the_gradients(scale: kl.Kernel) -> None:
+    x, y = kl.ones(2, requires_grad=True), kl.zeros(2, requires_grad=True)
+    assert y.grad is not None
+    y.grad.fill_(1)
+    kl.launch(scale, dim=2, inputs=[x, 3.0], outputs=[y], adjoint=True)
+    assert x.grad is not None
+    assert x.grad.list() == [3, 3]
+
+
+def test_the_adjoint_alone_takes_adjoints_as_arguments(scale: kl.Kernel) -> None:
+    x_bar, y_bar = kl.zeros(2), kl.ones(2)
+    kl.launch(
+        scale,
+        dim=2,
+        inputs=[X, 3.0],
+        outputs=[Y],
+        adj_inputs=[x_bar, None],
+        adj_outputs=[y_bar],
+        adjoint=True,
+    )
+    assert x_bar.list() == [3, 3]
+    with pytest.raises(LaunchError, match="argument `x_bar`"):
+        kl.launch(scale, dim=2, inputs=[X, 3.0, Y], adj_inputs=[kl.zeros((2, 2))], adjoint=True)
+
+
+def test_kernels_compare_by_identity_and_know_their_text(kernels: dict[str, Any], scale: kl.Kernel) -> None:
+    assert scale == kernels["scale"]
+    assert scale != kernels["linear"]
+    assert repr(scale) == "<kernel scale>"
+    assert "def scale" in scale.source.text
+
+
+def test_a_widened_kernel_computes_in_float64(scale: kl.Kernel) -> None:
+    y = kl.zeros(1, dtype=kl.float64)
+    scale.widened()[1](kl.full(1, 1 / 3, dtype=kl.float64), 1.0, y)
+    assert y.list() == [1 / 3]
+    assert scale.widened() is scale.widened()
+
+
+@kl.func
+def cube(x: float) -> float:
+    return x * x * x
+
+
+GAIN = 2.0
+
+
+@kl.kernel
+def cubes(x: kl.array(dtype=float), y: kl.array[float]):  # type: ignore[no-untyped-def,valid-type]
+    i = kl.tid()
+    y[i] = GAIN * cube(x[i])
+
+
+def test_decorated_functions_of_a_plain_file_are_kernels() -> None:
+    y = kl.zeros(2)
+    cubes[2](kl.array([1.0, 2.0]), y)
+    assert y.list() == [2, 16]
+
+
+def test_a_decorated_function_is_called_on_the_host_too() -> None:
+    assert cube(2.0) == 8
+
+
+@kl.kernel
+def broken(x: kl.array(dtype=float)):  # type: ignore[no-untyped-def,valid-type]
+    x[kl.tid()] = nothing_known_here  # type: ignore[name-defined] # noqa: F821
+
+
+def test_a_mistake_in_a_plain_file_is_shown_at_its_line_when_the_kernel_is_launched() -> None:
+    with pytest.raises(KernelError) as caught:
+        broken[1](kl.zeros(1))
+    assert "nothing_known_here" in str(caught.value)
+    assert "test_launch.py, line" in str(caught.value)

@@ -1,0 +1,72 @@
+"""The names of ``import kernelab as kl``: all there, on the host what they can be, misspellings answered."""
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.lang.types import Mat, Vec, float32, float64
+
+
+def test_every_public_name_exists() -> None:
+    assert [name for name in (*kl.__all__, *dir(kl)) if name != "autograd" and not hasattr(kl, name)] == []
+
+
+def test_types_and_operations_of_the_language_are_names_of_the_module() -> None:
+    assert kl.vec3 == Vec(float32, 3)
+    assert kl.float64 == float64
+    assert kl.sin(0.5) == np.sin(np.float32(0.5))
+
+
+def test_a_misspelt_name_is_answered() -> None:
+    with pytest.raises(AttributeError, match="kernelab has no zeross; did you mean zeros"):
+        kl.zeross  # noqa: B018
+
+
+def test_thread_indices_exist_only_in_kernels() -> None:
+    with pytest.raises(kl.KernelTypeError, match="only inside a kernel"):
+        kl.tid()
+
+
+def test_constants_are_what_they_are() -> None:
+    assert kl.constant(3) == kl.static(3) == 3
+
+
+def test_programs_may_initialise_and_synchronize() -> None:
+    kl.init()
+    kl.synchronize()
+
+
+def test_devices_are_listed() -> None:
+    assert [str(device) for device in kl.get_devices()] == ["cpu"]
+    assert kl.get_device().is_cpu
+    assert not kl.get_device("cpu").is_cuda
+
+
+def test_vectors_and_matrices_of_any_size_have_a_type() -> None:
+    assert kl.types.vector(length=6, dtype=float) == Vec(float32, 6)
+    assert kl.types.matrix(shape=(2, 3), dtype=kl.float64) == Mat(float64, 2, 3)
+    assert kl.types.vec2 == kl.vec2
+    with pytest.raises(kl.KernelValueError, match="1 to 16 numbers, not 17"):
+        kl.types.vector(17, float)
+    with pytest.raises(kl.KernelValueError, match="not 0"):
+        kl.types.matrix((-1, -1), float)
+
+
+def test_the_settings_choose_what_new_tapes_do_with_overwritten_arrays() -> None:
+    x, y = kl.ones(1, requires_grad=True), kl.zeros(1, requires_grad=True)
+    square = kl.compile("def square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] ** 2")[
+        "square"
+    ]
+    kl.config.verify_autograd_array_access = True
+    try:
+        with kl.Tape():
+            square[1](x, y)
+            with pytest.warns(kl.KernelWarning, match="overwritten"):
+                x.fill_(2)
+    finally:
+        kl.config.verify_autograd_array_access = False
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(AttributeError, match="there is no setting max_unrol;"):
+        kl.config.max_unrol = 3
