@@ -1,0 +1,1 @@
+"""Derivatives across launches: tapes, what they must save, and checks of the result."""

@@ -1,0 +1,410 @@
+"""What a tape remembers: one frozen record for each launch, copy, overwrite and custom function.
+
+A record can say which differentiable arrays it read and wrote, and take adjoints backwards through itself.
+`Recording` is the recorder that makes them.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kernelab.autodiff.hazards import Guard, Reader, Watch
+from kernelab.errors import Diagnostic, KernelTypeError, TapeError
+from kernelab.lang.types import bytes_of, is_differentiable
+from kernelab.runtime.arguments import Reference
+from kernelab.runtime.kernel import Groups, Kernel, Reverse
+from kernelab.runtime.launch import Call, Grid
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import Place, caller
+from kernelab.runtime.strided import array
+
+
+class Adjoints(Protocol):
+    """The private adjoints of a sweep."""
+
+    def of(self, primal: array) -> array:
+        """The adjoint of an array: the same elements of a buffer that starts as zeros."""
+
+    def known(self, primal: array) -> array | None:
+        """The same, None while it is zero everywhere."""
+
+
+class Record(Protocol):
+    """What a sweep needs of a record."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def title(self) -> str:
+        """What a message calls it."""
+
+    @property
+    def read(self) -> Sequence[array]:
+        """The arrays of floats that it read."""
+
+    @property
+    def reached(self) -> Sequence[array]:
+        """Those of them that adjoints flow to, whether they require gradients or not."""
+
+    def would_reach(self, primal: array) -> bool:
+        """Whether adjoints would flow to an array that it read, if the array required gradients."""
+
+    @property
+    def written(self) -> Sequence[array]:
+        """The arrays of floats that it changed."""
+
+    def pull(self, adjoints: Adjoints) -> None:
+        """Take the adjoints of what it wrote to those of what it read."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """What launches of a kernel with the same active parameters have in common: positions of arguments.
+
+    `references` says that arrays stand for some of the numbers.  `reverse` is the KernelTypeError where there
+    is no adjoint, None where nothing could be differentiated.
+    """
+
+    reverse: Reverse | KernelTypeError | None
+    read: tuple[int, ...]
+    reached: tuple[int, ...]
+    written: tuple[int, ...]
+    references: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LaunchRecord:
+    """A launch: its kernel, grid and arguments, what it kept for the adjoint, and where it was made.
+
+    `versions` holds, for each array argument, how often its memory had been written after the launch.
+    """
+
+    call: Call
+    outline: Outline
+    residuals: tuple[array, ...]
+    watches: tuple[tuple[int, Watch], ...]
+    versions: tuple[int, ...]
+    place: Place
+
+    def __repr__(self) -> str:
+        return f"<{self.title} at {self.place}>"
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.call.kernel
+
+    @property
+    def grid(self) -> Grid:
+        return self.call.grid
+
+    @property
+    def reverse(self) -> Reverse | KernelTypeError | None:
+        """The programs of the adjoint, or why there is none."""
+        return self.outline.reverse
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments by the names of the parameters."""
+        names = (parameter.name for parameter in self.kernel.plan.parameters)
+        return dict(zip(names, self.call.arguments, strict=True))
+
+    @property
+    def versions_written(self) -> Mapping[str, int]:
+        """The versions of the arrays that the launch changed, after it, by parameter."""
+        return self._versions(self.kernel.plan.written, 0)
+
+    @property
+    def versions_read(self) -> Mapping[str, int]:
+        """The versions of the arrays that the launch read, before it, by parameter."""
+        return self._versions(self.kernel.plan.read, 1)
+
+    def _versions(self, positions: tuple[int, ...], back: int) -> dict[str, int]:
+        plan = self.kernel.plan
+        after = dict(zip(plan.arrays, self.versions, strict=True))
+        return {plan.parameters[i].name: after[i] - back * (i in plan.written) for i in positions}
+
+    @property
+    def title(self) -> str:
+        return f"the launch of `{self.kernel.name}`"
+
+    @property
+    def read(self) -> Sequence[array]:
+        return self._arrays(self.outline.read)
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return self._arrays(self.outline.reached)
+
+    def would_reach(self, primal: array) -> bool:
+        plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
+        given = [i for i in plan.read if self.call.arguments[i].allocation is primal.allocation]
+        reverse = _reverse(self.kernel, {*active, *given}, self.call.groups())
+        return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
+
+    @property
+    def written(self) -> Sequence[array]:
+        return self._arrays(self.outline.written)
+
+    def _arrays(self, positions: tuple[int, ...]) -> Sequence[array]:
+        arguments = self.call.arguments
+        given = [arguments[i] for i in positions]
+        if not self.outline.references:
+            return given
+        return [argument.array if isinstance(argument, Reference) else argument for argument in given]
+
+    def pull(self, adjoints: Adjoints) -> None:
+        reverse, arguments = self.outline.reverse, self.call.arguments
+        if isinstance(reverse, KernelTypeError):
+            raise reverse
+        if reverse is None:
+            return
+        for _, watch in self.watches:
+            watch.check()
+        if self.outline.references:
+            bars = [_bar(arguments[i], adjoints) for i in reverse.active]
+        else:
+            bars = [adjoints.of(arguments[i]) for i in reverse.active]
+        replaced = {i: watch.saved for i, watch in self.watches if watch.saved is not None}
+        self.call.adjoint(reverse, bars, self.residuals, replaced)
+
+
+def _bar(argument: Any, adjoints: Adjoints) -> array:
+    if not isinstance(argument, Reference):
+        return adjoints.of(argument)
+    whole = adjoints.of(argument.array)
+    return array.over(whole.allocation, whole.offset, (1,), (bytes_of(whole.dtype),), whole.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CopyRecord:
+    """A copy, clone or assignment from one array to another."""
+
+    dest: array
+    src: array
+    how: str
+    place: Place
+
+    def __repr__(self) -> str:
+        return f"<{self.title} at {self.place}>"
+
+    @property
+    def title(self) -> str:
+        return f"`{self.how}`"
+
+    @property
+    def read(self) -> Sequence[array]:
+        return (self.src,)
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return (self.src,)
+
+    def would_reach(self, primal: array) -> bool:
+        return True
+
+    @property
+    def written(self) -> Sequence[array]:
+        return (self.dest,)
+
+    def pull(self, adjoints: Adjoints) -> None:
+        dest_bar = adjoints.of(self.dest).host()
+        moved = dest_bar.copy()
+        dest_bar[...] = 0
+        if self.src.requires_grad:
+            adjoints.of(self.src).host()[...] += moved
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OverwriteRecord:
+    """Elements set from the host: what was computed into them before is gone."""
+
+    dest: array
+    how: str
+    place: Place
+
+    def __repr__(self) -> str:
+        return f"<{self.title} at {self.place}>"
+
+    @property
+    def title(self) -> str:
+        return f"`{self.how}`"
+
+    @property
+    def read(self) -> Sequence[array]:
+        return ()
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return ()
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+    @property
+    def written(self) -> Sequence[array]:
+        return (self.dest,)
+
+    def pull(self, adjoints: Adjoints) -> None:
+        dest_bar = adjoints.known(self.dest)
+        if dest_bar is not None:
+            dest_bar.host()[...] = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FunctionRecord:
+    """A function of the user's to call in the backward pass, and the arrays whose gradients it handles."""
+
+    backward: Callable[[], object]
+    arrays: tuple[array, ...]
+    place: Place
+
+    def __repr__(self) -> str:
+        return f"<{self.title} at {self.place}>"
+
+    @property
+    def title(self) -> str:
+        return f"the function {getattr(self.backward, '__name__', 'recorded')}"
+
+    @property
+    def read(self) -> Sequence[array]:
+        return self.arrays
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return self.arrays
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+    @property
+    def written(self) -> Sequence[array]:
+        return self.arrays
+
+    def pull(self, adjoints: Adjoints) -> None:
+        """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
+        bars = {primal.allocation: adjoints.of(primal).allocation for primal in self.arrays}
+        published = {memory: memory.adjoint for memory in bars}
+        for memory, bar in bars.items():
+            memory.adjoint = bar
+        try:
+            self.backward()
+            _copy_back(self.arrays, adjoints)
+        finally:
+            for memory, adjoint in published.items():
+                memory.adjoint = adjoint
+
+
+def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
+    """Take over the gradients of arrays whose `.grad` the user's function has set to another array."""
+    for primal in arrays:
+        bar = adjoints.of(primal)
+        if primal.grad is not None and primal.grad.allocation is not bar.allocation:
+            bar.host()[...] = primal.grad.host()
+
+
+class Recording:
+    """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.records: list[Record] = []
+        self._watches: dict[tuple[bytes, int], Watch] = {}
+        self._outlines: dict[Hashable, Outline] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.records.clear()
+        self._watches.clear()
+        self.guard.saved_bytes = 0
+
+    def launch(self, call: Call) -> None:
+        """Run a launch so that its adjoint can follow, and record it."""
+        memories = call.memories()
+        outline = self._outline(call, memories)
+        call.will_write()
+        residuals: tuple[array, ...] = ()
+        if isinstance(outline.reverse, Reverse):
+            residuals = call.augmented(outline.reverse)
+        else:
+            call.primal()
+        self._record(call, outline, residuals, memories, caller(3))
+
+    def add(self, call: Call) -> None:
+        """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""
+        memories = call.memories()
+        outline = self._outline(call, memories)
+        if isinstance(outline.reverse, Reverse) and outline.reverse.residuals:
+            raise TapeError(_not_kept(call.kernel))
+        self._record(call, outline, (), memories, caller())
+
+    def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        """Record a function to call in the backward pass."""
+        self.records.append(FunctionRecord(backward, arrays, caller()))
+
+    def _record(
+        self,
+        call: Call,
+        outline: Outline,
+        residuals: tuple[array, ...],
+        memories: Sequence[Allocation],
+        place: Place,
+    ) -> None:
+        reverse = outline.reverse
+        watches: tuple[tuple[int, Watch], ...] = ()
+        if isinstance(reverse, Reverse):
+            watches = tuple([(i, self._watch(call, i, place)) for i in reverse.needed])
+        versions = tuple([memory.version for memory in memories])
+        self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
+
+    def _watch(self, call: Call, position: int, place: Place) -> Watch:
+        elements = call.arguments[position]
+        key = elements.packed, id(elements.type)  # there is one object for each type
+        found = self._watches.get(key)
+        if found is None or found.spent:
+            reader = Reader(call.kernel.name, call.kernel.plan.parameters[position].name, place)
+            found = self._watches[key] = Watch(self.guard, elements, reader)
+        return found
+
+    def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
+        shared = call.groups() if len(set(memories)) < len(memories) else ()
+        given = [call.arguments[i].__class__ is Reference for i in call.kernel.plan.numbers]
+        key = call.kernel, tuple([memory.requires_grad for memory in memories]), tuple(given), shared
+        found = self._outlines.get(key)
+        if found is None:
+            found = self._outlines[key] = _outline(call)
+        return found
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        """Record a copy."""
+        if is_differentiable(dest.dtype):
+            self.records.append(CopyRecord(dest, src, how, caller()))
+
+    def overwritten(self, dest: array, how: str) -> None:
+        """Record an overwrite from the host."""
+        if is_differentiable(dest.dtype):
+            self.records.append(OverwriteRecord(dest, how, caller()))
+
+
+def _reverse(kernel: Kernel, active: Collection[int], groups: Groups) -> Reverse | KernelTypeError:
+    names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
+    try:
+        return kernel.reverse(names, groups)
+    except KernelTypeError as error:
+        return error  # raised by backward(), if a gradient has to pass through this kernel
+
+
+def _outline(call: Call) -> Outline:
+    plan, arguments = call.kernel.plan, call.arguments
+    references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
+    active = {i for i in plan.floats if arguments[i].requires_grad or i in plan.written} | references
+    read = references.union(i for i in plan.read if i in plan.floats)
+    reverse = _reverse(call.kernel, active, call.groups()) if active else None
+    reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read
+    written = tuple(i for i in plan.written if i in plan.floats)
+    return Outline(reverse, tuple(sorted(read)), tuple(sorted(reached)), written, bool(references))
+
+
+def _not_kept(kernel: Kernel) -> Diagnostic:
+    message = f"`{kernel.name}` overwrites values that its adjoint needs: too late to record its launch"
+    return Diagnostic(message, kernel.span, "residual", hint="launch it inside `with tape:`")

@@ -1,0 +1,300 @@
+"""The tape: records what runs inside a ``with`` block and takes gradients backwards through it.
+
+with Tape() as tape:
+    launch(simulate, dim=n, inputs=[x], outputs=[y])
+    launch(loss, dim=n, inputs=[y], outputs=[l])
+tape.backward(l)                                          # x.grad, y.grad
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import Token
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
+from kernelab.autodiff.records import LaunchRecord, Record, Recording
+from kernelab.autodiff.sweep import (
+    Buffers,
+    Cut,
+    describe_cut,
+    flow,
+    publications,
+    steps_of,
+    sweep,
+    warn_of_cuts,
+)
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
+from kernelab.lang.types import Scalar, is_differentiable
+from kernelab.runtime.interop import host_values
+from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.launch import Call, bind, grid_of
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import RECORDER, Place, Recorder, caller, name_in_caller
+from kernelab.runtime.strided import array
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A named stretch of a tape: the records from `begin` up to `end`, counted from 0."""
+
+    name: str
+    metadata: Any
+    begin: int
+    end: int
+
+
+class Tape:
+    """Records launches and copies, and computes gradients by `backward`.
+
+    `overwrite` says what happens when an array is overwritten, inside the ``with`` block or after it, though
+    a recorded launch still needs what it held: ``"save"`` keeps the old bytes, so the gradient stays right,
+    ``"warn"`` warns and goes on with the new ones, ``"error"`` raises TapeError at the overwriting line.
+    The default is ``"save"``, unless `kernelab.config` says otherwise.
+    """
+
+    def __init__(self, overwrite: Policy | None = None) -> None:
+        overwrite = DEFAULT_POLICY.get() if overwrite is None else overwrite
+        if overwrite not in POLICIES:
+            message = f"overwrite={overwrite!r} is no policy of a tape"
+            hint = 'use "save", "warn" or "error"'
+            raise KernelValueError(Diagnostic(message, code="overwrite", hint=hint))
+        self._recording = Recording(Guard(overwrite))
+        self._token: Token[Recorder | None] | None = None
+        self._entered: Place | None = None
+        self._seeds: list[array] = []
+        self._open: list[tuple[str, Any, int]] = []
+        self.scopes: list[Scope] = []
+
+    def __repr__(self) -> str:
+        saved = f", {self.saved_bytes:,} bytes saved" if self.saved_bytes else ""
+        return f"<tape of {len(self)} records{saved}>"
+
+    # -------------------------------------------------------------------------------------- recording
+
+    def __enter__(self) -> "Tape":
+        if RECORDER.get() is not None:
+            message = "a tape is recording already: one tape cannot be opened inside another"
+            raise _refusal("nested", message, "use the tape that is open")
+        if self._entered is not None and len(self):
+            self._warn_entered_again(self._entered)
+        self._entered = caller()
+        self._token = RECORDER.set(self._recording)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        RECORDER.reset(self._token)
+        self._token = None
+
+    def _warn_entered_again(self, before: Place) -> None:
+        place = caller()
+        message = Diagnostic(
+            f"this tape already holds {len(self)} records; entering it again adds to them",
+            place.span,
+            "entered-again",
+            hint="open a new Tape() in this cell, or call reset() first",
+            related=(Related("it was entered before here:", before.span),),
+        )
+        warnings.warn_explicit(message.render(), KernelWarning, place.filename, place.line)
+
+    def __len__(self) -> int:
+        return len(self._recording.records)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(tuple(self._recording.records))
+
+    @property
+    def launches(self) -> tuple[LaunchRecord, ...]:
+        """The recorded launches, in order."""
+        return tuple(record for record in self._recording.records if isinstance(record, LaunchRecord))
+
+    @property
+    def saved_bytes(self) -> int:
+        """How many bytes were saved because arrays were overwritten that an adjoint needs."""
+        return self._recording.guard.saved_bytes
+
+    def record_func(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
+        """Call `backward` at this point of the backward pass.
+
+        It finds the gradients of what it differentiates in their ``.grad``, and adds to the ``.grad`` of what
+        that was computed from.  `arrays` are all arrays that it handles so.
+        """
+        self._recording.add_function(backward, tuple(arrays))
+
+    def record_launch(
+        self,
+        kernel: Kernel,
+        dim: int | Sequence[int],
+        max_blocks: int = 0,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        device: object = None,
+        block_dim: int = 0,
+        metadata: object = None,
+    ) -> None:
+        """Record a launch that was made elsewhere, with the same arguments."""
+        grid = grid_of(dim)
+        arguments, parts = [*inputs, *outputs], [grid.packed]
+        bind(kernel, arguments, parts)
+        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts)))
+
+    def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
+        """Begin a named scope; scopes group records when the tape is shown."""
+        self._open.append((scope_name, metadata, len(self)))
+
+    def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
+        """End the innermost scope; one without records is dropped unless told otherwise."""
+        if not self._open:
+            raise _refusal("scope", "no scope is open", "call record_scope_begin first")
+        name, metadata, begin = self._open.pop()
+        if len(self) > begin or not remove_scope_if_empty:
+            self.scopes.append(Scope(name, metadata, begin, len(self)))
+
+    # -------------------------------------------------------------------------------------- backward
+
+    def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
+        """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
+
+        Leaves with ``requires_grad`` get the gradient added to their ``.grad``, everything else has it
+        replaced.  Without arguments the gradients that the final arrays hold are the cotangents.  No primal
+        data change.  Raises TapeError where no gradient can come of it.
+        """
+        seeds = self._cotangents(loss, grads)
+        records = tuple(self._recording.records)
+        steps = steps_of(records)
+        found = flow(steps, seeds)
+        if not found.reached:
+            raise TapeError(_leads_nowhere(seeds, found.cuts))
+        warn_of_cuts(found.cuts)
+        adjoints = Buffers()
+        replaced: frozenset[Allocation] = frozenset()
+        if loss is None and grads is None:
+            replaced = frozenset(target.allocation for target in seeds)
+        for target, cotangent in seeds.items():
+            bar = adjoints.of(target).host()
+            # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
+            bar[...] = cotangent if target.allocation in replaced else bar + cotangent
+        self._seeds = list(seeds)
+        token = RECORDER.set(None)
+        try:
+            sweep(records, found.live, adjoints, publications(steps), replaced)
+        finally:
+            RECORDER.reset(token)
+
+    def _cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
+        if loss is None and grads is None:
+            return self._final_gradients()
+        seeds: dict[array, Any] = {}
+        if loss is not None:
+            seeds[_checked_loss(loss)] = np.ones((), np.float64)
+        for target, cotangent in (grads or {}).items():
+            values = _checked_cotangent(target, cotangent)
+            seeds[target] = seeds[target] + values if target in seeds else values
+        for target in seeds:
+            self._require_written(target)
+        return seeds
+
+    def _require_written(self, target: array) -> None:
+        for record in reversed(self._recording.records):
+            if any(target.allocation is w.allocation and target.overlaps(w) for w in record.written):
+                return
+        recorded = "it has recorded nothing" if not len(self) else f"none of its {len(self)} records did"
+        message = f"this tape did not see how {_called(target, 'the array')} was computed: {recorded}"
+        raise _refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
+
+    def _final_gradients(self) -> dict[array, Any]:
+        last_read: dict[Allocation, int] = {}
+        written: dict[array, int] = {}
+        for i, record in enumerate(self._recording.records):
+            last_read |= {source.allocation: i for source in record.read}
+            written |= {target: i for target in record.written if target.allocation.adjoint is not None}
+        final = [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
+        if not final:
+            hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
+            raise _refusal("loss", "backward() has nothing to start from", hint)
+        return {target: target.grad.host().copy() for target in final if target.grad is not None}
+
+    # -------------------------------------------------------------------------------------- gradients
+
+    @property
+    def gradients(self) -> Mapping[array, array]:
+        """The gradient of each array with ``requires_grad`` that took part, by array."""
+        return {primal: primal.grad for primal in self._arrays() if primal.grad is not None}
+
+    def get_adjoint(self, a: array) -> array | None:
+        """The gradient of an array, None if it does not require gradients."""
+        return a.grad
+
+    def zero(self) -> None:
+        """Set the gradients of all arrays that took part to zero."""
+        for primal in self._arrays():
+            if primal.allocation.adjoint is not None:
+                gradient = primal.grad
+                assert gradient is not None
+                gradient.allocation.will_write(gradient)
+                gradient.host()[...] = 0
+
+    def reset(self) -> None:
+        """Forget all records and saved bytes, and set the gradients to zero."""
+        self.zero()
+        self._recording.clear()
+        self._seeds.clear()
+        self._open.clear()
+        self.scopes.clear()
+        self._entered = None
+
+    def _arrays(self) -> list[array]:
+        found: dict[array, None] = dict.fromkeys(self._seeds)
+        for record in self._recording.records:
+            found |= dict.fromkeys((*record.read, *record.written))
+        return [primal for primal in found if primal.requires_grad]
+
+
+def _checked_loss(loss: Any) -> array:
+    if not isinstance(loss, array):
+        raise _refusal("loss", f"the loss is an array of one number, not a {type(loss).__name__}")
+    if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
+        name = _called(loss, "the loss")
+        message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
+        hint = "add its elements up in a kernel, or pass cotangents: backward(grads={x: ones_like(x)})"
+        raise _refusal("loss", message, hint)
+    if not loss.requires_grad:
+        name = _called(loss, "the loss")
+        raise _refusal("loss", f"{name} does not require gradients", "create it with requires_grad=True")
+    return loss
+
+
+def _checked_cotangent(target: Any, cotangent: Any) -> Any:
+    if not isinstance(target, array) or not is_differentiable(target.dtype):
+        name = _called(target, f"a {type(target).__name__}")
+        raise _refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
+    given = cotangent.host() if isinstance(cotangent, array) else host_values(cotangent, target.dtype)[0]
+    if given.shape != target.host().shape:
+        name = _called(target, "the array")
+        message = f"the cotangent of {name} has shape {given.shape}, its elements {target.host().shape}"
+        raise _refusal("seed", message, "give one cotangent for each element")
+    return given.astype(target.host().dtype)
+
+
+def _leads_nowhere(seeds: Iterable[array], cuts: Sequence[Cut]) -> Diagnostic:
+    if cuts:
+        return describe_cut(cuts[0])
+    names = " and ".join(_called(target, "the loss") for target in seeds)
+    message = f"{names} does not depend on any array that requires gradients"
+    hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"
+    return Diagnostic(message, caller().span, "unreached", hint=hint)
+
+
+def _refusal(code: str, message: str, hint: str = "") -> TapeError:
+    return TapeError(Diagnostic(message, caller().span, code, hint=hint))
+
+
+def _called(value: object, otherwise: str) -> str:
+    name = name_in_caller(value)
+    return f"`{name}`" if name else otherwise

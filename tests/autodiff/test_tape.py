@@ -1,0 +1,674 @@
+"""The tape: what is recorded, what `backward` computes and publishes, and what it refuses."""
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.autodiff.records import CopyRecord, LaunchRecord, OverwriteRecord
+
+TEXT = """
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def scale(x: array[float], a: float, y: array[float]):
+    i = tid()
+    y[i] = a * x[i]
+
+def total(x: array[float], l: array[float]):
+    atomic_add(l, 0, x[tid()])
+
+def twice(x: array[float]):
+    i = tid()
+    x[i] = 2.0 * x[i]
+
+def squared_in_place(x: array[float]):
+    i = tid()
+    x[i] = x[i] * x[i]
+
+def step(before: array[float], after: array[float]):
+    i = tid()
+    after[i] = sin(before[i])
+
+def gather(x: array[float], index: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[index[i]]
+
+def above(x: array[float], n: array[int]):
+    i = tid()
+    if x[i] > 0.0:
+        n[i] = 1
+
+def lengths(v: array[vec3], l: array[float]):
+    atomic_add(l, 0, length(v[tid()]))
+
+def old_value(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = atomic_add(x, 0, x[i + 1])
+"""
+
+kernels: dict[str, Any] = kl.compile(TEXT)
+
+
+@kl.kernel(enable_backward=False)
+def forward_only(x: kl.array[float], y: kl.array[float]):  # type: ignore[no-untyped-def,valid-type]
+    i = kl.tid()
+    y[i] = x[i]
+
+
+square, scale, total, twice, step = (kernels[name] for name in ("square", "scale", "total", "twice", "step"))
+
+
+def leaf(*values: float) -> kl.array:
+    return kl.array(values, dtype=float, requires_grad=True)
+
+
+def result(count: int = 1) -> kl.array:
+    return kl.zeros(count, requires_grad=True)
+
+
+def gradient(x: kl.array) -> list[float]:
+    assert x.grad is not None
+    return x.grad.list()
+
+
+# ------------------------------------------------------------------------------------------ what is computed
+
+
+def test_a_chain_of_launches_is_differentiated() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+    tape.backward(loss)
+    assert loss.item() == 14
+    assert gradient(x) == [2, 4, 6]
+
+
+def test_leaves_intermediates_and_the_loss_all_show_their_gradient() -> None:
+    x, y, loss = leaf(1, 2), result(2), result()
+    with kl.Tape() as tape:
+        square[2](x, y)
+        total[2](y, loss)
+    tape.backward(loss)
+    assert (gradient(x), gradient(y), gradient(loss)) == ([2, 4], [1, 1], [1])
+
+
+def test_a_second_backward_adds_to_leaves_and_replaces_the_rest() -> None:
+    x, y, loss = leaf(1, 2), result(2), result()
+    with kl.Tape() as tape:
+        square[2](x, y)
+        total[2](y, loss)
+    tape.backward(loss)
+    tape.backward(loss)
+    assert (gradient(x), gradient(y), gradient(loss)) == ([4, 8], [1, 1], [1])
+
+
+def test_backward_changes_no_primal_data() -> None:
+    x, loss = leaf(1, 2), result()
+    with kl.Tape() as tape:
+        kernels["squared_in_place"][2](x)
+        total[2](x, loss)
+    before = (x.list(), loss.list(), x.allocation.version)
+    tape.backward(loss)
+    assert (x.list(), loss.list(), x.allocation.version) == before
+
+
+def test_grads_gives_cotangents() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: kl.array([1.0, 10.0])})
+    assert (gradient(x), gradient(y)) == ([2, 40], [1, 10])
+
+
+def test_cotangents_may_be_host_data() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: np.array([0.0, 1.0])})
+    assert gradient(x) == [0, 4]
+
+
+def test_an_array_named_in_grads_needs_no_requires_grad() -> None:
+    x, y = leaf(1, 2), kl.zeros(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: [1, 1]})
+    assert gradient(x) == [2, 4]
+    assert y.grad is None
+
+
+def test_without_arguments_the_gradients_of_the_final_arrays_are_the_cotangents() -> None:
+    x, y, z = leaf(1, 2), result(2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        square[2](y, z)
+    assert z.grad is not None
+    z.grad.fill_(1)
+    tape.backward()
+    assert gradient(x) == [4, 32]
+    tape.backward()
+    assert gradient(x) == [8, 64]
+
+
+def test_the_cotangents_of_final_slices_are_taken_once() -> None:
+    x, y = leaf(1, 2), result(4)
+    with kl.Tape() as tape:
+        square[2](x, y[:2])
+        square[2](x, y[2:])
+    assert y.grad is not None
+    y.grad.assign([1, 10, 100, 1000])
+    tape.backward()
+    assert gradient(x) == [202, 4040]
+    assert gradient(y) == [1, 10, 100, 1000]
+
+
+def test_two_losses_add_up() -> None:
+    x, y, z = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        scale[1](x, 10.0, z)
+    tape.backward(y, grads={z: [2.0]})
+    assert gradient(x) == [26]
+
+
+def test_an_array_read_twice_gets_both_gradients() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](x, loss)
+        total[1](y, loss)
+    tape.backward(loss)
+    assert gradient(x) == [7]
+
+
+def test_an_in_place_kernel_shows_the_gradient_of_the_value_before_it() -> None:
+    x, loss = leaf(3), result()
+    with kl.Tape() as tape:
+        kernels["squared_in_place"][1](x)
+        kernels["squared_in_place"][1](x)
+        total[1](x, loss)
+    tape.backward(loss)
+    assert x.item() == 81
+    assert gradient(x) == [4 * 3**3]
+
+
+def test_an_intermediate_shows_the_gradient_of_the_value_first_read() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)  # 9
+        twice[1](y)  # 18
+        total[1](y, loss)
+    tape.backward(loss)
+    assert (gradient(y), gradient(x)) == ([2], [12])
+
+
+def test_a_buffer_used_again_and_again_in_a_long_chain() -> None:
+    x, ping, pong = leaf(0.5), result(), result()
+    with kl.Tape() as tape:
+        step[1](x, ping)
+        for _ in range(5):
+            step[1](ping, pong)
+            step[1](pong, ping)
+    tape.backward(grads={ping: [1.0]})
+    value, slope = 0.5, 1.0
+    for _ in range(11):
+        value, slope = np.sin(value), slope * np.cos(value)
+    np.testing.assert_allclose(gradient(x), [slope], rtol=1e-5)
+
+
+def test_a_trajectory_of_slices_shows_the_gradient_of_every_step() -> None:
+    path = result(4)
+    path[0:1].assign([0.5])
+    with kl.Tape() as tape:
+        for t in range(3):
+            step[1](path[t : t + 1], path[t + 1 : t + 2])
+    tape.backward(grads={path[3:4]: [1.0]})
+    values, slopes = path.numpy(), [1.0]
+    for t in (2, 1, 0):
+        slopes.insert(0, slopes[0] * float(np.cos(values[t])))
+    np.testing.assert_allclose(gradient(path), slopes, rtol=1e-5)
+    assert tape.saved_bytes == 0
+
+
+def test_a_trajectory_that_a_loss_reads_whole_keeps_the_gradient_of_every_step() -> None:
+    path, loss = result(3), result()
+    path[0:1].assign([0.5])
+    with kl.Tape() as tape:
+        for t in range(2):
+            step[1](path[t : t + 1], path[t + 1 : t + 2])
+        total[3](path, loss)
+    tape.backward(loss)
+    values = path.numpy()
+    last = 1.0
+    middle = 1.0 + last * np.cos(values[1])
+    first = 1.0 + middle * np.cos(values[0])
+    np.testing.assert_allclose(gradient(path), [first, middle, last], rtol=1e-5)
+    tape.backward(loss)
+    np.testing.assert_allclose(gradient(path)[0], 2 * first, rtol=1e-5)
+    np.testing.assert_allclose(gradient(path)[1:], [middle, last], rtol=1e-5)
+
+
+def test_a_view_passed_to_a_kernel_gets_its_part_of_the_gradient() -> None:
+    x, y = leaf(1, 2, 3, 4), result(2)
+    with kl.Tape() as tape:
+        square[2](x[::2], y)
+    tape.backward(grads={y: [1, 1]})
+    assert gradient(x) == [2, 0, 6, 0]
+
+
+def test_a_reversed_view_gets_its_gradient_in_its_order() -> None:
+    x, y = leaf(1, 2, 3), result(3)
+    with kl.Tape() as tape:
+        square[3](x[::-1], y)
+    tape.backward(grads={y: [100, 10, 1]})
+    assert gradient(x) == [2, 40, 600]
+
+
+def test_overlapping_views_of_one_array_are_differentiated_as_one() -> None:
+    x, loss = leaf(1, 2, 3), result()
+    with kl.Tape() as tape:
+        square[1](x[0:1], x[1:2])
+        square[1](x[1:2], x[2:3])
+        total[1](x[2:3], loss)
+    tape.backward(loss)
+    assert x.list() == [1, 1, 1]
+    assert gradient(x)[0] == 4
+
+
+def test_one_array_passed_twice_is_one_variable() -> None:
+    x, loss = leaf(2, 3), result()
+    with kl.Tape() as tape:
+        square[2](x, x)
+        total[2](x, loss)
+    tape.backward(loss)
+    assert x.list() == [4, 9]
+    assert gradient(x) == [4, 6]
+
+
+def test_an_array_of_one_element_passed_for_a_float_has_a_gradient() -> None:
+    a, x, y = leaf(3), leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        scale[2](x, a, y)
+        a.fill_(100)
+    tape.backward(grads={y: [1, 10]})
+    assert (gradient(a), gradient(x)) == ([21], [3, 30])
+
+
+def test_vectors_have_gradients() -> None:
+    v, loss = kl.array([[3, 4, 0], [0, 0, 2]], dtype=kl.vec3, requires_grad=True), result()
+    with kl.Tape() as tape:
+        kernels["lengths"][2](v, loss)
+    tape.backward(loss)
+    assert v.grad is not None
+    np.testing.assert_allclose(v.grad.numpy(), [[0.6, 0.8, 0], [0, 0, 1]], rtol=1e-6)
+
+
+def test_an_overwritten_result_passes_nothing_on() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        y.fill_(5)
+        total[1](y, loss)
+        square[1](x, y)
+    tape.backward(loss)
+    assert gradient(x) == [0]
+
+
+def test_numpy_arguments_are_constants() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        kernels["gather"][2](x, np.array([1, 1], np.int32), y)
+    tape.backward(grads={y: [1, 1]})
+    assert gradient(x) == [0, 2]
+
+
+def test_a_launch_with_record_tape_off_is_not_recorded() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        kl.launch(square, dim=1, inputs=[x, y], record_tape=False)
+    assert len(tape) == 0
+
+
+# ------------------------------------------------------------------------------------------ host operations
+
+
+@pytest.mark.parametrize("how", ["copy", "clone", "assign"])
+def test_copies_pass_gradients_on(how: str) -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        z = result(2)
+        if how == "copy":
+            kl.copy(z, y)
+        elif how == "clone":
+            z = kl.clone(y)
+        else:
+            z.assign(y)
+    tape.backward(grads={z: [1, 10]})
+    assert (gradient(x), gradient(y)) == ([2, 40], [1, 10])
+
+
+def test_a_copy_replaces_what_its_target_held() -> None:
+    x, y = leaf(1), leaf(5)
+    with kl.Tape() as tape:
+        z = kl.clone(x)
+        kl.copy(z, y)
+    tape.backward(grads={z: [1]})
+    assert (gradient(x), gradient(y)) == ([0], [1])
+
+
+def test_a_partial_copy_passes_gradients_of_that_part() -> None:
+    x, y = leaf(1, 2, 3), leaf(0, 0, 0)
+    with kl.Tape() as tape:
+        z = kl.clone(y)
+        kl.copy(z, x, dest_offset=1, src_offset=0, count=2)
+    tape.backward(grads={z: [1, 10, 100]})
+    assert (gradient(x), gradient(y)) == ([10, 100, 0], [1, 0, 0])
+
+
+def test_cloning_without_requires_grad_detaches_in_silence() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](y, loss)
+        total[1](kl.clone(y, requires_grad=False), loss)
+    tape.backward(loss)
+    assert gradient(x) == [6]
+
+
+def test_a_recorded_function_sees_and_sets_gradients() -> None:
+    x, y, z = leaf(2, 3), result(2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        z.assign(y.numpy() ** 3)
+
+        def backward() -> None:
+            assert y.grad is not None
+            assert z.grad is not None
+            y.grad.numpy()[:] += 3 * y.numpy() ** 2 * z.grad.numpy()
+
+        tape.record_func(backward, arrays=[y, z])
+    tape.backward(grads={z: [1, 1]})
+    np.testing.assert_allclose(gradient(x), 6 * np.array([2.0, 3.0]) ** 5)
+
+
+def test_a_recorded_function_may_replace_a_gradient() -> None:
+    x, y, z = leaf(2), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        z.assign(5 * y.numpy())
+
+        def backward() -> None:
+            assert z.grad is not None
+            y.grad = kl.array(5 * z.grad.numpy())
+
+        tape.record_func(backward, arrays=[y, z])
+    tape.backward(grads={z: [1]})
+    assert gradient(x) == [20]
+
+
+# ------------------------------------------------------------------------------------------ the tape itself
+
+
+def test_records_say_what_ran_where() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        z = kl.clone(y)
+        z.fill_(0)
+    launched, copied, filled = tape
+    assert isinstance(launched, LaunchRecord)
+    assert isinstance(copied, CopyRecord)
+    assert isinstance(filled, OverwriteRecord)
+    assert launched.kernel is square
+    assert launched.grid.extents == (1,)
+    assert launched.arguments == {"x": x, "y": y}
+    assert (launched.versions_read, launched.versions_written) == ({"x": 0}, {"y": 1})
+    assert copied.how == "clone"
+    assert repr(launched) == f"<the launch of `square` at {launched.place}>"
+    assert str(filled.place).startswith("test_tape.py, line ")
+    assert filled.place.line == launched.place.line + 2
+
+
+def test_gradients_maps_arrays_to_their_gradients() -> None:
+    x, y, z = leaf(3), result(), kl.zeros(1)
+    with kl.Tape() as tape:
+        square[1](x, y)
+        kl.copy(z, y)
+    tape.backward(grads={y: [1]})
+    assert tape.gradients[x] is x.grad
+    assert z not in tape.gradients
+    assert tape.get_adjoint(x) is x.grad
+
+
+def test_zero_clears_all_gradients() -> None:
+    x, y = leaf(3), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    tape.backward(grads={y: [1]})
+    tape.zero()
+    assert (gradient(x), gradient(y)) == ([0], [0])
+    tape.backward(grads={y: [1]})
+    assert gradient(x) == [6]
+
+
+def test_zero_keeps_the_gradient_arrays() -> None:
+    x, y = leaf(3), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    tape.backward(grads={y: [1]})
+    kept = x.grad
+    tape.zero()
+    tape.backward(grads={y: [1]})
+    assert x.grad is kept
+
+
+def test_reset_forgets_records_and_gradients() -> None:
+    x, y = leaf(3), result()
+    tape = kl.Tape()
+    for _ in range(2):
+        tape.reset()
+        with tape:
+            square[1](x, y)
+        tape.backward(grads={y: [1]})
+        assert (len(tape), gradient(x)) == (1, [6])
+    tape.reset()
+    assert (len(tape), gradient(x)) == (0, [0])
+
+
+def test_one_tape_cannot_be_opened_inside_another() -> None:
+    with kl.Tape(), pytest.raises(kl.TapeError, match="recording already"), kl.Tape():
+        pass
+
+
+def test_entering_a_tape_a_second_time_says_so() -> None:
+    x, y = leaf(3), result()
+    tape = kl.Tape()
+    with tape:
+        square[1](x, y)
+    with pytest.warns(kl.KernelWarning, match="already holds 1 records"), tape:
+        pass
+
+
+def test_a_tape_stops_recording_when_its_block_raises() -> None:
+    x, y = leaf(3), result()
+    with pytest.raises(ZeroDivisionError), kl.Tape() as tape:
+        raise ZeroDivisionError
+    square[1](x, y)
+    assert len(tape) == 0
+
+
+def test_scopes_group_records_and_empty_ones_go_away() -> None:
+    x, y = leaf(3), result()
+    with kl.Tape() as tape:
+        tape.record_scope_begin("outer", metadata={"a": 1})
+        tape.record_scope_begin("empty")
+        tape.record_scope_end()
+        square[1](x, y)
+        tape.record_scope_end()
+    assert [(scope.name, scope.begin, scope.end) for scope in tape.scopes] == [("outer", 0, 1)]
+    with pytest.raises(kl.TapeError, match="no scope is open"):
+        tape.record_scope_end()
+
+
+def test_a_launch_can_be_recorded_after_it_was_made() -> None:
+    x, y = leaf(3), result()
+    tape = kl.Tape()
+    square[1](x, y)
+    tape.record_launch(square, 1, inputs=[x], outputs=[y])
+    tape.backward(grads={y: [1]})
+    assert gradient(x) == [6]
+    with pytest.raises(kl.TapeError, match="overwrites values"):
+        tape.record_launch(kernels["squared_in_place"], 1, inputs=[x])
+
+
+def test_a_tape_and_what_it_holds_go_away_together() -> None:
+    x, y = leaf(3), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    watch = weakref.ref(tape.launches[0].watches[0][1])
+    gc.disable()
+    try:
+        del tape
+        assert watch() is None
+        assert not x.allocation.watches
+    finally:
+        gc.enable()
+
+
+# ------------------------------------------------------------------------------------------ what is refused
+
+
+def test_a_loss_of_several_elements_is_refused() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    with pytest.raises(kl.TapeError, match="`y` is no single float: it has 2 elements"):
+        tape.backward(y)
+
+
+def test_a_loss_without_requires_grad_is_refused() -> None:
+    x, y = leaf(1), kl.zeros(1)
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="`y` does not require gradients"):
+        tape.backward(y)
+
+
+def test_a_loss_that_the_tape_did_not_see_is_refused() -> None:
+    x, y, other = leaf(1), result(), result()
+    tape = kl.Tape()
+    with pytest.raises(kl.TapeError, match="did not see how `y` was computed: it has recorded nothing"):
+        tape.backward(y)
+    with tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="how `other` was computed: none of its 1 records did"):
+        tape.backward(other)
+
+
+def test_a_loss_that_nothing_differentiable_leads_to_is_refused() -> None:
+    x, y = kl.ones(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="`y` does not depend on any array that requires gradients"):
+        tape.backward(y)
+
+
+def test_a_chain_through_integers_only_is_refused() -> None:
+    x, n, y = leaf(1), kl.zeros(1, dtype=int), result()
+    with kl.Tape() as tape:
+        kernels["above"][1](x, n)
+        kernels["gather"][1](kl.ones(2), n, y)
+    with pytest.raises(kl.TapeError, match="does not depend on any array"):
+        tape.backward(y)
+
+
+def test_a_chain_that_is_cut_in_one_place_is_pointed_out() -> None:
+    x, y, loss = leaf(3), kl.zeros(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](y, loss)
+        total[1](x, loss)
+    with pytest.warns(kl.KernelWarning) as caught:
+        tape.backward(loss)
+    text = str(caught[0].message)
+    assert "no gradient flows through `y`, read by the launch of `total`" in text
+    assert "the launch of `square` computes it here" in text
+    assert gradient(x) == [1]
+
+
+def test_a_chain_that_is_cut_everywhere_is_an_error_that_says_where() -> None:
+    x, y, loss = leaf(3), kl.zeros(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](y, loss)
+    with pytest.raises(kl.TapeError, match="no gradient flows through `y`"):
+        tape.backward(loss)
+
+
+def test_an_array_used_only_as_an_index_cuts_nothing() -> None:
+    x, index, y = leaf(1, 2), kl.array([1, 0]), result(2)
+    with kl.Tape() as tape:
+        kernels["gather"][2](x, index, y)
+    tape.backward(grads={y: [1, 10]})
+    assert gradient(x) == [10, 1]
+
+
+@pytest.mark.parametrize("cotangent", [[1.0], np.ones((2, 1)), kl.ones(3)], ids=str)
+def test_a_cotangent_of_the_wrong_shape_is_refused(cotangent: Any) -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    with pytest.raises(kl.TapeError, match="the cotangent of `y` has shape"):
+        tape.backward(grads={y: cotangent})
+
+
+def test_what_is_no_array_of_floats_takes_no_cotangent() -> None:
+    x, y, n = leaf(1), result(), kl.zeros(1, dtype=int)
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="and `n` is none"):
+        tape.backward(grads={n: [1]})
+    with pytest.raises(kl.TapeError, match="the loss is an array of one number, not a float"):
+        tape.backward(1.0)  # type: ignore[arg-type]
+
+
+def test_backward_without_anything_to_start_from_is_refused() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="nothing to start from"):
+        tape.backward()
+
+
+def test_a_kernel_without_a_derivative_is_refused_only_where_a_gradient_passes() -> None:
+    x, y, z, loss = leaf(1, 2), result(), leaf(3), result()
+    with kl.Tape() as tape:
+        kernels["old_value"][1](x, y)
+        total[1](z, loss)
+    tape.backward(loss)
+    assert gradient(z) == [1]
+    with pytest.raises(kl.KernelTypeError):
+        tape.backward(grads={y: [1]})
+
+
+def test_a_kernel_whose_backward_pass_is_off_is_refused_where_a_gradient_passes() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        forward_only[1](x, y)
+    assert y.list() == [1]
+    with pytest.raises(
+        kl.KernelTypeError, match="`forward_only` has no adjoint: its backward pass is switched off"
+    ):
+        tape.backward(y)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(kl.KernelValueError, match="no policy"):
+        kl.Tape(overwrite="sometimes")  # type: ignore[arg-type]
