@@ -8,14 +8,15 @@ import pytest
 from kernelab.backend import interp
 from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
-from kernelab.lang.build import constant, integer, zero
-from kernelab.lang.ir import Atom, Function, Let, Load, Var, atoms, defs, walk
+from kernelab.lang.build import FALSE, constant, integer, zero
+from kernelab.lang.ir import Atom, For, Function, Let, Load, Var, atoms, defs, walk
 from kernelab.lang.show import show
 from kernelab.lang.types import Array, Scalar, float32, int32
 from kernelab.lang.verify import verify
 from kernelab.passes.scalarise import scalarise
 from tests.codegen import kernels
-from tests.codegen.kernels import CASES, MAT22, VEC3, Case, Writer
+from tests.codegen.kernels import CASES
+from tests.codegen.writer import MAT22, VEC3, Case, Writer
 
 
 def let_names(function: Function) -> list[str]:
@@ -94,7 +95,7 @@ def test_the_stop_of_a_loop_stays_the_same_carry() -> None:
     def body(k: Var, total: Var, stop: Var) -> tuple[Atom, Atom]:
         return w.apply("add", total, m), w.apply("gt", k, i)
 
-    total, _ = w.loop(integer(9), [m, kernels.FALSE], body, stop=1)
+    total, _ = w.loop(integer(9), [m, FALSE], body, stop=1)
     w.store(w["x"], [i], total)
-    loop = next(stmt for stmt in walk(verify(scalarise(w.function())).body) if isinstance(stmt, kernels.For))
+    loop = next(stmt for stmt in walk(verify(scalarise(w.function())).body) if isinstance(stmt, For))
     assert loop.stop == 4

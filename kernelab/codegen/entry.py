@@ -1,0 +1,131 @@
+"""The launch ABI: what an entry of generated code receives, and what it reports.
+
+An entry is ``extern "C" int SYMBOL(const long long* args, long long* status)``.  `args` are slots of eight
+bytes: the four grid extents, then for each parameter of the function in order
+
+    array       address, extents, strides in bytes
+    value       its components, one a slot, each in the low bytes
+    residual    an array that the function appends to: the address of {address, length, capacity}, counted in
+                elements, and the address of one int64 for each thread, where its values start
+
+On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
+`status` is eight int64 fields, below.  This module knows the numbers, not how anything is printed or run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelab.errors import Span
+from kernelab.lang.ir import Append, Function, Save, walk
+from kernelab.lang.types import Array, Type, size_of
+
+ABI_VERSION = 1
+"""Changes whenever the same IR would be called differently: part of the key of every cached build."""
+
+GRID_SLOTS = 4
+
+OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED = range(6)
+"""What status[CODE] says."""
+
+CODE, SITE, THREAD, OFFENDER, EXTENT, AXIS, STOP, POLL = range(8)
+"""The fields of the status block: `STOP` ends the launch at the next poll, `POLL` is the address of a
+``void poll(long long* status)`` that is called now and then, or 0."""
+
+STATUS_FIELDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """Where a parameter stands in the slots; a `residual` is an array that the function appends to."""
+
+    name: str
+    type: Type
+    slot: int
+    slots: int
+    residual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The slots of a launch: the grid, the parameters, and where a device finds its arena (None: no need)."""
+
+    params: tuple[Param, ...]
+    slots: int
+    arena: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place of the source that can end a launch: the array it indexes, or the message of its assertion."""
+
+    span: Span
+    array: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryInfo:
+    """What a caller must know of an entry: status[SITE] counts in `sites`, the entry's text is `lines`."""
+
+    name: str
+    symbol: str
+    layout: Layout
+    sites: tuple[Site, ...]
+    coordinates: int
+    lines: range
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(site.span for site in self.sites)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of generated text and the source it comes from, if a user wrote any."""
+
+    text: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Generated text that is compiled as a whole."""
+
+    lines: tuple[Line, ...]
+    entries: tuple[EntryInfo, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line.text}\n" for line in self.lines)
+
+
+def layout_of(function: Function) -> Layout:
+    """The slots of a function: the same before and after it is scalarised."""
+    appended = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Append)}
+    params: list[Param] = []
+    slot = GRID_SLOTS
+    for var in function.params:
+        residual = var in appended
+        slots = 2 if residual else slots_of(var.type)
+        params.append(Param(var.hint, var.type, slot, slots, residual))
+        slot += slots
+    arena = slot if any(isinstance(stmt, Save) for stmt in walk(function.body)) else None
+    return Layout(tuple(params), slot if arena is None else slot + 2, arena)
+
+
+def slots_of(type: Type) -> int:
+    """How many slots a parameter of this type takes."""
+    return 1 + 2 * type.ndim if isinstance(type, Array) else size_of(type)
+
+
+def thread_position(linear: int, grid: tuple[int, ...], coordinates: int) -> tuple[int, ...]:
+    """The coordinates of a thread as its kernel sees them: `linear` itself where it unpacks only one."""
+    if coordinates < 2:
+        return (linear,)
+    return tuple(_digits(linear, grid))[::-1][:coordinates]
+
+
+def _digits(linear: int, grid: tuple[int, ...]) -> Iterator[int]:
+    for extent in reversed(grid):
+        linear, digit = divmod(linear, max(extent, 1))
+        yield digit

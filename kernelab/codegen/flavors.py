@@ -1,0 +1,133 @@
+"""The targets of the emitter: what each spells in its own way.
+
+The body of a function is the same text for every target.  A flavor gives the shell around it, the helpers
+that the body calls, and the few spellings that differ: mathematics, special constants, wrapping integers,
+atomics, and how a thread gives up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelab.codegen import spelling
+from kernelab.codegen.helpers import CPU_HELPERS, CUDA_HELPERS
+from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
+from kernelab.lang.ops import Op
+from kernelab.lang.types import Scalar, float16, float32, float64, int64
+
+
+class Flavor(Protocol):
+    """A target of the emitter."""
+
+    @property
+    def leave(self) -> str:
+        """The statement with which a thread gives up, after the status has been set."""
+
+    @property
+    def infinity(self) -> Mapping[Scalar, str]: ...
+
+    @property
+    def nan(self) -> Mapping[Scalar, str]: ...
+
+    @property
+    def helpers(self) -> Mapping[str, str]:
+        """The functions that bodies call, by name, in the order in which they are to be defined."""
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        """An application of an operation over scalars."""
+
+    def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
+        """The statements that add to memory; `out` is the variable for the old value, if it is used."""
+
+    def shell(self, outline: Outline) -> Shell:
+        """The text around the body of a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """C++ for g++ and clang++, where threads run one after the other and atomics are plain."""
+
+    @property
+    def leave(self) -> str:
+        return "goto end;"
+
+    @property
+    def infinity(self) -> Mapping[Scalar, str]:
+        return {float32: "__builtin_inff()", float64: "__builtin_inf()"}
+
+    @property
+    def nan(self) -> Mapping[Scalar, str]:
+        return {float32: '__builtin_nanf("")', float64: '__builtin_nan("")'}
+
+    @property
+    def helpers(self) -> Mapping[str, str]:
+        return CPU_HELPERS
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        return spelling.operation(op, operands, types, type, "__builtin_")
+
+    def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
+        if out is None and scalar != float16:
+            return [f"*({spelling.memory_type(scalar)}*){pointer} += {value};"]
+        old = spelling.load(scalar, pointer)
+        if out is None:
+            return [spelling.store(scalar, pointer, f"{old} + {value}")]
+        return [
+            f"{spelling.value_type(scalar)} {out} = {old};",
+            spelling.store(scalar, pointer, f"{out} + {value}"),
+        ]
+
+    def shell(self, outline: Outline) -> Shell:
+        return cpu_shell(outline)
+
+
+_WRAPPING = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "neg": "-{}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cuda:
+    """CUDA C++ for NVRTC, without a header."""
+
+    @property
+    def leave(self) -> str:
+        return "return;"
+
+    @property
+    def infinity(self) -> Mapping[Scalar, str]:
+        return {float32: "__int_as_float(0x7f800000)", float64: "__longlong_as_double(0x7ff0000000000000LL)"}
+
+    @property
+    def nan(self) -> Mapping[Scalar, str]:
+        return {float32: "__int_as_float(0x7fc00000)", float64: "__longlong_as_double(0x7ff8000000000000LL)"}
+
+    @property
+    def helpers(self) -> Mapping[str, str]:
+        return CUDA_HELPERS
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        if type.kind == "int" and op.name in _WRAPPING and all(t == type for t in types):
+            # Signed overflow is undefined to this compiler and wraps in kernels.
+            wide = "u64" if type == int64 else "unsigned"
+            text = _WRAPPING[op.name].format(*(f"({wide}){operand}" for operand in operands))
+            return f"({spelling.value_type(type)})({text})"
+        return spelling.operation(op, operands, types, type, "")
+
+    def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
+        call = _device_add(scalar, pointer, value)
+        return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"]
+
+    def shell(self, outline: Outline) -> Shell:
+        return cuda_shell(outline)
+
+
+def _device_add(scalar: Scalar, pointer: str, value: str) -> str:
+    type = spelling.value_type(scalar)
+    if scalar == float16:
+        return f"from16(add16({pointer}, 0u, true, {value}))"
+    if scalar.bits == 16:
+        return f"({type})add16({pointer}, (unsigned){value}, false, 0.0f)"
+    if scalar.bits == 8:
+        return f"({type})add8({pointer}, (unsigned){value})"
+    if scalar.bits == 64 and scalar.is_int:
+        return f"({type})atomicAdd((u64*){pointer}, (u64){value})"
+    return f"atomicAdd(({type}*){pointer}, {value})"

@@ -1,0 +1,173 @@
+"""The text around a thread's body: how an entry walks its grid, and what it sets up and releases.
+
+On a CPU one call runs the whole grid, thread after thread, and polls between chunks of threads; on a CUDA
+device each thread of the device runs every n-th thread of the grid.
+"""
+
+from dataclasses import dataclass
+
+from kernelab.codegen.entry import GRID_SLOTS, Param
+from kernelab.codegen.helpers import BUDGET
+
+INDENT = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a shell depends on: `coordinates` are the names of the thread's indices, `weight` is how many
+    statements a thread runs at least, `arena` is the slot of the arena on a device if values are saved,
+    `residuals` are the arrays that grow, by their names, `unpack` are the lines that read the arguments.
+    """
+
+    symbol: str
+    unpack: tuple[str, ...]
+    coordinates: tuple[str, ...]
+    weight: int
+    arena: int | None
+    residuals: tuple[tuple[str, Param], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """The lines before and after a body, indented; the body stands `depth` levels deep."""
+
+    head: tuple[str, ...]
+    depth: int
+    tail: tuple[str, ...]
+
+
+def _indented(lines: list[str], depth: int) -> list[str]:
+    return [INDENT * depth + line for line in lines]
+
+
+# ------------------------------------------------------------------------------------------ CPU
+
+
+def cpu_shell(outline: Outline) -> Shell:
+    """One function that runs every thread of the grid and returns status[0]."""
+    setup = [*outline.unpack, *_growing(outline), f"i64 thread = 0, budget = {BUDGET};", "status[0] = 0;"]
+    loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
+    head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *_indented(setup, 1), *loops]
+    head += _indented(_each_thread(outline), depth)
+    tail = [*ends, "end:", *_indented([*_release(outline), "return (int)status[0];"], 1), "}"]
+    return Shell(tuple(head), depth, tuple(tail))
+
+
+def _growing(outline: Outline) -> list[str]:
+    lines = [] if outline.arena is None else ["char *base = 0, *top = 0, *limit = 0;"]
+    for name, param in outline.residuals:
+        lines.append(f"i64* const {name}_handle = (i64*)args[{param.slot}];")
+        lines.append(f"char* {name} = (char*){name}_handle[0];")
+        lines.append(f"i64 {name}_length = {name}_handle[1], {name}_capacity = {name}_handle[2];")
+    return lines
+
+
+def _each_thread(outline: Outline) -> list[str]:
+    lines = [] if outline.arena is None else ["top = base;"]
+    return lines + [
+        f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;" for name, param in outline.residuals
+    ]
+
+
+def _release(outline: Outline) -> list[str]:
+    lines = [] if outline.arena is None else ["free(base);"]
+    for name, _ in outline.residuals:
+        fields = (f"(i64){name}", f"{name}_length", f"{name}_capacity")
+        lines += [f"{name}_handle[{k}] = {field};" for k, field in enumerate(fields)]
+    return lines
+
+
+def _poll(outline: Outline, threads: str) -> str:
+    spent = threads if outline.weight == 1 else f"({threads}) * {outline.weight}"
+    return f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) goto end;"
+
+
+def _chunk(outline: Outline) -> int:
+    return max(1, BUDGET // outline.weight)
+
+
+def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
+    chunk = _chunk(outline)
+    loops = [
+        "  const i64 total = args[0] * args[1] * args[2] * args[3];",
+        "  while (thread < total) {",
+        "    const i64 start = thread;",
+        f"    const i64 release = total - start < {chunk} ? total : start + {chunk};",
+        "    for (; thread < release; ++thread) {",
+        *(f"      const int {name} = (int)thread;" for name in outline.coordinates),
+    ]
+    return loops, ["    }", f"    {_poll(outline, 'release - start')}", "  }"], 3
+
+
+def _nested(outline: Outline) -> tuple[list[str], list[str], int]:
+    """Loops over the coordinates; what the kernel does not unpack of the grid is run through innermost."""
+    *outer, last = outline.coordinates
+    k, chunk = len(outer), _chunk(outline)
+    loops = [f"{INDENT * (n + 1)}for (int {i} = 0; {i} < args[{n}]; ++{i}) {{" for n, i in enumerate(outer)]
+    loops += _indented(
+        [
+            f"for (i64 start = 0; start < args[{k}]; start += {chunk}) {{",
+            f"  const i64 release = args[{k}] - start < {chunk} ? args[{k}] : start + {chunk};",
+            f"  for (int {last} = (int)start; {last} < release; ++{last}) {{",
+        ],
+        k + 1,
+    )
+    beyond = " * ".join(f"args[{n}]" for n in range(k + 1, GRID_SLOTS)) or "1"
+    loops.append(f"{INDENT * (k + 3)}for (i64 rest = {beyond}; rest > 0; --rest, ++thread) {{")
+    ends = [
+        INDENT * (k + 3) + "}",
+        INDENT * (k + 2) + "}",
+        INDENT * (k + 2) + _poll(outline, "release - start"),
+    ]
+    ends += [INDENT * level + "}" for level in range(k + 1, 0, -1)]
+    return loops, ends, k + 4
+
+
+# ------------------------------------------------------------------------------------------ CUDA
+
+
+def cuda_shell(outline: Outline) -> Shell:
+    """A kernel whose device threads stride over the grid; the arena and the residuals are cut beforehand."""
+    setup = [*outline.unpack, f"i64 budget = {BUDGET};", *_arena(outline)]
+    setup += [f"i64* const {name}_handle = (i64*)args[{param.slot}];" for name, param in outline.residuals]
+    setup += [
+        "const i64 total = args[0] * args[1] * args[2] * args[3];",
+        "const i64 width = (i64)gridDim.x * blockDim.x;",
+        "for (i64 thread = (i64)blockIdx.x * blockDim.x + threadIdx.x; thread < total; thread += width) {",
+        *(f"  const int {name} = {_coordinate(outline, n)};" for n, name in enumerate(outline.coordinates)),
+        *(INDENT + line for line in _each_device_thread(outline)),
+    ]
+    head = [
+        f'extern "C" __global__ void {outline.symbol}(const i64* args, i64* status) {{',
+        *_indented(setup, 1),
+    ]
+    return Shell(tuple(head), 2, ("  }", "}"))
+
+
+def _arena(outline: Outline) -> list[str]:
+    if outline.arena is None:
+        return []
+    here = "((i64)blockIdx.x * blockDim.x + threadIdx.x)"
+    return [
+        f"char* base = (char*)args[{outline.arena}] + {here} * args[{outline.arena + 1}];",
+        f"char *top = base, *limit = base + args[{outline.arena + 1}];",
+    ]
+
+
+def _each_device_thread(outline: Outline) -> list[str]:
+    lines = [] if outline.arena is None else ["top = base;"]
+    for name, param in outline.residuals:
+        # Each thread of the grid owns `capacity` elements.
+        lines.append(f"i64 {name}_length = thread * {name}_handle[2];")
+        lines.append(f"i64 {name}_capacity = {name}_length + {name}_handle[2];")
+        lines.append(f"char* {name} = (char*){name}_handle[0];")
+        lines.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
+    return lines
+
+
+def _coordinate(outline: Outline, axis: int) -> str:
+    if len(outline.coordinates) == 1:
+        return "(int)thread"
+    below = " * ".join(f"args[{n}]" for n in range(axis + 1, GRID_SLOTS))
+    quotient = f"thread / ({below})" if below else "thread"
+    return f"(int)({quotient})" if axis == 0 else f"(int)({quotient} % args[{axis}])"

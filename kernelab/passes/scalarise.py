@@ -1,0 +1,299 @@
+"""Scalarising: every vector and matrix becomes its components, so that a target needs scalars alone.
+
+    before    v: vec2 = x[i]; y[i] = dot(v, v)
+    after     v_x: float32 = x[i].0; v_y: float32 = x[i].1; t = v_x * v_x + v_y * v_y; y[i] = t
+
+Operations over vectors are replaced by their `expand`; constructors, `extract`, `insert` and `row` only move
+components, and an index known at run time becomes a chain of selections.  Scalar Vars keep their identity
+where they can.  Expects no `Call`.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from kernelab.lang.build import Builder, Expr, constant, type_of
+from kernelab.lang.ir import (
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Restore,
+    Save,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from kernelab.lang.ops import SHAPE, Op, resolve
+from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec, scalar_of, shape_of, size_of
+
+Components = tuple[Atom, ...]
+
+
+def scalarise(function: Function) -> Function:
+    """The same function over scalars: parameters, yields and everything carried are flattened in order."""
+    scalariser = _Scalariser()
+    params = scalariser.parameters(function.params)
+    scalariser.stmts(function.body.stmts)
+    body = scalariser.close(*scalariser.flat(function.body.yields))
+    return Function(function.name, params, body, function.threads, function.span, function.linear)
+
+
+class _Scalariser(Builder):
+    """A builder that holds vectors as environments, from their Var to their components."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.env: dict[Var, Components] = {}
+        self._resolved: dict[tuple[str, tuple[Type, ...]], tuple[Op, Value] | None] = {}
+
+    # -------------------------------------------------------------------------------------- values
+
+    def parameters(self, params: Sequence[Var]) -> tuple[Var, ...]:
+        flat: list[Var] = []
+        for var in params:
+            flat.extend([var] if isinstance(var.type, Array) else self.define(var))
+        return tuple(flat)
+
+    def define(self, var: Var) -> tuple[Var, ...]:
+        """Vars for the components of one that a statement defines; a scalar stands for itself."""
+        type = type_of(var)
+        if isinstance(type, Scalar):
+            return (var,)
+        parts = tuple(Var(type.scalar, _hint(var.hint, suffix), var.span) for suffix in _suffixes(type))
+        self.env[var] = parts
+        return parts
+
+    def define_all(self, vars: Sequence[Var]) -> tuple[Var, ...]:
+        return tuple(part for var in vars for part in self.define(var))
+
+    def parts(self, atom: Atom) -> Components:
+        """The components of an atom, one for a scalar."""
+        if isinstance(atom, Const):
+            one_scalar = isinstance(atom.type, Scalar)
+            return (
+                (atom,) if one_scalar else (constant(atom.value, scalar_of(atom.type)),) * size_of(atom.type)
+            )
+        return self.env.get(atom, (atom,))
+
+    def scalar(self, atom: Atom) -> Atom:
+        (part,) = self.parts(atom)
+        return part
+
+    def flat(self, atoms: Sequence[Atom]) -> Components:
+        return tuple(part for atom in atoms for part in self.parts(atom))
+
+    def vector(self, type: Value, parts: Sequence[Atom]) -> Atom:
+        """An atom that stands for components; only this builder knows it."""
+        if isinstance(type, Scalar):
+            (part,) = parts
+            return part
+        var = Var(type, "", self.span)
+        self.env[var] = tuple(parts)
+        return var
+
+    # -------------------------------------------------------------------------------------- operations
+
+    def apply(self, name: str, *args: Atom, hint: str = "") -> Atom:
+        """As of any builder; expansions ask for components, and for the same few overloads, all the time."""
+        if name == "extract":
+            return self.extract(args[0], args[1:])
+        key = name, tuple(arg.type for arg in args)
+        if key not in self._resolved:
+            self._resolved[key] = resolve(*key)
+        found = self._resolved[key]
+        assert found is not None, f"no {name} of {key[1]}"
+        op, type = found
+        return self.let(op, args, type, hint)
+
+    def let(self, op: Op, args: Sequence[Atom], type: Value, hint: str = "") -> Atom:
+        """Apply an operation; one over vectors becomes what it means for their components."""
+        if op is SHAPE or op.cpp is not None:
+            return super().let(op, [self.operand(arg) for arg in args], type, hint)
+        match op.name, args:
+            case "extract", (vector, *indices):
+                return self.extract(vector, indices)
+            case "insert", (vector, *indices, value):
+                return self.insert(vector, indices, value)
+            case "row", (matrix, index):
+                return self.row(matrix, index)
+            case name, _ if name == str(type) and _one_a_component(args, type):
+                return self.vector(type, [self.scalar(arg) for arg in args])
+        assert op.expand is not None, f"{op.name} has neither a spelling nor an expansion"
+        result = op.expand(*(Expr(self, arg) for arg in args))
+        assert isinstance(result, Expr), f"{op.name} expands to no expression"
+        return result.atom
+
+    def operand(self, atom: Atom) -> Atom:
+        return atom if isinstance(atom, Const) else self.env.get(atom, (atom,))[0]
+
+    def extract(self, vector: Atom, indices: Sequence[Atom]) -> Atom:
+        parts = self.parts(vector)
+        if len(indices) == 1 and isinstance(indices[0], Const):
+            return parts[int(indices[0].value)]
+        for extent, index in zip(shape_of(type_of(vector)), indices, strict=True):
+            size = len(parts) // extent
+            rows = [parts[i * size : (i + 1) * size] for i in range(extent)]
+            parts = self.choose(self.scalar(index), rows)
+        (part,) = parts
+        return part
+
+    def row(self, matrix: Atom, index: Atom) -> Atom:
+        type = type_of(matrix)
+        assert isinstance(type, Mat)
+        parts = self.parts(matrix)
+        rows = [parts[i * type.m : (i + 1) * type.m] for i in range(type.n)]
+        return self.vector(Vec(type.scalar, type.m), self.choose(self.scalar(index), rows))
+
+    def choose(self, index: Atom, rows: Sequence[Components]) -> Components:
+        """The row at an index, from the end where it is negative; the last row if it is outside."""
+        if isinstance(index, Const):
+            return rows[_position(int(index.value), len(rows))]
+        index = self.from_start(index, len(rows))
+        chosen = rows[-1]
+        for i in reversed(range(len(rows) - 1)):
+            here = self.apply("eq", index, constant(i, type_of(index)))
+            chosen = tuple(self.apply("where", here, a, b) for a, b in zip(rows[i], chosen, strict=True))
+        return chosen
+
+    def insert(self, vector: Atom, indices: Sequence[Atom], value: Atom) -> Atom:
+        type = type_of(vector)
+        new = self.scalar(value)
+        whole = [self.from_start(self.scalar(i), n) for i, n in zip(indices, shape_of(type), strict=True)]
+        placed = []
+        for position, old in zip(_positions(type), self.parts(vector), strict=True):
+            here = self.all_equal(whole, position)
+            placed.append(self.apply("where", here, new, old))
+        return self.vector(type, placed)
+
+    def from_start(self, index: Atom, extent: int) -> Atom:
+        if isinstance(index, Const):
+            return constant(_position(int(index.value), extent), type_of(index))
+        type = type_of(index)
+        negative = self.apply("lt", index, constant(0, type))
+        return self.apply("where", negative, self.apply("add", index, constant(extent, type)), index)
+
+    def all_equal(self, indices: Sequence[Atom], position: Sequence[int]) -> Atom:
+        tests = [self.equal(index, i) for index, i in zip(indices, position, strict=True)]
+        return tests[0] if len(tests) == 1 else self.apply("and", *tests)
+
+    def equal(self, index: Atom, i: int) -> Atom:
+        return self.apply("eq", index, constant(i, type_of(index)))
+
+    # -------------------------------------------------------------------------------------- statements
+
+    def stmts(self, stmts: Sequence[Stmt]) -> None:
+        for stmt in stmts:
+            with self.at(stmt.span):
+                self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(out, op, args):
+                self.bind(out, self.let(op, args, type_of(out), out.hint))
+            case Load(out, array, indices, span, held):
+                where = self.flat(indices)
+                for part, old, k in zip(
+                    self.define(out), self.known(held, out), _components(array), strict=True
+                ):
+                    self.emit(Load(part, array, where, span, old, k))
+            case Store(array, indices, value, span):
+                where = self.flat(indices)
+                parts = self.parts(value)
+                for x, k in zip(parts, _components(array), strict=True):
+                    self.emit(Store(array, where, x, span, k))
+            case Atomic(out, kind, array, indices, value, span, held):
+                where = self.flat(indices)
+                news, values, olds = self.define(out), self.parts(value), self.known(held, out)
+                for new, x, old, k in zip(news, values, olds, _components(array), strict=True):
+                    self.emit(Atomic(new, kind, array, where, x, span, old, k))
+            case If(outs, cond, then, orelse, span):
+                yes, no = self.nested(then), self.nested(orelse)
+                self.emit(If(self.define_all(outs), self.scalar(cond), yes, no, span))
+            case For() | While():
+                self.loop(stmt)
+            case Assert(cond, kind, message):
+                self.check(self.scalar(cond), kind, message)
+            case Save(stack, atoms, span):
+                self.emit(Save(stack, self.flat(atoms), span))
+            case Restore(stack, outs, span):
+                self.emit(Restore(stack, self.define_all(outs), span))
+            case Append(array, value, span):
+                self.emit(Append(array, self.scalar(value), span))
+            case Call(_, called):
+                raise AssertionError(f"the call of {called.name} should have been inlined")
+            case _:
+                assert_never(stmt)
+
+    def known(self, held: Atom | None, out: Var) -> Sequence[Atom | None]:
+        return (None,) * size_of(type_of(out)) if held is None else self.parts(held)
+
+    def bind(self, out: Var, value: Atom) -> None:
+        parts = self.parts(value)
+        for part, suffix in zip(parts, _suffixes(type_of(out)), strict=True):
+            if isinstance(part, Var) and not part.hint:
+                part.hint = _hint(out.hint, suffix)
+        self.env[out] = parts
+
+    def nested(self, block: Block) -> Block:
+        with self.block() as inner:
+            self.stmts(block.stmts)
+        return inner.close(*self.flat(block.yields))
+
+    def loop(self, stmt: Loop) -> None:
+        inits = self.flat(stmt.inits)
+        stop = None if stmt.stop is None else sum(size_of(type_of(var)) for var in stmt.carries[: stmt.stop])
+        carries = self.define_all(stmt.carries)
+        body = self.nested(stmt.body)
+        outs = self.define_all(stmt.outs)
+        match stmt:
+            case For():
+                count = self.scalar(stmt.count)
+                self.emit(For(outs, stmt.index, count, carries, inits, body, stmt.span, stmt.reverse, stop))
+            case While():
+                assert stop is not None
+                self.emit(While(outs, carries, inits, stop, body, stmt.span))
+
+
+def _components(array: Var) -> Sequence[int | None]:
+    """The numbers of the components of an element; a scalar element has none."""
+    assert isinstance(array.type, Array)
+    elem = array.type.elem
+    return (None,) if isinstance(elem, Scalar) else range(size_of(elem))
+
+
+def _one_a_component(args: Sequence[Atom], type: Value) -> bool:
+    return len(args) == size_of(type) and all(arg.type == scalar_of(type) for arg in args)
+
+
+def _position(index: int, extent: int) -> int:
+    return index + extent if index < 0 else index
+
+
+def _positions(type: Value) -> list[tuple[int, ...]]:
+    match type:
+        case Scalar():
+            return [()]
+        case Vec(_, n):
+            return [(i,) for i in range(n)]
+        case Mat(_, n, m):
+            return [(i, j) for i in range(n) for j in range(m)]
+
+
+def _suffixes(type: Value) -> list[str]:
+    if isinstance(type, Vec) and type.n <= 4:
+        return list("xyzw"[: type.n])
+    return ["".join(map(str, position)) for position in _positions(type)]
+
+
+def _hint(hint: str, suffix: str) -> str:
+    return f"{hint}_{suffix}" if hint and suffix else hint
