@@ -1,0 +1,194 @@
+"""The cache of compiled libraries on disk, shared by all sessions of a user.
+
+A library is one file named by the hash of everything that decides its content, with a checksum at its end.
+It is built in a private folder and renamed into place, so another process sees all of it or nothing; nobody
+waits for anybody, and two who build the same at once leave one of two equal files.  Where the folder cannot
+be used, a temporary one serves for the rest of the process.  Knows files, not compilers.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from kernelab.errors import BuildError, Diagnostic, KernelWarning
+
+LIMIT_BYTES = 512 * 2**20
+"""What the cache may hold before the libraries that were used longest ago are removed."""
+
+STALE_SECONDS = 24 * 3600
+"""A build that is older than this was killed."""
+
+Loaded = TypeVar("Loaded")
+
+_BUILD = "build-"
+_DIGEST_BYTES = 32
+
+
+def cache_dir() -> Path:
+    """The cache's folder, which may not exist: KERNELAB_CACHE_DIR, else ``kernelab`` in the user's caches."""
+    chosen = os.environ.get("KERNELAB_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and Path(base).is_absolute():
+        return Path(base, "kernelab")
+    try:
+        return Path.home() / ".cache" / "kernelab"
+    except RuntimeError:  # no home at all
+        return Path(tempfile.gettempdir(), f"kernelab-{os.getuid()}")
+
+
+def key_of(*parts: str) -> str:
+    """A name for what these texts decide."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()[:40]
+
+
+class Cache:
+    """The libraries of one process: those on disk, and a folder of its own where the disk refuses."""
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self._refused: set[Path] = set()
+        self._tidied: set[Path] = set()
+        self._own: Path | None = None
+
+    def library(self, key: str, build: Callable[[Path], None], load: Callable[[Path], Loaded]) -> Loaded:
+        """Load the library of that key, after building it where it is missing or damaged.
+
+        `build` writes a file; `load` raises OSError for a file that cannot be loaded.  Raises BuildError.
+        """
+        folder = cache_dir()
+        if folder not in self._refused:
+            try:
+                return self._library_in(folder, key, build, load)
+            except OSError as problem:
+                self._refuse(folder, problem)
+        try:
+            return self._library_in(self._own_folder(), key, build, load)
+        except OSError as problem:
+            raise BuildError(_nowhere(problem)) from problem
+
+    def _library_in(
+        self, folder: Path, key: str, build: Callable[[Path], None], load: Callable[[Path], Loaded]
+    ) -> Loaded:
+        path = folder / f"{key}.so"
+        if _is_intact(path):
+            # Somebody may remove the file just now, or the checksum may fit what another system wrote.
+            with contextlib.suppress(OSError):
+                loaded = load(path)
+                _touch(path)
+                return loaded
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._tidy(folder)
+        with tempfile.TemporaryDirectory(prefix=_BUILD, dir=folder, ignore_cleanup_errors=True) as private:
+            built = Path(private, "library.so")
+            _build(build, built)
+            _seal(built)
+            built.replace(path)
+        return load(path)
+
+    def _tidy(self, folder: Path) -> None:
+        """Once a process: remove what killed builds left, and what was not used for longest."""
+        if folder in self._tidied:
+            return
+        self._tidied.add(folder)
+        _remove_stale_builds(folder)
+        _prune(folder, self.limit_bytes)
+
+    def _refuse(self, folder: Path, problem: OSError) -> None:
+        self._refused.add(folder)
+        said = problem.strerror or str(problem)
+        warnings.warn(
+            f"the cache {folder} cannot be used ({said}): kernels are compiled anew in every session;"
+            " set KERNELAB_CACHE_DIR to a folder that can be written",
+            KernelWarning,
+            stacklevel=2,
+        )
+
+    def _own_folder(self) -> Path:
+        if self._own is None:
+            self._own = Path(tempfile.mkdtemp(prefix="kernelab-"))
+            weakref.finalize(self, _remove_own, self._own, os.getpid())
+        return self._own
+
+
+def _remove_own(folder: Path, owner: int) -> None:
+    # A forked child inherits the duty to clean up, but the folder is still its parent's.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _build(build: Callable[[Path], None], path: Path) -> None:
+    try:
+        build(path)
+    except BuildError:
+        # A compiler that finds no room says so in words of its own: ask the disk itself.
+        (path.parent / "room").write_bytes(bytes(2**20))
+        raise
+
+
+def _seal(path: Path) -> None:
+    # Bytes after the end of a shared library do not disturb its loader.
+    digest = hashlib.sha256(path.read_bytes()).digest()
+    with path.open("ab") as file:
+        file.write(digest)
+
+
+def _is_intact(path: Path) -> bool:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(data[:-_DIGEST_BYTES]).digest() == data[-_DIGEST_BYTES:]
+
+
+def _touch(path: Path) -> None:
+    # The time of a file is when it was used last; a cache that is only readable keeps the old one.
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _remove_stale_builds(folder: Path) -> None:
+    for path in folder.glob(f"{_BUILD}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _prune(folder: Path, limit_bytes: int) -> None:
+    files = sorted(_libraries(folder), reverse=True)
+    kept = 0
+    for _, size, path in files:
+        kept += size
+        if kept > limit_bytes:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _libraries(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    for path in folder.glob("*.so"):
+        # Another process may prune at the same time.
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            yield status.st_mtime, status.st_size, path
+
+
+def _nowhere(problem: OSError) -> Diagnostic:
+    return Diagnostic(
+        f"there is no folder in which a kernel can be built: {problem}",
+        code="no-room",
+        hint="make room on the disk, or set KERNELAB_CACHE_DIR to a folder that can be written",
+    )

@@ -1,0 +1,80 @@
+"""CUDA text: every kernel compiles with NVRTC, without a header and without a GPU."""
+
+from dataclasses import replace
+
+import pytest
+
+from kernelab.backend.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cuda
+from kernelab.errors import BuildError
+from kernelab.lang.build import constant
+from kernelab.lang.ir import Function
+from kernelab.lang.types import SCALARS, Array, bool_
+from kernelab.passes.jvp import jvp
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.simplify import simplify
+from kernelab.passes.vjp import vjp
+from tests.codegen import kernels
+from tests.codegen.kernels import CASES
+from tests.codegen.writer import Writer
+from tests.support.lowering import lowered
+from tests.support.zoo import ZOO
+
+pytestmark = pytest.mark.nvrtc
+
+
+def ptx(*functions: Function) -> str:
+    return compile_to_ptx(emit([scalarise(function) for function in functions], Cuda()).text)
+
+
+def test_every_kernel_compiles_to_an_entry() -> None:
+    functions = [case.function for case in CASES]
+    functions += [kernels.appending(), kernels.endless(), kernels.checked()]
+    text = ptx(*functions)
+    assert text.count(".visible .entry") == len(functions)
+
+
+def test_adjoints_compile() -> None:
+    cases = [kernels.saxpy(), kernels.newton(), kernels.vectors(), kernels.mathematics()]
+    names = [("x", "y"), ("x", "y"), ("x", "y", "p"), ("x", "u")]
+    programs = [vjp(case.function, active) for case, active in zip(cases, names, strict=True)]
+    assert ptx(*(program.adjoint for program in programs)).count(".visible .entry") == len(cases)
+
+
+def test_every_program_of_the_zoo_compiles() -> None:
+    programs: list[Function] = []
+    for animal in ZOO:
+        kernel = simplify(lowered(animal.text, animal.name))
+        reverse = vjp(kernel, animal.differentiable)
+        programs += [
+            kernel,
+            _named(reverse.primal, "kept"),
+            reverse.adjoint,
+            jvp(kernel, animal.differentiable),
+        ]
+    assert ptx(*programs).count(".visible .entry") == 4 * len(ZOO)
+
+
+def _named(function: Function, suffix: str) -> Function:
+    return replace(function, name=f"{function.name}_{suffix}")
+
+
+def test_atomics_of_every_width_compile() -> None:
+    numbers = [scalar for scalar in SCALARS if scalar != bool_]
+    w = Writer("sums", **{f"x_{s}": Array(s, 1) for s in numbers})
+    (i,) = w.tid("i")
+    for scalar in numbers:
+        old = w.atomic_add(w[f"x_{scalar}"], [i], constant(1, scalar), "old")
+        w.store(w[f"x_{scalar}"], [i], old)
+    text = ptx(w.function())
+    assert "atom.add.f64" in text or "atom.global.add.f64" in text
+
+
+def test_nothing_is_contracted() -> None:
+    assert "fma.rn" not in ptx(kernels.saxpy().function)
+
+
+def test_a_complaint_shows_the_log_of_the_compiler() -> None:
+    with pytest.raises(BuildError, match='identifier "nonsense" is undefined'):
+        compile_to_ptx('extern "C" __global__ void k(int* x) { *x = nonsense; }')
