@@ -389,7 +389,9 @@ class Recording:
 def _reverse(kernel: Kernel, active: Collection[int], groups: Groups) -> Reverse | KernelTypeError:
     names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
     try:
-        return kernel.reverse(names, groups)
+        reverse = kernel.reverse(names, groups)
+        reverse.build_ahead()
+        return reverse
     except KernelTypeError as error:
         return error  # raised by backward(), if a gradient has to pass through this kernel
 

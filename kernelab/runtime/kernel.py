@@ -4,8 +4,9 @@ The one module that composes frontend, passes and backend.  Must not know launch
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 from kernelab.backend.base import Entry
@@ -63,6 +64,7 @@ class Reverse:
     def __init__(self, kernel: "Kernel", program: Vjp, active: tuple[int, ...]) -> None:
         self.program = program
         self.active = active
+        self._ahead: Future[Entry] | None = None
         self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
         found, count = effects(program.adjoint), len(kernel.primal.params)
         params = program.adjoint.params
@@ -77,7 +79,12 @@ class Reverse:
 
     @cached_property
     def adjoint_entry(self) -> Entry:
-        return _build(self.program.adjoint)
+        return _build(self.program.adjoint) if self._ahead is None else self._ahead.result()
+
+    def build_ahead(self) -> None:
+        """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
+        if self._ahead is None and "adjoint_entry" not in self.__dict__:
+            self._ahead = _builder().submit(_build, self.program.adjoint)
 
 
 class Kernel:
@@ -259,6 +266,11 @@ def definition_of(
 
 def _build(function: Function) -> Entry:
     return CPU.backend.build([scalarise(function)])[function.name]
+
+
+@cache
+def _builder() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "kernelab-build")
 
 
 def _is_float(type: Type) -> bool:
