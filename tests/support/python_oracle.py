@@ -20,13 +20,19 @@ class Value:
 
     def __init__(self, data: Any) -> None:
         self.data = np.array(data, np.float64)
+        self.whole: tuple[Value, Any] | None = None
 
     def __getitem__(self, index: Any) -> Any:
-        return _unwrapped(self.data[index])
+        found = _unwrapped(self.data[index])
+        if isinstance(found, Value):
+            found.whole = (self, index)  # m[i][j] = x writes into m
+        return found
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.data = self.data.copy()
         self.data[index] = _raw(value)
+        if self.whole is not None:
+            matrix, row = self.whole
+            matrix[row] = self
 
     def __add__(self, other: Any) -> "Value":
         return Value(self.data + _raw(other))
@@ -51,7 +57,11 @@ class Value:
 
 
 for _k, _name in enumerate("xyzw"):
-    setattr(Value, _name, property(lambda self, k=_k: self[k], lambda self, value, k=_k: self.__setitem__(k, value)))
+    setattr(
+        Value,
+        _name,
+        property(lambda self, k=_k: self[k], lambda self, value, k=_k: self.__setitem__(k, value)),
+    )
 
 
 def _product(a: Value, b: Any) -> Any:
@@ -118,14 +128,26 @@ WORDS: dict[str, Any] = {
     "dot": lambda a, b: float(a.data.ravel() @ b.data.ravel()),
     "length": lambda v: math.sqrt(float(v.data @ v.data)),
     "where": lambda cond, a, b: a if cond else b,
-    "vec2": _vector(2), "vec3": _vector(3), "vec4": _vector(4),
-    "mat22": _matrix(2), "mat33": _matrix(3),
-    "float32": float, "float64": float, "int32": int, "int64": int,
+    "vec2": _vector(2),
+    "vec3": _vector(3),
+    "vec4": _vector(4),
+    "mat22": _matrix(2),
+    "mat33": _matrix(3),
+    "float32": float,
+    "float64": float,
+    "int32": int,
+    "int64": int,
 } | {name: getattr(math, name) for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "floor", "tanh")}
 
 
-def run(text: str, name: str, grid: Sequence[int], arguments: Mapping[str, Any], ndims: Mapping[str, int],
-        **namespace: Any) -> dict[str, Any]:
+def run(
+    text: str,
+    name: str,
+    grid: Sequence[int],
+    arguments: Mapping[str, Any],
+    ndims: Mapping[str, int],
+    **namespace: Any,
+) -> dict[str, Any]:
     """Run the kernel `name` of a cell over a grid; the arguments afterwards, arrays in double precision.
 
     `ndims` gives the dimensions of each array argument, without the axes of its components.
@@ -134,7 +156,9 @@ def run(text: str, name: str, grid: Sequence[int], arguments: Mapping[str, Any],
     scope = {**vars(builtins), **WORDS, **namespace, "tid": lambda: here if len(here) > 1 else here[0]}
     exec(compile("from __future__ import annotations\n" + text, "<cell>", "exec"), scope)
     after = {key: _own(value) for key, value in arguments.items()}
-    wrapped = [Elements(after[key], ndims[key]) if key in ndims else value for key, value in arguments.items()]
+    wrapped = [
+        Elements(after[key], ndims[key]) if key in ndims else value for key, value in arguments.items()
+    ]
     for here in itertools.product(*(range(extent) for extent in grid)):  # noqa: B007 (tid reads it)
         scope[name](*wrapped)
     return after

@@ -50,7 +50,8 @@ def _enter_thread(namespace: dict[str, Any], linear: int, place: tuple[Any, ...]
 
 
 def _namespace() -> dict[str, Any]:
-    return {name: partial(_apply, name) for name in ops.names()} | {"insert": _insert, "atomic_add": _atomic_add}
+    words = {name: partial(_apply, name) for name in ops.names()}
+    return {**words, "insert": _insert, "atomic_add": _atomic_add}
 
 
 def _apply(name: str, *operands: Any) -> Any:

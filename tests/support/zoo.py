@@ -89,8 +89,11 @@ def product(x: array[float], counts: array[int], out: array[float]):
     out[i] = p
 """,
     (5,),
-    lambda rng: {"x": _reals(rng, 6, low=0.5, high=1.5), "counts": np.array([0, 1, 3, 6, 2], np.int32),
-                 "out": _zeros(5)},
+    lambda rng: {
+        "x": _reals(rng, 6, low=0.5, high=1.5),
+        "counts": np.array([0, 1, 3, 6, 2], np.int32),
+        "out": _zeros(5),
+    },
 )
 
 WEIGHTED_MEAN = Animal(
@@ -244,8 +247,21 @@ def compaction(x: array[float], used: array[int], kept: array[float]):
     lambda rng: {"x": _reals(rng, 8), "used": np.zeros(1, np.int32), "kept": _zeros(8)},
 )
 
-ZOO = (SAXPY, SPRING, RUNNING_MAX, PRODUCT, WEIGHTED_MEAN, SEARCH, NEWTON, MATRIX_CHAIN, IN_PLACE, HISTOGRAM,
-       STENCIL, CALLS, COMPACTION)
+ZOO = (
+    SAXPY,
+    SPRING,
+    RUNNING_MAX,
+    PRODUCT,
+    WEIGHTED_MEAN,
+    SEARCH,
+    NEWTON,
+    MATRIX_CHAIN,
+    IN_PLACE,
+    HISTOGRAM,
+    STENCIL,
+    CALLS,
+    COMPACTION,
+)
 
 
 def animal(name: str) -> Animal:

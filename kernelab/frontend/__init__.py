@@ -1,0 +1,18 @@
+"""From Python text to IR: names, types, promotion, control flow, and every mistake told at its place.
+
+Knows the language and the table of operations; must not know backends, arrays or notebooks.
+"""
+
+from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
+from kernelab.frontend.definitions import KernelDefinition, UserFunction
+from kernelab.frontend.source import source_of
+
+__all__ = [
+    "Definition",
+    "KernelDefinition",
+    "Lowered",
+    "UserFunction",
+    "lower_source",
+    "lower_tree",
+    "source_of",
+]

@@ -1,0 +1,121 @@
+"""Annotations: from the syntax tree to types, without evaluating anything.
+
+`float`, `vec3`, `array[float]`, `array2d[vec3]`, `array(dtype=float, ndim=2)`, each with or without a prefix,
+or as text.
+"""
+
+import ast
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.frame import Mistake
+from kernelab.frontend.names import Scope, Unknown
+from kernelab.frontend.source import Places
+from kernelab.frontend.values import BuiltinRef, Meaning, ModuleRef, TypeRef, describe
+from kernelab.lang.types import Array, Type, Value
+
+_DIMENSIONS = {"array": 1, "array1d": 1, "array2d": 2, "array3d": 3, "array4d": 4}
+_HINT = "write float, int, vec3, array[float], array2d[float], ..."
+
+
+def annotation(scope: Scope, places: Places, node: ast.expr) -> Type:
+    """The type that an annotation means; raises Mistake."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return annotation(scope, places, _parsed(places, node, text))
+        case ast.Subscript(value=head, slice=elem):
+            return _subscripted(scope, places, node, head, elem)
+        case ast.Call(func=head):
+            return _called(scope, places, node, head)
+        case _:
+            return _named(scope, places, node)
+
+
+def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
+    try:
+        parsed = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise _mistake(places, node, f"'{text}' is not a type", _HINT) from None
+    for inner in ast.walk(parsed):
+        ast.copy_location(inner, node)
+    return parsed
+
+
+def _mistake(
+    places: Places, node: ast.expr, message: str, hint: str = "", code: str = "annotation"
+) -> Mistake:
+    return Mistake(Diagnostic(message, places(node), code, hint=hint))
+
+
+def _meaning(scope: Scope, places: Places, node: ast.expr) -> Meaning:
+    try:
+        match node:
+            case ast.Name(name):
+                return scope.lookup(name)
+            case ast.Attribute(value=inner, attr=attr):
+                module = _meaning(scope, places, inner)
+                if isinstance(module, ModuleRef):
+                    return scope.attribute(module, attr)
+    except Unknown as unknown:
+        raise _mistake(places, node, unknown.message, unknown.hint, "name") from None
+    raise _mistake(places, node, f"{places.text(node)} is not a type", _HINT)
+
+
+def _named(scope: Scope, places: Places, node: ast.expr) -> Type:
+    match _meaning(scope, places, node):
+        case TypeRef(type):
+            return type
+        case BuiltinRef(name) if name in _DIMENSIONS:
+            raise _mistake(places, node, f"{name} does not say what its elements are", f"write {name}[float]")
+        case meaning:
+            raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", _HINT)
+
+
+def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) -> int:
+    match _meaning(scope, places, head):
+        case BuiltinRef(name) if name in _DIMENSIONS:
+            return _DIMENSIONS[name]
+        case meaning:
+            raise _mistake(places, node, f"{describe(meaning)} takes nothing in brackets as a type", _HINT)
+
+
+def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, elem: ast.expr) -> Type:
+    ndim = _dimensions(scope, places, node, head)
+    match elem:
+        case ast.Tuple(elts=[inner, ast.Constant(value=int() as given)]) if ndim == 1:
+            return _array(scope, places, node, inner, given)
+        case _:
+            return _array(scope, places, node, elem, ndim)
+
+
+def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Type:
+    ndim = _dimensions(scope, places, node, head)
+    given = {word.arg: word.value for word in node.keywords}
+    given |= dict(zip(("dtype", "ndim"), node.args, strict=False))
+    unknown = set(given) - {"dtype", "ndim"}
+    if unknown or "dtype" not in given:
+        raise _mistake(
+            places, node, "an array annotation takes dtype and ndim", "write array(dtype=float, ndim=2)"
+        )
+    match given.get("ndim"):
+        case None:
+            return _array(scope, places, node, given["dtype"], ndim)
+        case ast.Constant(value=int() as wanted):
+            return _array(scope, places, node, given["dtype"], wanted)
+        case other:
+            raise _mistake(places, other or node, "ndim is a number from 1 to 4")
+
+
+def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: int) -> Array:
+    type = annotation(scope, places, elem)
+    if isinstance(type, Array):
+        raise _mistake(
+            places, elem, "an array cannot hold arrays", f"write array{type.ndim + ndim}d[{type.elem}]"
+        )
+    if not 1 <= ndim <= 4:
+        raise _mistake(places, node, f"an array has 1 to 4 dimensions, not {ndim}")
+    return Array(type, ndim)
+
+
+def value_annotation(type: Type) -> Value | None:
+    """The type of a value, None for that of an array."""
+    return None if isinstance(type, Array) else type

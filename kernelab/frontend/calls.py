@@ -1,0 +1,429 @@
+"""Calls: operations of the table, casts and constructors, words that lowering knows itself, users' functions.
+
+Works on operands that have been lowered already.
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelab.errors import Related
+from kernelab.frontend import places
+from kernelab.frontend.frame import Frame, Recursion, counted
+from kernelab.frontend.promote import cast, convert, operate, weak_constant, weak_origins
+from kernelab.frontend.values import (
+    ArrayRef,
+    Bound,
+    BuiltinRef,
+    Callee,
+    FunctionRef,
+    KernelRef,
+    Meaning,
+    Origin,
+    Parameter,
+    TupleOf,
+    Typed,
+    TypeRef,
+    Weak,
+    describe,
+)
+from kernelab.lang import ops
+from kernelab.lang.build import integer, zero
+from kernelab.lang.ir import Atom, Call, Const, Var
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, size_of
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call: its value, how it was written, and its keyword."""
+
+    value: Meaning
+    node: ast.expr
+    keyword: str | None = None
+
+
+Arguments = Sequence[Argument]
+
+
+def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    """The value of a call, None for a function that returns nothing."""
+    match callee:
+        case BuiltinRef(name):
+            return builtin(frame, name, arguments, node)
+        case TypeRef(type):
+            return construct(frame, type, _positional(frame, str(type), arguments), node)
+        case FunctionRef(function):
+            return _function(frame, function, arguments, node)
+        case KernelRef(name):
+            raise frame.error(
+                node,
+                f"{name} is a kernel: a kernel cannot call another",
+                hint="launch it from Python, or make it a function with @func",
+            )
+        case _:
+            raise frame.error(
+                node.func, f"{frame.places.text(node.func)} is {describe(callee)}, not a function"
+            )
+
+
+def _positional(frame: Frame, name: str, arguments: Arguments) -> Arguments:
+    for argument in arguments:
+        if argument.keyword is not None:
+            raise frame.error(
+                argument.node, f"{name} takes no keyword {argument.keyword}", hint="leave the keyword out"
+            )
+    return arguments
+
+
+# ------------------------------------------------------------------------- words of the language
+
+
+def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    """An operation of the table, or a word that lowering knows itself."""
+    match name:
+        case "atomic_add" | "atomic_sub":
+            return _atomic(frame, name, _positional(frame, name, arguments), node)
+        case "len":
+            return _length(frame, _positional(frame, name, arguments), node)
+        case "constant":
+            return _constant(frame, _positional(frame, name, arguments), node)
+        case "min" | "max" if len(arguments) > 2:
+            first, second, *rest = arguments
+            pair = builtin(frame, name, (first, second), node)
+            assert pair is not None
+            return builtin(frame, name, (Argument(pair, node), *rest), node)
+        case "range":
+            raise frame.error(node, "range(...) stands only behind for ... in")
+        case _ if not ops.overloads(name):
+            raise frame.error(node, f"{name} cannot be called here", "name")
+        case "pow" if len(arguments) == 2:
+            return power(
+                frame,
+                [number(frame, name, a) for a in _positional(frame, name, arguments)],
+                node,
+                [a.node for a in arguments],
+            )
+        case _:
+            ordered = _in_order(frame, name, arguments, node)
+            return operate(
+                frame, name, [number(frame, name, a) for a in ordered], node, [a.node for a in ordered]
+            )
+
+
+def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
+    """An argument as a number, vector or matrix."""
+    if isinstance(argument.value, Weak | Typed):
+        return argument.value
+    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
+    raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
+
+
+def _in_order(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Arguments:
+    if all(a.keyword is None for a in arguments):
+        return arguments
+    for op in ops.overloads(name):
+        names = [param.name for param in op.params]
+        plain = [a for a in arguments if a.keyword is None]
+        named = {a.keyword: a for a in arguments if a.keyword is not None}
+        if len(names) == len(arguments) and set(names[len(plain) :]) == set(named):
+            return [*plain, *(named[word] for word in names[len(plain) :])]
+    wanted = " or ".join(f"({', '.join(p.name for p in op.params)})" for op in ops.overloads(name))
+    raise frame.error(node, f"the arguments of {name} are {wanted}")
+
+
+def power(
+    frame: Frame, operands: Sequence[Weak | Typed], node: ast.expr, parts: Sequence[ast.expr]
+) -> Weak | Typed:
+    """`a ** b`: squares and cubes as products, integers to constant powers by squaring."""
+    base, exponent = operands
+    match base, exponent:
+        case Typed() as typed, Weak(int() as n) if (
+            isinstance(typed.type, Scalar)
+            and typed.type != bool_
+            and (n in (1, 2, 3) or (0 <= n <= 64 and typed.type.is_int))
+        ):
+            return _repeated(frame, typed, n, node, parts[0])
+        case Typed() as typed, Typed() as other if _is_int(typed) and _is_int(other):
+            raise frame.error(
+                node,
+                "the power of two int variables can be an int or a float",
+                hint=f"write float({frame.places.text(parts[0])}) ** {frame.places.text(parts[1])}",
+            )
+        case _:
+            return operate(frame, "pow", operands, node, parts)
+
+
+def _is_int(value: Typed) -> bool:
+    return isinstance(value.type, Scalar) and value.type.is_int
+
+
+def _repeated(frame: Frame, base: Typed, n: int, node: ast.expr, part: ast.expr) -> Weak | Typed:
+    if n == 0:
+        return Weak(1)
+    if n == 1:
+        return base
+    half = _repeated(frame, base, n // 2, node, part)
+    square = operate(frame, "mul", [half, half], node, [part, part])
+    return operate(frame, "mul", [square, base], node, [part, part]) if n % 2 else square
+
+
+def _length(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
+    match [argument.value for argument in arguments]:
+        case [ArrayRef() as array]:
+            return places.shape(frame, array, 0)
+        case [TupleOf(items)]:
+            return Weak(len(items))
+        case [Typed() as value] if isinstance(value.type, Vec | Mat):
+            return Weak(value.type.n)
+        case given:
+            shown = ", ".join(describe(value) for value in given)
+            raise frame.error(node, f"len takes one array or vector, not ({shown})")
+
+
+def _constant(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
+    match arguments:
+        case [Argument(Weak() | Typed(Const()) as value)]:
+            return value
+        case _:
+            raise frame.error(
+                node, "constant(...) takes one number that is known when the kernel is compiled"
+            )
+
+
+def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    match arguments:
+        case [Argument(ArrayRef() as array, target), *indices, last]:
+            pass
+        case _:
+            raise frame.error(
+                node, f"{name} takes an array, its indices and a value", hint=f"write {name}(a, i, value)"
+            )
+    if len(indices) != array.ndim:
+        raise frame.error(
+            node,
+            f"{describe(array)} takes {counted(array.ndim, 'index')}, not {len(indices)}",
+            hint=f"write {name}({array.var.hint}, {', '.join('ijkl'[: array.ndim])}, value)",
+        )
+    known = {id(argument.node): argument.value for argument in arguments}
+    atoms = tuple(places.index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
+    value = convert(frame, last.value, array.elem, last.node, f"{array.var.hint} holds")
+    return accumulate(frame, where, value, name == "atomic_sub", node)
+
+
+def accumulate(
+    frame: Frame, target: places.Place, value: Atom, negate: bool, node: ast.expr | ast.stmt
+) -> Typed:
+    """Add to an array element, or subtract from it, atomically."""
+    if not isinstance(target.held, Scalar | Vec | Mat) or target.type == bool_:
+        raise frame.error(node, "a truth value cannot be added to")
+    if negate:
+        value = frame.builder.apply("neg", value)
+    return places.accumulate(frame, target, value)
+
+
+# ------------------------------------------------------------------------- casts and constructors
+
+
+def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -> Meaning:
+    """`float(x)`, `vec3(x, y, z)`, `vec3(0.0)`, `vec3()`, `mat22(...)` by rows, or one from another."""
+    operands = [number(frame, str(type), argument) for argument in arguments]
+    if isinstance(type, Scalar):
+        return _scalar_cast(frame, type, operands, arguments, node)
+    match operands:
+        case []:
+            return Typed(zero(type))
+        case [Weak(value)]:
+            return Typed(weak_constant(frame, _as_kind(value, type.scalar), type, node))
+        case [Typed() as only] if isinstance(only.type, Scalar):
+            return _built(frame, type, [_entry(frame, only, type, arguments[0])] * size_of(type))
+        case [Typed() as only] if isinstance(only.type, Vec | Mat) and only.type.shape == type.shape:
+            return only if only.type == type else _built(frame, type, _cast_entries(frame, only, type))
+        case _ if (
+            isinstance(type, Mat) and len(operands) == type.n and all(_is_row(o, type) for o in operands)
+        ):
+            return _built(
+                frame,
+                type,
+                [
+                    frame.builder.apply("extract", o.atom, integer(k))
+                    for o in operands
+                    if isinstance(o, Typed)
+                    for k in range(type.m)
+                ],
+            )
+        case _ if len(operands) == size_of(type) and all(_is_scalar(o) for o in operands):
+            return _built(
+                frame, type, [_entry(frame, o, type, a) for o, a in zip(operands, arguments, strict=True)]
+            )
+        case _:
+            given = ", ".join(describe(operand) for operand in operands)
+            raise frame.error(node, f"{type} takes 0, 1 or {size_of(type)} numbers, not ({given})")
+
+
+def _is_row(operand: Weak | Typed, type: Mat) -> bool:
+    return isinstance(operand, Typed) and operand.type == Vec(type.scalar, type.m)
+
+
+def _is_scalar(operand: Weak | Typed) -> bool:
+    return isinstance(operand, Weak) or isinstance(operand.type, Scalar)
+
+
+def _as_kind(value: bool | int | float, scalar: Scalar) -> bool | int | float:
+    return (
+        value
+        if not isinstance(value, int) or isinstance(value, bool) or not scalar.is_float
+        else float(value)
+    )
+
+
+def _entry(frame: Frame, operand: Weak | Typed, type: Vec | Mat, argument: Argument) -> Atom:
+    return convert(frame, operand, type.scalar, argument.node, f"a component of {type} is")
+
+
+def _cast_entries(frame: Frame, value: Typed, type: Vec | Mat) -> list[Atom]:
+    indices = (
+        [(i,) for i in range(type.n)]
+        if isinstance(type, Vec)
+        else [(i, j) for i in range(type.n) for j in range(type.m)]
+    )
+    entries = (frame.builder.apply("extract", value.atom, *(integer(k) for k in index)) for index in indices)
+    return [cast(frame, entry, type.scalar) for entry in entries]
+
+
+def _built(frame: Frame, type: Value, entries: Sequence[Atom]) -> Typed:
+    return Typed(frame.builder.apply(str(type), *entries))
+
+
+def _scalar_cast(
+    frame: Frame, type: Scalar, operands: Sequence[Weak | Typed], arguments: Arguments, node: ast.Call
+) -> Meaning:
+    match operands:
+        case []:
+            return Typed(zero(type))
+        case [Weak(value)]:
+            return _cast_literal(frame, type, value, node)
+        case [Typed() as only] if isinstance(only.type, Scalar):
+            return Typed(cast(frame, only.atom, type))
+        case [Typed() as only]:
+            raise frame.error(
+                node,
+                f"{type} takes one number, not {only.type}",
+                hint=f"take one component, such as {frame.places.text(arguments[0].node)}[0]",
+            )
+        case _:
+            raise frame.error(node, f"{type} takes one number, not {len(operands)}")
+
+
+def _cast_literal(frame: Frame, type: Scalar, value: bool | int | float, node: ast.Call) -> Meaning:
+    """`float(3)` stays a literal; `float32(3)` is a constant of that type."""
+    try:
+        converted: bool | int | float = (
+            bool(value) if type == bool_ else int(value) if type.is_int else float(value)
+        )
+    except (OverflowError, ValueError) as error:
+        raise frame.error(node, f"this cannot be computed: {error}", "value") from None
+    match node.func:
+        case ast.Name("float" | "int" | "bool"):
+            return Weak(converted)
+        case _:
+            return Typed(weak_constant(frame, converted, type, node))
+
+
+# ------------------------------------------------------------------------- functions of the user
+
+
+def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    given = _bind(frame, function, arguments, node)
+    bound: list[Bound] = []
+    atoms: list[Atom] = []
+    for parameter, argument in given:
+        kind, passed = _passed(frame, function, parameter, argument)
+        bound.append(kind)
+        atoms += passed
+    try:
+        instance = function.instantiate(tuple(bound))
+    except Recursion:
+        raise frame.error(
+            node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
+        ) from None
+    frame.scope.captured |= function.captured
+    outs: list[Var] = []
+    numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
+    result = None
+    if instance.results is not None:
+        result = _received(instance.results, outs, numbers, frame, ("call", frame.places(node)))
+    frame.builder.emit(Call(tuple(outs), instance.function, tuple(atoms), frame.builder.span))
+    return result
+
+
+def _bind(
+    frame: Frame, function: Callee, arguments: Arguments, node: ast.Call
+) -> list[tuple[Parameter, Argument]]:
+    parameters = function.signature()
+    plain = [a for a in arguments if a.keyword is None]
+    named = {a.keyword: a for a in arguments if a.keyword is not None}
+    definition = (Related(f"{function.name} is defined here", function.span),)
+    if len(plain) > len(parameters):
+        raise frame.error(
+            node,
+            f"{function.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}",
+            related=definition,
+        )
+    found = dict(zip((p.name for p in parameters), plain, strict=False))
+    for word, argument in named.items():
+        if word in found or word not in {p.name for p in parameters}:
+            what = "gets two values for" if word in found else "has no argument"
+            raise frame.error(argument.node, f"{function.name} {what} {word}", related=definition)
+        found[word] = argument
+    missing = [p.name for p in parameters if p.name not in found and p.default is None]
+    if missing:
+        raise frame.error(node, f"{function.name} needs a value for {', '.join(missing)}", related=definition)
+    defaults = {p.name: Argument(p.default, node) for p in parameters if p.default is not None}
+    return [(p, (defaults | found)[p.name]) for p in parameters]
+
+
+def _passed(
+    frame: Frame, function: Callee, parameter: Parameter, argument: Argument
+) -> tuple[Bound, list[Atom]]:
+    """What an argument contributes to the choice of the instance, and the atoms handed over."""
+    value = argument.value
+    if isinstance(value, ArrayRef) and value.indices:
+        raise frame.error(
+            argument.node,
+            f"a row of {value.var.hint} cannot be passed to a function",
+            hint="pass the whole array and the index of the row",
+        )
+    if parameter.type is None:
+        match value:
+            case Typed(atom):
+                return value.type, [atom]
+            case ArrayRef(var):
+                return var.type, [var]
+            case Weak() | TypeRef() | BuiltinRef() | FunctionRef():
+                return value, []
+            case _:
+                raise frame.error(
+                    argument.node, f"{function.name} cannot take {describe(value)} for {parameter.name}"
+                )
+    purpose = f"the argument {parameter.name} of {function.name} is"
+    if isinstance(parameter.type, Array):
+        if isinstance(value, ArrayRef) and value.var.type == parameter.type:
+            return parameter.type, [value.var]
+        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
+    return parameter.type, [convert(frame, value, parameter.type, argument.node, purpose)]
+
+
+def _received(
+    results: Meaning, outs: list[Var], numbers: Sequence[Typed], frame: Frame, origin: Origin
+) -> Meaning:
+    """The results of a call; weak where all that went in was weak."""
+    match results:
+        case Typed():
+            outs.append(Var(results.type, "", frame.builder.span))
+            origins = weak_origins(frame, numbers, results.type, origin)
+            return Typed(outs[-1], origins - {origin})
+        case TupleOf(items):
+            return TupleOf(tuple(_received(item, outs, numbers, frame, origin) for item in items))
+        case _:
+            return results

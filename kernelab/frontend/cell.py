@@ -1,0 +1,272 @@
+"""A cell, or the text of a file's function: from source text to kernels and functions, and all mistakes.
+
+A def that returns nothing and that no other def of the cell calls is a kernel, every other a function; the
+decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the others alone.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kernelab.errors import (
+    Diagnostic,
+    KernelError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    KernelValueError,
+    Related,
+    Source,
+)
+from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
+from kernelab.frontend.fence import REFUSALS
+from kernelab.frontend.jumps import returns_value
+from kernelab.frontend.names import Scope, named_in
+from kernelab.frontend.source import Places, parse
+from kernelab.frontend.values import FunctionRef, KernelRef, Poison
+
+Definition = KernelDefinition | UserFunction
+Kind = Literal["kernel", "func"]
+
+_ERRORS: dict[str, type[KernelError]] = {
+    "syntax": KernelSyntaxError,
+    "unsupported": KernelSyntaxError,
+    "name": KernelNameError,
+    "unset": KernelNameError,
+    "value": KernelValueError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What a cell gave: its good definitions, the constants it assigned, notes, and the mistakes."""
+
+    definitions: dict[str, Definition]
+    assigned: dict[str, Any]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
+
+    def raise_errors(self) -> None:
+        """Raise all mistakes as one error, of the kind of the first."""
+        if self.errors:
+            raise _ERRORS.get(self.errors[0].code, KernelTypeError)(*self.errors)
+
+
+def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
+    """Lower every def of a cell, with the names of the notebook around it.
+
+    Text that is not Python comes back as the one error of `Lowered.errors` too.
+    """
+    try:
+        tree = parse(source)
+    except KernelSyntaxError as error:
+        return Lowered({}, {}, (), error.diagnostics)
+    return lower_tree(source, tree, namespace)
+
+
+def lower_tree(source: Source, tree: ast.Module, namespace: Mapping[str, Any]) -> Lowered:
+    """Lower a cell that has been parsed; lines of the tree count from 1 at `source.first_line`."""
+    cell = _Cell(Places(source), namespace, named_in(tree, namespace))
+    for stmt in tree.body:
+        cell.statement(stmt)
+    cell.classify()
+    cell.lower()
+    return cell.lowered()
+
+
+@dataclass(slots=True)
+class _Cell:
+    places: Places
+    namespace: Mapping[str, Any]
+    named: Mapping[str, Any]
+    assigned: dict[str, Any] = field(default_factory=dict)
+    templates: dict[str, tuple[Template, Kind | None]] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    functions: dict[str, UserFunction] = field(default_factory=dict)
+    errors: list[Diagnostic] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    scope: Scope = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scope = Scope({}, self.assigned, self.named, self.namespace)
+
+    def error(
+        self, node: ast.stmt | ast.expr, message: str, code: str, hint: str, related: tuple[Related, ...] = ()
+    ) -> None:
+        span = self.places.first_line(node) if isinstance(node, ast.stmt) else self.places(node)
+        self.errors.append(Diagnostic(message, span, code, hint=hint, related=related))
+
+    # ---- statements of the cell
+
+    def statement(self, stmt: ast.stmt) -> None:
+        match stmt:
+            case ast.FunctionDef():
+                self.define(stmt)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case ast.Import() | ast.ImportFrom():
+                self.execute(stmt)
+            case ast.Assign(targets=targets) if all(isinstance(target, ast.Name) for target in targets):
+                self.execute(stmt)
+            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+                self.execute(ast.copy_location(ast.Assign([target], value), stmt))
+            case ast.ClassDef(name=name):
+                self.error(
+                    stmt,
+                    f"the struct {name} cannot be compiled: structs are not part of the language yet",
+                    "unsupported",
+                    "pass the fields as arguments of their own",
+                )
+            case ast.AsyncFunctionDef():
+                refusal = REFUSALS[ast.AsyncFunctionDef]
+                self.error(stmt, refusal.message, "unsupported", refusal.hint)
+            case _:
+                self.error(
+                    stmt,
+                    "a kernel cell holds defs, imports and constants only",
+                    "unsupported",
+                    "move this to a cell of its own",
+                )
+
+    def execute(self, stmt: ast.stmt) -> None:
+        """Run an import or the assignment of a constant among the notebook's names."""
+        names = {**self.namespace, **self.assigned}
+        before = dict(names)
+        module = ast.fix_missing_locations(ast.Module([stmt], []))
+        try:
+            exec(compile(module, self.places.source.label, "exec"), names)
+        except Exception as error:  # noqa: BLE001 (whatever the user's line raises is told at its place)
+            self.error(
+                stmt,
+                f"this line raised {type(error).__name__}: {error}",
+                "value",
+                "a kernel cell may assign constants; move other code to a cell of its own",
+            )
+            self.scope.cell |= {
+                target.id: Poison() for target in getattr(stmt, "targets", ()) if isinstance(target, ast.Name)
+            }
+            return
+        names.pop("__builtins__", None)
+        self.assigned |= {
+            name: value
+            for name, value in names.items()
+            if name not in before or before[name] is not value or name in _assigned(stmt)
+        }
+
+    def define(self, node: ast.FunctionDef) -> None:
+        kind, options = self.decorators(node)
+        if node.name in self.templates:
+            first = self.templates[node.name][0].span
+            self.error(
+                node,
+                f"{node.name} is defined twice in this cell",
+                "name",
+                "rename one of them",
+                (Related("the first definition is here", first),),
+            )
+            return
+        self.templates[node.name] = template(node, self.places, self.scope, options), kind
+
+    def decorators(self, node: ast.FunctionDef) -> tuple[Kind | None, dict[str, Any]]:
+        kind: Kind | None = None
+        options: dict[str, Any] = {}
+        for decorator in node.decorator_list:
+            head = decorator.func if isinstance(decorator, ast.Call) else decorator
+            match head:
+                case ast.Name("kernel" | "func" as word) | ast.Attribute(attr="kernel" | "func" as word):
+                    kind = "kernel" if word == "kernel" else "func"
+                case _:
+                    self.scope.cell[node.name] = Poison()
+                    self.error(
+                        decorator,
+                        f"the decorator @{ast.unparse(head)} is not known here",
+                        "name",
+                        "a def of a kernel cell may be decorated with @kernel or @func",
+                    )
+            if isinstance(decorator, ast.Call):
+                options |= self.options(decorator)
+        return kind, options
+
+    def options(self, decorator: ast.Call) -> dict[str, Any]:
+        options = {}
+        for word in decorator.keywords:
+            code = compile(
+                ast.fix_missing_locations(ast.Expression(word.value)), self.places.source.label, "eval"
+            )
+            try:
+                options[word.arg or ""] = eval(code, {**self.namespace, **self.assigned})
+            except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+                self.error(word.value, f"this option raised {type(error).__name__}: {error}", "value", "")
+        return options
+
+    # ---- kernels and functions
+
+    def classify(self) -> None:
+        """Decide what each def is, so that any of them can be named by any other."""
+        called = {
+            name for found, _ in self.templates.values() for name in _called(found.node) if name != found.name
+        }
+        for name, (found, kind) in self.templates.items():
+            if name in self.scope.cell:
+                continue
+            recursive = name in _called(found.node)
+            if kind == "func" or (
+                kind is None and (name in called or recursive or returns_value(found.body))
+            ):
+                self.functions[name] = UserFunction(found)
+                self.scope.cell[name] = FunctionRef(self.functions[name])
+            else:
+                self.scope.cell[name] = KernelRef(name)
+
+    def lower(self) -> None:
+        for name, (found, _) in self.templates.items():
+            if name in self.functions:
+                self.function(self.functions[name])
+            elif isinstance(self.scope.cell[name], KernelRef):
+                outcome = lower_kernel(found)
+                self.collect(outcome.errors)
+                self.notes += outcome.notes
+                if outcome.kernel is not None:
+                    self.definitions[name] = outcome.kernel
+        self.definitions = {
+            name: found
+            for name, found in self.definitions.items()
+            if isinstance(found, KernelDefinition) or found.is_usable
+        }
+        self.notes += [note for function in self.functions.values() for note in function.notes]
+
+    def function(self, function: UserFunction) -> None:
+        errors = function.check()
+        self.collect(errors)
+        if not errors:
+            self.definitions[function.name] = function
+
+    def collect(self, errors: Sequence[Diagnostic]) -> None:
+        self.errors += [error for error in errors if error not in self.errors]
+
+    def lowered(self) -> Lowered:
+        assert self.errors or len(self.definitions) == len(self.templates), (
+            "a def was dropped without a reason"
+        )
+        return Lowered(self.definitions, self.assigned, _by_line(self.notes), _by_line(self.errors))
+
+
+def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    def place(diagnostic: Diagnostic) -> tuple[int, int]:
+        return (diagnostic.span.line, diagnostic.span.column) if diagnostic.span is not None else (0, 0)
+
+    return tuple(sorted(dict.fromkeys(diagnostics), key=place))
+
+
+def _called(node: ast.FunctionDef) -> set[str]:
+    return {
+        part.func.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
+    }
+
+
+def _assigned(stmt: ast.stmt) -> set[str]:
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -1,0 +1,438 @@
+"""What a def becomes: a kernel, lowered once, or a function, lowered for each combination of types."""
+
+import ast
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
+from kernelab.frontend import fence
+from kernelab.frontend.annotations import annotation
+from kernelab.frontend.control import WATCH
+from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion, Wishes
+from kernelab.frontend.joins import RETURNED
+from kernelab.frontend.jumps import leaves, plain_loops, returns_value
+from kernelab.frontend.names import Scope, meaning_of
+from kernelab.frontend.scope import analyse, changed_in
+from kernelab.frontend.source import Places
+from kernelab.frontend.statements import block
+from kernelab.frontend.values import (
+    ArrayRef,
+    Bound,
+    FunctionRef,
+    Instance,
+    Meaning,
+    Parameter,
+    Poison,
+    TupleOf,
+    Typed,
+    Weak,
+)
+from kernelab.lang.ir import Atom, Function, Var
+from kernelab.lang.types import Array, Type, Value
+from kernelab.lang.verify import verify
+
+_ATTEMPTS = 40
+"""How often a def is lowered again to find the types of its weak variables; two is usual."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelDefinition:
+    """A kernel that is ready for the passes: its IR, and what the cell said about it."""
+
+    name: str
+    function: Function
+    source: Source
+    doc: str
+    span: Span
+    options: Mapping[str, Any]
+    captured: Mapping[str, Any]
+
+    @property
+    def __kernelab_kernel__(self) -> "KernelDefinition":
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """A def as it stands in the cell, before any types are known."""
+
+    node: ast.FunctionDef
+    body: list[ast.stmt]
+    places: Places
+    scope: Scope
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def span(self) -> Span:
+        return self.places.head(self.node)
+
+    @property
+    def doc(self) -> str:
+        return ast.get_docstring(self.node) or ""
+
+    @property
+    def arguments(self) -> list[ast.arg]:
+        arguments = self.node.args
+        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
+    """The def with its loops in the form that lowering knows."""
+    return Template(node, plain_loops(node.body), places, scope, options)
+
+
+def _trips(template: Template) -> Callable[[ast.For], int | None]:
+    """How often a loop runs, where its bounds are numbers in the text or constants of the notebook."""
+    scope = template.scope
+    variables = changed_in(template.body) | {argument.arg for argument in template.arguments}
+
+    def bound(node: ast.expr) -> int | None:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+                return -number
+            case ast.Name(name) if name not in variables:
+                value = scope.assigned.get(name, scope.namespace.get(name))
+                return value if isinstance(value, int) else None
+            case _:
+                return None
+
+    def trips(loop: ast.For) -> int | None:
+        bounds = [bound(part) for part in loop.iter.args] if isinstance(loop.iter, ast.Call) else [None]
+        known = [number for number in bounds if number is not None]
+        if len(known) != len(bounds) or not 1 <= len(known) <= 3 or known[2:] == [0]:
+            return None
+        return len(range(*known))
+
+    return trips
+
+
+def _lower(
+    template: Template,
+    params: Mapping[str, Meaning],
+    is_kernel: bool,
+    result: Value | None,
+    refused: frozenset[ast.AST],
+) -> Frame:
+    """The def with parameters of known types; lowered again until the types of weak variables are settled."""
+    names = template.scope.within()
+    facts = analyse(template.node.args, template.body, _trips(template))
+    wishes = Wishes()
+    for _ in range(_ATTEMPTS):
+        wishes.renewed = False
+        frame = Frame(
+            template.name,
+            template.places,
+            names.within(),
+            facts,
+            wishes,
+            is_kernel,
+            _uses_warp(template.node),
+            result,
+            refused,
+        )
+        # What a loop's index holds before its loop is never read, but a loop around it carries it.
+        frame.env |= {name: Weak(0) for name in sorted(facts.watched)}
+        frame.env |= {WATCH + name: Weak(False) for name in sorted(facts.watched)}
+        frame.env |= params
+        frame.set_at |= {argument.arg: template.places(argument) for argument in template.arguments}
+        block(frame, template.body, {RETURNED})
+        if not wishes.renewed:
+            return frame
+    frame.report(
+        Diagnostic(
+            f"the types of the variables of {template.name} cannot be found",
+            template.span,
+            "type",
+            hint="start each variable with a typed number, such as float32(0.0)",
+        )
+    )
+    return frame
+
+
+def _uses_warp(node: ast.FunctionDef) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "wp" for part in ast.walk(node))
+
+
+def _parameter(name: str, type: Type, span: Span) -> Meaning:
+    var = Var(type, name, span)
+    return ArrayRef(var) if isinstance(type, Array) else Typed(var)
+
+
+def _var(meaning: Meaning) -> tuple[Var, ...]:
+    match meaning:
+        case ArrayRef(var) | Typed(Var() as var):
+            return (var,)
+        case _:
+            return ()
+
+
+# ------------------------------------------------------------------------- kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A kernel, None where it has mistakes, and everything there is to say about it."""
+
+    kernel: KernelDefinition | None
+    errors: tuple[Diagnostic, ...]
+    notes: tuple[Diagnostic, ...]
+
+
+def lower_kernel(template: Template) -> Outcome:
+    """Lower a kernel; all parameters need a type."""
+    refused = fence.check(template.node, template.places)
+    errors = list(refused.diagnostics)
+    params: dict[str, Meaning] = {}
+    for argument in template.arguments:
+        try:
+            params[argument.arg] = _parameter(
+                argument.arg, _kernel_type(template, argument), template.places(argument)
+            )
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
+            params[argument.arg] = Poison()
+    errors += [_no_default(template, default) for default in template.node.args.defaults]
+    frame = _lower(template, params, True, None, refused.nodes)
+    errors += frame.diagnostics
+    if errors or frame.broken:
+        return Outcome(None, tuple(errors), tuple(frame.notes))
+    vars = tuple(var for meaning in params.values() for var in _var(meaning))
+    function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
+    kernel = KernelDefinition(
+        template.name,
+        verify(function),
+        template.places.source,
+        template.doc,
+        template.span,
+        template.options,
+        dict(frame.scope.captured),
+    )
+    return Outcome(kernel, (), tuple(frame.notes))
+
+
+def _no_default(template: Template, default: ast.expr) -> Diagnostic:
+    return Diagnostic(
+        f"an argument of the kernel {template.name} cannot have a default",
+        template.places(default),
+        "annotation",
+        hint="give the value at the launch",
+    )
+
+
+def _kernel_type(template: Template, argument: ast.arg) -> Type:
+    if argument.annotation is not None:
+        return annotation(template.scope, template.places, argument.annotation)
+    proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
+    raise Mistake(
+        Diagnostic(
+            f"the argument {argument.arg} of the kernel {template.name} has no type",
+            template.places(argument),
+            "annotation",
+            hint=f"write {proposal}",
+        )
+    )
+
+
+def _likely_type(node: ast.FunctionDef, name: str) -> str:
+    """What an argument probably is, from how the body uses it."""
+    ndims = [
+        len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
+        for part in ast.walk(node)
+        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id == name
+    ]
+    ndims += [
+        1
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute)
+        and part.attr == "shape"
+        and isinstance(part.value, ast.Name)
+        and part.value.id == name
+    ]
+    if not ndims:
+        return "float"
+    return "array[float]" if max(ndims) == 1 else f"array{max(ndims)}d[float]"
+
+
+# ------------------------------------------------------------------------- functions
+
+
+class UserFunction:
+    """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.name = self.__name__ = template.name
+        self.__doc__ = template.doc
+        self.source = template.places.source
+        self.span = template.span
+        self.captured: dict[str, Any] = {}
+        self.notes: list[Diagnostic] = []
+        self._instances: dict[Hashable, Instance | BrokenCall] = {}
+        self._signature: tuple[Parameter, ...] | None = None
+        self._active = False
+
+    @property
+    def __kernelab_function__(self) -> "UserFunction":
+        return self
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(argument.arg for argument in self.template.arguments)
+        return f"<kernelab function {self.name}({arguments})>"
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise KernelTypeError(
+            Diagnostic(
+                f"{self.name} is a function for kernels: it cannot be called from Python",
+                self.span,
+                hint="call it in a kernel, and launch that",
+            )
+        )
+
+    def signature(self) -> tuple[Parameter, ...]:
+        """Its parameters; raises BrokenCall where an annotation or a default is wrong."""
+        if self._signature is None:
+            self._signature = self._parameters()
+        return self._signature
+
+    def _parameters(self) -> tuple[Parameter, ...]:
+        arguments = self.template.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
+        defaults += [*arguments.defaults, *arguments.kw_defaults]
+        errors, parameters = [], []
+        for argument, default in zip(self.template.arguments, defaults, strict=True):
+            try:
+                parameters.append(self._parameter(argument, default))
+            except Mistake as mistake:
+                errors.append(mistake.diagnostic)
+        if errors:
+            raise BrokenCall(tuple(errors))
+        return tuple(parameters)
+
+    def _parameter(self, argument: ast.arg, default: ast.expr | None) -> Parameter:
+        template = self.template
+        type = (
+            None
+            if argument.annotation is None
+            else annotation(template.scope, template.places, argument.annotation)
+        )
+        value = None if default is None else self._default(default)
+        return Parameter(argument.arg, type, value, template.places(argument))
+
+    def _default(self, node: ast.expr) -> Meaning:
+        places, scope = self.template.places, self.template.scope
+        code = compile(ast.fix_missing_locations(ast.Expression(node)), self.source.label, "eval")
+        try:
+            value = eval(code, {**scope.namespace, **scope.assigned})
+        except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+            raise Mistake(
+                Diagnostic(f"the default raised {type(error).__name__}: {error}", places(node), "value")
+            ) from None
+        meaning = meaning_of(places.text(node), value)
+        if not isinstance(meaning, Weak | Typed | FunctionRef):
+            raise Mistake(
+                Diagnostic("a default is a number", places(node), "value", hint="give it at the call")
+            )
+        return meaning
+
+    def check(self) -> tuple[Diagnostic, ...]:
+        """The mistakes that show without a call: of its syntax, and of its body if all types are stated."""
+        errors = fence.check(self.template.node, self.template.places).diagnostics
+        try:
+            parameters = self.signature()
+            if not errors and all(parameter.type is not None for parameter in parameters):
+                self.instantiate(tuple(p.type for p in parameters if p.type is not None))
+        except BrokenCall as broken:
+            errors += broken.diagnostics
+        return errors
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has not failed for all the types that it was called with."""
+        found = self._instances.values()
+        return not found or any(isinstance(instance, Instance) for instance in found)
+
+    def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
+        """The function for these arguments; raises BrokenCall if it has mistakes, Recursion inside itself."""
+        if self._active:
+            raise Recursion(self.name)
+        key = tuple(_key(part) for part in bound)
+        if key not in self._instances:
+            self._active = True
+            try:
+                self._instances[key] = self._lowered(bound)
+            finally:
+                self._active = False
+        found = self._instances[key]
+        if isinstance(found, BrokenCall):
+            raise BrokenCall(found.diagnostics)
+        return found
+
+    def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
+        template = self.template
+        refused = fence.check(template.node, template.places)
+        errors = list(refused.diagnostics)
+        pairs = list(zip(self.signature(), bound, strict=True))
+        params = {p.name: b if isinstance(b, Meaning) else _parameter(p.name, b, p.span) for p, b in pairs}
+        try:
+            frame = _lower(template, params, False, self._result_type(), refused.nodes)
+        except Mistake as mistake:
+            return BrokenCall((*errors, mistake.diagnostic))
+        errors += frame.diagnostics
+        if not errors and not frame.broken and returns_value(template.body) and not leaves(template.body):
+            errors.append(
+                Diagnostic(
+                    f"{self.name} returns a value on some paths only",
+                    self.span,
+                    "type",
+                    hint="add a return with a value at the end",
+                )
+            )
+        if errors or frame.broken:
+            return BrokenCall(tuple(errors))
+        self.captured |= frame.scope.captured
+        self.notes += [note for note in frame.notes if note not in self.notes]
+        return self._finished(frame, params)
+
+    def _result_type(self) -> Value | None:
+        returns = self.template.node.returns
+        if (
+            returns is None
+            or isinstance(returns, ast.Tuple | ast.Subscript)
+            or (isinstance(returns, ast.Constant) and returns.value is None)
+        ):
+            return None
+        type = annotation(self.template.scope, self.template.places, returns)
+        return None if isinstance(type, Array) else type
+
+    def _finished(self, frame: Frame, params: Mapping[str, Meaning]) -> Instance:
+        yields: list[Atom] = []
+        results = _results(frame.env.get(RETURNED), yields)
+        vars = tuple(var for meaning in params.values() for var in _var(meaning))
+        function = Function(self.name, vars, frame.builder.close(*yields), (), self.span)
+        return Instance(verify(function), results)
+
+
+def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
+    match value:
+        case Typed(atom):
+            yields.append(atom)
+            return value
+        case TupleOf(items):
+            return TupleOf(
+                tuple(item for item in (_results(item, yields) for item in items) if item is not None)
+            )
+        case _:
+            return value
+
+
+def _key(part: Bound) -> Hashable:
+    # 1, 1.0 and True are equal, and mean different things.
+    return (type(part.number), repr(part.number)) if isinstance(part, Weak) else part

@@ -1,0 +1,444 @@
+"""Expressions: from the syntax tree to values, with Python's meaning of every operator.
+
+`and`, `or`, chained comparison and the ternary evaluate only what Python would; what is pure and cheap is
+computed without a branch.
+"""
+
+import ast
+from collections.abc import Callable
+from functools import partial
+
+from kernelab.errors import Related
+from kernelab.frontend import calls, places
+from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
+from kernelab.frontend.frame import Frame, Poisoned, counted
+from kernelab.frontend.names import Unknown, meaning_of
+from kernelab.frontend.operators import binary
+from kernelab.frontend.promote import materialise, operate
+from kernelab.frontend.values import (
+    ArrayRef,
+    BuiltinRef,
+    HostArray,
+    Meaning,
+    ModuleRef,
+    Poison,
+    TupleOf,
+    Typed,
+    Weak,
+    describe,
+)
+from kernelab.lang.build import FALSE, TRUE, zero
+from kernelab.lang.ir import Atom, Const, Let, Stmt, Var
+from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
+
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+
+
+def expr(frame: Frame, node: ast.expr) -> Meaning:
+    """The value of an expression; raises Mistake, or Poisoned where a mistake has been reported before."""
+    value = any_expr(frame, node)
+    if value is None:
+        raise frame.error(
+            node,
+            f"{frame.places.text(node)} returns nothing",
+            hint="add a return with a value to the function, or call it on a line of its own",
+        )
+    return value
+
+
+def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
+    """The value of an expression, None for a call that returns nothing."""
+    if node in frame.refused:
+        raise Poisoned
+    with frame.builder.at(frame.places(node)):
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                return Weak(value)
+            case ast.Name():
+                return _name(frame, node)
+            case ast.BinOp():
+                return _binary(frame, node)
+            case ast.UnaryOp():
+                return _unary(frame, node)
+            case ast.Compare():
+                return _boolean(_comparison(frame, node))
+            case ast.BoolOp():
+                return _boolean(_logical(frame, node, strict=True))
+            case ast.IfExp():
+                return _ternary(frame, node)
+            case ast.Call():
+                return _call(frame, node)
+            case ast.Subscript() | ast.Attribute():
+                return _selection(frame, node)
+            case ast.Tuple(elts=elements):
+                return TupleOf(tuple(expr(frame, element) for element in elements))
+            case _:
+                raise Poisoned
+
+
+def number(frame: Frame, node: ast.expr) -> Weak | Typed:
+    """An expression that is a number, vector or matrix."""
+    value = expr(frame, node)
+    if isinstance(value, Weak | Typed):
+        return value
+    hint = "index it to take one element" if isinstance(value, ArrayRef) else ""
+    raise frame.error(node, f"{frame.places.text(node)} is {describe(value)}, not a number", hint=hint)
+
+
+# ------------------------------------------------------------------------- names
+
+
+def _name(frame: Frame, node: ast.Name) -> Meaning:
+    match frame.facts.reads.get(node, "outer"):
+        case "local":
+            return _known(frame.env[node.id])
+        case "unset":
+            return _perhaps_unset(frame, node)
+        case _:
+            return _outer(frame, node)
+
+
+def _known(value: Meaning) -> Meaning:
+    if isinstance(value, Poison):
+        raise Poisoned
+    return value
+
+
+def _perhaps_unset(frame: Frame, node: ast.Name) -> Meaning:
+    is_set = truth(frame.env.get(WATCH + node.id))
+    if is_set != FALSE:
+        frame.builder.check(is_set, "assertion", f"{node.id} is unset: its loop ran zero times")
+        return _known(frame.env[node.id])
+    if isinstance(frame.env.get(node.id), Poison):
+        raise Poisoned
+    assigned = frame.facts.assignments[node.id]
+    in_loop = assigned[0] in frame.facts.in_loop
+    why = "the loop that sets it may run zero times" if in_loop else "it is set in one branch only"
+    where = "the loop" if in_loop else "the if"
+    related = tuple(Related(f"{node.id} is set here", frame.places(place)) for place in assigned[:1])
+    message = f"{node.id} may be unset here: {why}"
+    hint = f"set it before {where}, for example {node.id} = 0.0"
+    frame.poison(node.id)
+    raise frame.error(node, message, "unset", hint, related=related)
+
+
+def _outer(frame: Frame, node: ast.Name) -> Meaning:
+    if isinstance(frame.env.get(node.id), Poison) or node.id in frame.unknown:
+        raise Poisoned
+    try:
+        value = frame.scope.lookup(node.id, tuple(frame.facts.assignments))
+    except Unknown as unknown:
+        frame.unknown.add(node.id)
+        if node.id in frame.facts.assignments:
+            place = frame.facts.assignments[node.id][0]
+            related = (Related(f"{node.id} is set here", frame.places(place)),)
+            raise frame.error(
+                node,
+                f"{node.id} is used before it is set",
+                "unset",
+                f"set it before this line, for example {node.id} = 0.0",
+                related=related,
+            ) from None
+        raise frame.error(node, unknown.message, "name", unknown.hint) from None
+    if isinstance(value, HostArray):
+        return places.vector_constant(frame, value)
+    return _known(value)
+
+
+def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
+            base = expr(frame, inner)
+            if isinstance(base, ArrayRef):
+                return _extent(frame, base, axis)
+        case ast.Attribute(value=inner, attr=attr) if attr not in places.COMPONENTS:
+            return _attribute(frame, node, expr(frame, inner))
+    root, groups = places.chain(node)
+    base = expr(frame, root)
+    if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
+        return _attribute(frame, node, base)
+    return places.read(frame, base, groups, expr, node)
+
+
+def _extent(frame: Frame, array: ArrayRef, axis: ast.expr) -> Meaning:
+    match expr(frame, axis):
+        case Weak(int() as number) if -array.ndim <= number < array.ndim:
+            return places.shape(frame, array, number % array.ndim)
+        case Weak(int() as number):
+            raise frame.error(
+                axis,
+                f"{describe(array)} has no axis {number}",
+                "value",
+                f"its axes are 0 to {array.ndim - 1}",
+            )
+        case _:
+            raise frame.error(axis, "the axis of a shape is a constant", hint="write shape[0], shape[1], ...")
+
+
+def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
+    match base, node.attr:
+        case ModuleRef(), name:
+            try:
+                value = frame.scope.attribute(base, name)
+            except Unknown as unknown:
+                raise frame.error(node, unknown.message, "name", unknown.hint) from None
+            return places.vector_constant(frame, value) if isinstance(value, HostArray) else value
+        case ArrayRef(), "shape":
+            return TupleOf(tuple(places.shape(frame, base, axis) for axis in range(base.ndim)))
+        case ArrayRef(), "ndim":
+            return Weak(base.ndim)
+        case ArrayRef(), "size":
+            extents = [places.shape(frame, base, axis) for axis in range(base.ndim)]
+            size: Atom = extents[0].atom
+            for extent in extents[1:]:
+                size = frame.builder.apply("mul", size, extent.atom)
+            return Typed(size)
+        case _:
+            known = (
+                "shape, ndim and size"
+                if isinstance(base, ArrayRef)
+                else "x, y, z and w"
+                if _has_components(base)
+                else ""
+            )
+            raise frame.error(
+                node, f"{describe(base)} has no {node.attr}", "name", f"it has {known}" if known else ""
+            )
+
+
+def _has_components(base: Meaning) -> bool:
+    return isinstance(base, Typed) and isinstance(base.type, Vec | Mat)
+
+
+# ------------------------------------------------------------------------- arithmetic
+
+
+def _binary(frame: Frame, node: ast.BinOp) -> Weak | Typed:
+    left, right = number(frame, node.left), number(frame, node.right)
+    return binary(frame, node.op, left, right, node, (node.left, node.right))
+
+
+def _unary(frame: Frame, node: ast.UnaryOp) -> Weak | Typed:
+    if isinstance(node.op, ast.Not):
+        return _boolean(_not(frame, condition(frame, node.operand)))
+    operand = number(frame, node.operand)
+    name = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}[type(node.op)]
+    return operate(frame, name, [operand], node, (node.operand,))
+
+
+# ------------------------------------------------------------------------- truth
+
+
+def _boolean(atom: Atom) -> Weak | Typed:
+    return Weak(bool(atom.value)) if isinstance(atom, Const) else Typed(atom)
+
+
+def _not(frame: Frame, atom: Atom) -> Atom:
+    return frame.builder.apply("not", atom)
+
+
+def condition(frame: Frame, node: ast.expr) -> Atom:
+    """An expression as a condition: a truth value, or a number that is not zero."""
+    if node in frame.refused:
+        raise Poisoned
+    with frame.builder.at(frame.places(node)):
+        match node:
+            case ast.BoolOp():
+                return _logical(frame, node, strict=False)
+            case ast.Compare():
+                return _comparison(frame, node)
+            case _:
+                return _truth(frame, number(frame, node), node)
+
+
+def _truth(frame: Frame, value: Weak | Typed, node: ast.expr) -> Atom:
+    match value:
+        case Weak(number):
+            return TRUE if number else FALSE
+        case Typed(atom) if value.type == bool_:
+            return atom
+        case Typed(atom) if isinstance(value.type, Scalar):
+            return frame.builder.apply("ne", atom, zero(value.type))
+        case _:
+            raise frame.error(
+                node,
+                f"{describe(value)} is neither true nor false",
+                hint="compare one of its components, or its length",
+            )
+
+
+def _logical(frame: Frame, node: ast.BoolOp, strict: bool) -> Atom:
+    def operand(part: ast.expr) -> Atom:
+        if strict and not isinstance(part, ast.BoolOp):
+            return _strictly_bool(frame, part)
+        return _logical(frame, part, strict) if isinstance(part, ast.BoolOp) else condition(frame, part)
+
+    is_and = isinstance(node.op, ast.And)
+    result = operand(node.values[0])
+    for part in node.values[1:]:
+        result = _shortcut(frame, is_and, result, partial(operand, part), part)
+    return result
+
+
+def _strictly_bool(frame: Frame, node: ast.expr) -> Atom:
+    value = number(frame, node)
+    if (isinstance(value, Weak) and isinstance(value.number, bool)) or (
+        isinstance(value, Typed) and value.type == bool_
+    ):
+        return materialise(frame, value, node)
+    raise frame.error(
+        node,
+        f"and and or give a truth value, and {frame.places.text(node)} is {describe(value)}",
+        hint="compare it, or write a if condition else b",
+    )
+
+
+def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom], node: ast.expr) -> Atom:
+    """`left and right`, or `or`, where the right side is evaluated only if it decides."""
+    if isinstance(left, Const):
+        return right() if bool(left.value) == is_and else left
+    with frame.builder.block() as block:
+        value = right()
+    if _is_pure(block.stmts):
+        _replay(frame, block.stmts)
+        return frame.builder.apply("and" if is_and else "or", left, value)
+
+    def evaluated() -> tuple[Atom, ...]:
+        _replay(frame, block.stmts)
+        return (value,)
+
+    sides = (evaluated, lambda: (FALSE,)) if is_and else (lambda: (TRUE,), evaluated)
+    return frame.builder.select(left, *sides)[0]
+
+
+def _is_pure(stmts: list[Stmt]) -> bool:
+    return all(isinstance(stmt, Let) for stmt in stmts)
+
+
+def _replay(frame: Frame, stmts: list[Stmt]) -> None:
+    for stmt in stmts:
+        frame.builder.emit(stmt)
+
+
+def _comparison(frame: Frame, node: ast.Compare) -> Atom:
+    left_node, left = node.left, number(frame, node.left)
+
+    def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
+        right_node = node.comparators[rest]
+        right = number(frame, right_node)
+        here = _compared(frame, node.ops[rest], left, right, node, (left_node, right_node))
+        if rest + 1 == len(node.ops):
+            return here
+        return _shortcut(frame, True, here, lambda: link(right, rest + 1, right_node), node)
+
+    return link(left, 0, left_node)
+
+
+def _compared(
+    frame: Frame,
+    operator: ast.cmpop,
+    left: Weak | Typed,
+    right: Weak | Typed,
+    node: ast.Compare,
+    parts: tuple[ast.expr, ast.expr],
+) -> Atom:
+    if type(operator) not in _COMPARE:
+        raise Poisoned
+    result = operate(frame, _COMPARE[type(operator)], [left, right], node, parts)
+    return materialise(frame, result, node)
+
+
+def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
+    """`a if c else b`: a branch, as only one side is evaluated."""
+    cond = condition(frame, node.test)
+    if isinstance(cond, Const):
+        return expr(frame, node.body if cond.value else node.orelse)
+    saved = frame.env.get(THE_VALUE)
+
+    def side(part: ast.expr) -> Callable[[], None]:
+        def evaluate() -> None:
+            frame.env[THE_VALUE] = expr(frame, part)
+            frame.set_at[THE_VALUE] = frame.places(part)
+
+        return evaluate
+
+    branch(frame, id(node), cond, side(node.body), side(node.orelse), {THE_VALUE})
+    result = frame.env.pop(THE_VALUE)
+    if saved is not None:
+        frame.env[THE_VALUE] = saved
+    return _known(result)
+
+
+# ------------------------------------------------------------------------- calls
+
+
+def _call(frame: Frame, node: ast.Call) -> Meaning | None:
+    callee = expr(frame, node.func)
+    match callee:
+        case BuiltinRef("static"):
+            return _static(frame, node)
+        case BuiltinRef("tid"):
+            (index,) = threads(frame, node, ("i",))
+            return index
+    if any(word in frame.refused for word in node.keywords):
+        raise Poisoned
+    arguments = [calls.Argument(expr(frame, part), part) for part in node.args]
+    arguments += [calls.Argument(expr(frame, word.value), word.value, word.arg) for word in node.keywords]
+    return calls.call(frame, callee, arguments, node)
+
+
+def _static(frame: Frame, node: ast.Call) -> Meaning:
+    """`static(expression)`: evaluated by Python when the kernel is compiled, in the notebook's names."""
+    if len(node.args) != 1 or node.keywords:
+        raise frame.error(node, "static(...) takes one expression")
+    code = compile(ast.fix_missing_locations(ast.Expression(node.args[0])), frame.places.source.label, "eval")
+    names = {**frame.scope.namespace, **frame.scope.assigned}
+    try:
+        value = eval(code, names)
+    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+        raise frame.error(
+            node.args[0], f"static(...) raised {type(error).__name__}: {error}", "value"
+        ) from None
+    text = frame.places.text(node.args[0])
+    meaning = meaning_of(text, value)
+    if meaning is None:
+        raise frame.error(
+            node.args[0],
+            f"static(...) gives {type(value).__name__}, which a kernel cannot use",
+            hint="give a number, a small NumPy vector, a type or a function",
+        )
+    frame.scope.captured[f"static({text})"] = value
+    return places.vector_constant(frame, meaning) if isinstance(meaning, HostArray) else meaning
+
+
+def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:
+    """The thread indices that `tid()` gives, as many as there are hints."""
+    if not frame.is_kernel:
+        raise frame.error(
+            node,
+            "tid() stands in a kernel only, not in a function",
+            hint="call it in the kernel and pass the index on",
+        )
+    if node.args or node.keywords:
+        raise frame.error(node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()")
+    if len(hints) > 4:
+        raise frame.error(node, f"tid() gives 1 to 4 indices, not {len(hints)}")
+    if not frame.threads:
+        frame.threads = tuple(Var(int32, hint, frame.places(node)) for hint in hints)
+        frame.threads_span = frame.places(node)
+    if len(frame.threads) != len(hints):
+        related = (Related("the other tid() is here", frame.threads_span),) if frame.threads_span else ()
+        raise frame.error(
+            node,
+            f"tid() gives {counted(len(frame.threads), 'index')} in one place and {len(hints)} in another",
+            hint="call tid() once",
+            related=related,
+        )
+    return tuple(Typed(var) for var in frame.threads)

@@ -1,0 +1,180 @@
+"""The fence: what Python has and a kernel cannot contain, each with a sentence and what to write instead.
+
+Looks at the syntax alone; knows no types and no names but `range`, `static` and `print`.
+"""
+
+import ast
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.source import Places
+
+
+class Refusal(NamedTuple):
+    """Why a construct is refused, and what to write instead."""
+
+    message: str
+    hint: str
+
+
+_COMPREHENSION = Refusal(
+    "a kernel cannot build a list", "write a for loop that adds up or stores what you need"
+)
+_CONTAINER = Refusal(
+    "a kernel has no {0}", "use vec2, vec3 or vec4 for a few numbers and array parameters for many"
+)
+_ASYNC = Refusal(
+    "a kernel cannot wait for anything: async and await have no meaning in it", "write a plain def"
+)
+_SCOPE = Refusal(
+    "a kernel cannot assign to a variable outside of itself", "write the result into an array parameter"
+)
+
+REFUSALS: dict[type[ast.AST], Refusal] = {
+    ast.Lambda: Refusal(
+        "a kernel cannot contain a lambda", "define the function with def above the kernel and call it"
+    ),
+    ast.ListComp: _COMPREHENSION,
+    ast.SetComp: _COMPREHENSION,
+    ast.DictComp: _COMPREHENSION,
+    ast.GeneratorExp: _COMPREHENSION,
+    ast.List: Refusal(*(part.format("lists") for part in _CONTAINER)),
+    ast.Dict: Refusal(*(part.format("dictionaries") for part in _CONTAINER)),
+    ast.Set: Refusal(*(part.format("sets") for part in _CONTAINER)),
+    ast.Try: Refusal("a kernel cannot catch exceptions", "test for the bad case with an if"),
+    ast.TryStar: Refusal("a kernel cannot catch exceptions", "test for the bad case with an if"),
+    ast.Raise: Refusal("a kernel cannot raise an exception", 'write assert condition, "message"'),
+    ast.With: Refusal("a kernel cannot contain a with block", "open what you need outside of the kernel"),
+    ast.ClassDef: Refusal("a kernel cannot define a class", "define it outside of the kernel"),
+    ast.FunctionDef: Refusal(
+        "a kernel cannot define a function", "move the def above the kernel and call it"
+    ),
+    ast.AsyncFunctionDef: _ASYNC,
+    ast.AsyncFor: _ASYNC,
+    ast.AsyncWith: _ASYNC,
+    ast.Await: _ASYNC,
+    ast.Yield: Refusal("a kernel cannot yield", "store the values into an array parameter"),
+    ast.YieldFrom: Refusal("a kernel cannot yield", "store the values into an array parameter"),
+    ast.Global: _SCOPE,
+    ast.Nonlocal: _SCOPE,
+    ast.Delete: Refusal(
+        "a kernel cannot delete anything", "leave the del out: variables end with the kernel"
+    ),
+    ast.Import: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
+    ast.ImportFrom: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
+    ast.NamedExpr: Refusal(
+        "a kernel cannot assign inside an expression", "assign on a line of its own, then use the name"
+    ),
+    ast.Match: Refusal("a kernel cannot contain a match statement", "write if, elif and else"),
+    ast.JoinedStr: Refusal(
+        "a kernel cannot build text", "store the numbers into an array and format them outside"
+    ),
+    ast.Starred: Refusal("a kernel cannot unpack with a star", "write the values one by one"),
+    ast.Slice: Refusal(
+        "a kernel cannot slice", "write a for loop over the elements, or slice the array before the launch"
+    ),
+}
+
+_IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")
+_MEMBERSHIP = Refusal("a kernel cannot search with in", "write a for loop that compares, or x == a or x == b")
+_LOOP_ELSE = Refusal(
+    "a kernel cannot have an else on a loop", "set a variable before the break and test it after the loop"
+)
+_ITERATION = Refusal("a loop in a kernel goes over range(...)", "write for i in range(len(x)) and use x[i]")
+_TARGET = Refusal("the index of a loop is one name", "write for i in range(...)")
+_TEXT = Refusal(
+    "a kernel cannot use text as a value", "use a number, for example an int that stands for the case"
+)
+_NOTHING = Refusal("a kernel has no None", "use a number that stands for nothing, for example -1")
+_COMPLEX = Refusal("a kernel has no complex numbers", "use a vec2 for the real and the imaginary part")
+_STAR_PARAMETERS = Refusal("a kernel cannot take *args or **kwargs", "name every argument, or pass an array")
+_STAR_CALL = Refusal("a call in a kernel cannot unpack with **", "write the arguments one by one")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the fence refuses of a def: the constructs, and what to say about them."""
+
+    nodes: frozenset[ast.AST]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def check(function: ast.FunctionDef, places: Places) -> Checked:
+    """What of a def a kernel cannot contain, in the order of the text."""
+    stars = [star for star in (function.args.vararg, function.args.kwarg) if star is not None]
+    found: list[tuple[ast.AST, Refusal]] = [(star, _STAR_PARAMETERS) for star in stars]
+    for stmt in function.body:
+        found += refused(stmt)
+    diagnostics = tuple(_diagnostic(refusal, node, places) for node, refusal in found)
+    return Checked(frozenset(node for node, _ in found), diagnostics)
+
+
+def _diagnostic(refusal: Refusal, node: ast.AST, places: Places) -> Diagnostic:
+    assert isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword)
+    span = places.first_line(node) if isinstance(node, ast.stmt) else places(node)
+    return Diagnostic(refusal.message, span, "unsupported", hint=refusal.hint)
+
+
+def refused(node: ast.AST) -> Iterator[tuple[ast.AST, Refusal]]:
+    """The outermost refused constructs inside a statement or expression."""
+    refusal = _refusal(node)
+    if refusal is not None:
+        yield node, refusal
+        return
+    for child in _children(node):
+        yield from refused(child)
+
+
+def _refusal(node: ast.AST) -> Refusal | None:
+    match node:
+        case ast.For(iter=iterable) if not is_range(iterable):
+            return _ITERATION
+        case ast.For(target=target) if not isinstance(target, ast.Name):
+            return _TARGET
+        case ast.For(orelse=[_, *_]) | ast.While(orelse=[_, *_]):
+            return _LOOP_ELSE
+        case ast.Compare(ops=operators) if any(isinstance(op, ast.Is | ast.IsNot) for op in operators):
+            return _IDENTITY
+        case ast.Compare(ops=operators) if any(isinstance(op, ast.In | ast.NotIn) for op in operators):
+            return _MEMBERSHIP
+        case ast.Constant(value=str() | bytes()):
+            return _TEXT
+        case ast.Constant(value=complex()):
+            return _COMPLEX
+        case ast.Constant(value=None) | ast.Constant(value=types.EllipsisType()):
+            return _NOTHING
+        case ast.keyword(arg=None):
+            return _STAR_CALL
+        case ast.Call(func=ast.Name("print")):
+            return Refusal("a kernel cannot print", "store the numbers into an array and print them outside")
+        case _:
+            return REFUSALS.get(type(node))
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """What of a node the fence looks into: not docstrings, messages, annotations or static expressions."""
+    match node:
+        case ast.Expr(value=ast.Constant()) | ast.Return(value=ast.Constant(value=None)):
+            return
+        case ast.Assert(test=test):
+            yield test
+        case ast.AnnAssign(target=target, value=value):
+            yield target
+            if value is not None:
+                yield value
+        case ast.Call(func=ast.Name("static") | ast.Attribute(attr="static")):
+            return
+        case _:
+            yield from ast.iter_child_nodes(node)
+
+
+def is_range(node: ast.expr) -> bool:
+    """Whether an expression is a call of `range`, bare or with a prefix."""
+    match node:
+        case ast.Call(func=ast.Name("range") | ast.Attribute(attr="range")):
+            return True
+        case _:
+            return False

@@ -1,0 +1,258 @@
+"""What a name means outside of the def that uses it: in the cell, the language, or the notebook.
+
+In this order: the cell's own defs and constants; kernelab objects, types and modules of the notebook; the
+words of the language; numbers, small NumPy arrays of the notebook.
+"""
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import kernelab.builtins  # noqa: F401 (fills the table of operations)
+from kernelab.frontend.values import (
+    BuiltinRef,
+    FunctionRef,
+    HostArray,
+    KernelRef,
+    Meaning,
+    ModuleRef,
+    Typed,
+    TypeRef,
+    Weak,
+)
+from kernelab.lang import ops
+from kernelab.lang.ir import Const
+from kernelab.lang.types import SCALARS, Mat, Scalar, Value, Vec, bool_, float32, int32, named_types
+
+PREFIXES = ("kl", "wp", "kernelab")
+_WORD = re.compile(r"[^\W\d]\w*")
+LARGEST = 16
+"""How many numbers a vector or matrix of the notebook may hold to become a constant."""
+
+SPECIAL = (
+    "tid",
+    "atomic_add",
+    "atomic_sub",
+    "len",
+    "range",
+    "static",
+    "constant",
+    "array",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+)
+"""The words that lowering knows itself."""
+
+_PYTHON_TYPES: dict[str, Value] = {"float": float32, "int": int32, "bool": bool_}
+_STRUCTURAL = frozenset({"and", "or", "not", "chain", "extract", "insert", "row"})
+_FOREIGN = {
+    "fabs": "abs",
+    "absolute": "abs",
+    "maximum": "max",
+    "minimum": "min",
+    "power": "pow",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "rint": "round",
+    "fmod": "mod",
+    "fmax": "max",
+    "fmin": "min",
+}
+"""What NumPy and `math` call an operation of the table by another name."""
+
+
+def language() -> Mapping[str, Meaning]:
+    """The words of the language, which need no prefix."""
+    return _language(ops.names())
+
+
+@cache
+def _language(operations: tuple[str, ...]) -> Mapping[str, Meaning]:
+    words: dict[str, Meaning] = {name: BuiltinRef(name) for name in operations if name not in _STRUCTURAL}
+    words |= {name: BuiltinRef(name) for name in SPECIAL}
+    words |= {name: TypeRef(type) for name, type in (named_types() | _PYTHON_TYPES).items()}
+    return words
+
+
+class Unknown(Exception):
+    """A name that means nothing, or something that no kernel can use; the message says which."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names around the defs of a cell.
+
+    `namespace` holds what the cell names of the notebook, as it was when the cell ran: a function that is
+    lowered for new types later still sees that.  `around` is the notebook itself, for suggestions.
+    """
+
+    cell: dict[str, Meaning]
+    assigned: dict[str, Any]
+    namespace: Mapping[str, Any]
+    around: Mapping[str, Any] = field(default_factory=dict)
+    captured: dict[str, Any] = field(default_factory=dict)
+
+    def within(self) -> "Scope":
+        """The same names, with a list of captured values of its own."""
+        return Scope(self.cell, self.assigned, self.namespace, self.around)
+
+    def lookup(self, name: str, also: tuple[str, ...] = ()) -> Meaning:
+        """What a name means; raises Unknown, which names what is spelled alike among all names and `also`."""
+        if name in self.cell:
+            return self.cell[name]
+        if name in self.assigned:
+            return self._value(name, self.assigned[name])
+        words = language()
+        if name in self.namespace:
+            meaning = meaning_of(name, self.namespace[name])
+            if meaning is not None and not isinstance(meaning, Weak | Typed | HostArray):
+                return meaning
+        if name in words:
+            return words[name]
+        if name in self.namespace:
+            return self._value(name, self.namespace[name])
+        if name in PREFIXES:
+            return ModuleRef(name, None)
+        raise Unknown(f"the name {name} is not known here", self._did_you_mean(name, (*words, *also)))
+
+    def attribute(self, module: ModuleRef, name: str) -> Meaning:
+        """What `module.name` means; raises Unknown."""
+        words = language()
+        own = module.module is None or module.module.__name__.partition(".")[0] in ("kernelab", "warp")
+        if own and name in words:
+            return words[name]
+        if not own:
+            word = _FOREIGN.get(name, name)
+            if word in words and callable(getattr(module.module, name, None)):
+                return words[word]
+        if module.module is not None and hasattr(module.module, name):
+            return self._value(f"{module.name}.{name}", getattr(module.module, name))
+        known = words if own else dir(module.module)
+        raise Unknown(f"{module.name} has no {name}", _closest(name, known))
+
+    def _value(self, name: str, value: Any) -> Meaning:
+        meaning = meaning_of(name, value)
+        if meaning is None:
+            raise Unknown(f"{name} is {_kind(value)}, which a kernel cannot use", _instead(value))
+        if isinstance(meaning, Weak | Typed | HostArray):
+            self.captured[name] = value
+        return meaning
+
+    def _did_you_mean(self, name: str, words: tuple[str, ...]) -> str:
+        usable = [
+            key
+            for key, value in self.around.items()
+            if not key.startswith("_") and meaning_of(key, value) is not None
+        ]
+        return _closest(name, (*words, *self.cell, *self.assigned, *usable))
+
+
+def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a namespace that a piece of text names, also inside the text of annotations."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(name):
+                names.add(name)
+            case ast.Constant(value=str() as text):
+                names.update(_WORD.findall(text))
+    return {name: namespace[name] for name in names if name in namespace}
+
+
+def _closest(name: str, known: Any) -> str:
+    known = list(dict.fromkeys(known))
+    found = difflib.get_close_matches(name, known, 1, 0.6)
+    if not found:
+        found = [word for word in known if word.lower() == name.lower()]
+    return f"did you mean {found[0]}?" if found else ""
+
+
+def meaning_of(name: str, value: Any) -> Meaning | None:
+    """What an object of the notebook stands for in a kernel, None if nothing."""
+    # Of the object itself: `array` is a word of the language, an array made by it is not.
+    word = getattr(value, "__dict__", {}).get("__kernelab_name__")
+    if isinstance(word, str):
+        return language().get(word, BuiltinRef(word))
+    function = getattr(value, "__kernelab_function__", None)
+    if function is not None and not isinstance(value, type):
+        return FunctionRef(function)
+    if getattr(value, "__kernelab_kernel__", None) is not None:
+        return KernelRef(name)
+    match value:
+        case bool() | int() | float() if type(value) in (bool, int, float):
+            return Weak(value)
+        case Scalar() | Vec() | Mat():
+            return TypeRef(value)
+        case ModuleType():
+            return ModuleRef(name, value)
+        case np.generic():
+            return _numpy_scalar(value)
+        case np.ndarray():
+            return _numpy_array(value)
+        case type():
+            return _type(value)
+        case _:
+            return None
+
+
+def _type(value: type) -> Meaning | None:
+    if value in (float, int, bool):
+        return TypeRef(_PYTHON_TYPES[value.__name__])
+    if issubclass(value, np.generic):
+        scalar = next((s for s in SCALARS if s.dtype == np.dtype(value)), None)
+        return None if scalar is None else TypeRef(scalar)
+    return None
+
+
+def _numpy_scalar(value: np.generic) -> Typed | None:
+    scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
+    return None if scalar is None else Typed(Const(value.item(), scalar))
+
+
+def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
+    scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
+    if scalar is None or value.size > LARGEST:
+        return None
+    match value.shape:
+        case ():
+            return Typed(Const(value.item(), scalar))
+        case (n,) if n > 1:
+            return HostArray(value.copy(), Vec(scalar, n))
+        case (n, m) if n > 1 and m > 1:
+            return HostArray(value.copy(), Mat(scalar, n, m))
+        case _:
+            return None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array of shape {value.shape}"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of the notebook"
+
+
+def _instead(value: Any) -> str:
+    if isinstance(value, np.ndarray) or type(value).__module__.startswith("kernelab"):
+        return "pass it as an array argument"
+    if callable(value):
+        return "define the function in a %%kernel cell, or with @func, to call it from a kernel"
+    return "a kernel can use numbers, small NumPy vectors, functions of other kernel cells, and its arguments"

@@ -1,0 +1,342 @@
+"""Elements and components: what `a[i, j]`, `v.x`, `m[i][j]` and `a[i].x` read and write.
+
+A component write is a functional insert into the variable or the element that holds it.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelab.frontend.frame import Frame, counted
+from kernelab.frontend.promote import cast, convert, spelled
+from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.lang.build import constant, integer, zero
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, int32
+
+Evaluate = Callable[[Frame, ast.expr], Meaning]
+Groups = list[list[ast.expr]]
+COMPONENTS = ("x", "y", "z", "w")
+
+
+class Component(ast.Constant):
+    """The index that a component's name stands for."""
+
+
+def chain(node: ast.expr) -> tuple[ast.expr, Groups]:
+    """The root of nested subscripts and component names, and the indices of each from left to right."""
+    groups: Groups = []
+    while True:
+        match node:
+            case ast.Subscript(value=inner, slice=ast.Tuple(elts=indices)):
+                groups.append(indices)
+            case ast.Subscript(value=inner, slice=index):
+                groups.append([index])
+            case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS:
+                number = Component(COMPONENTS.index(attr))
+                groups.append([_at_end(number, node, len(attr))])
+            case _:
+                return node, groups[::-1]
+        node = inner
+
+
+def _at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
+    ast.copy_location(new, node)
+    new.lineno = node.end_lineno or node.lineno
+    new.col_offset = (node.end_col_offset or width) - width
+    return new
+
+
+def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
+    """What the indices select of a value."""
+    while groups:
+        refuse_component(frame, base, groups[0], node)
+        base, groups = _step(frame, base, groups, evaluate, node)
+    return base
+
+
+def _step(
+    frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr
+) -> tuple[Meaning, Groups]:
+    match base:
+        case ArrayRef():
+            return _enter_array(frame, base, groups[0], evaluate, node), groups[1:]
+        case Typed() if not isinstance(base.type, Scalar):
+            indices, rest = _component_indices(base.type, groups)
+            return _component(frame, base, indices, evaluate), rest
+        case TupleOf(items):
+            return _item(frame, items, groups[0], evaluate), groups[1:]
+        case _:
+            raise frame.error(
+                node,
+                f"{describe(base)} has no components",
+                hint="only arrays, vectors, matrices and tuples can be indexed",
+            )
+
+
+def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
+    """Raise Mistake where `.x` follows something that is no vector."""
+    if not isinstance(group[0], Component) or (isinstance(base, Typed) and isinstance(base.type, Vec)):
+        return
+    name = COMPONENTS[int(str(group[0].value))]
+    hint = f"index it first: {base.var.hint}[i].{name}" if isinstance(base, ArrayRef) else ""
+    raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
+
+
+def _enter_array(
+    frame: Frame, array: ArrayRef, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
+) -> Meaning:
+    indices = tuple(index(frame, part, evaluate) for part in group)
+    if len(indices) > array.ndim:
+        raise _too_many(frame, array, group, node)
+    entered = ArrayRef(array.var, (*array.indices, *indices))
+    if entered.ndim:
+        return entered
+    return Typed(frame.builder.load(entered.var, entered.indices))
+
+
+def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Exception:
+    hint = ""
+    if not isinstance(array.elem, Scalar):
+        outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
+        inner = ", ".join(frame.places.text(part) for part in group[array.ndim :])
+        hint = f"its elements are {array.elem}: write {array.var.hint}[{outer}][{inner}]"
+    counts = f"{counted(array.ndim, 'index')}, not {len(group)}"
+    return frame.error(node, f"{describe(array)} takes {counts}", hint=hint)
+
+
+def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
+    """An array index: any integer."""
+    match evaluate(frame, node):
+        case Weak(int() as number) if not isinstance(number, bool):
+            return convert(frame, Weak(number), int32, node, "an index is")
+        case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
+            return atom
+        case value:
+            numeric = isinstance(value, Weak) or (isinstance(value, Typed) and isinstance(value.type, Scalar))
+            hint = f"write int({frame.places.text(node)})" if numeric else ""
+            raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
+
+
+def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Groups]:
+    """The indices that select within a vector or matrix: `m[i][j]` counts as `m[i, j]`."""
+    first = groups[0]
+    if isinstance(type, Mat) and len(first) == 1 and len(groups) > 1 and len(groups[1]) == 1:
+        return [*first, *groups[1]], groups[2:]
+    return first, groups[1:]
+
+
+def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr], evaluate: Evaluate) -> Typed:
+    atoms = component_atoms(frame, base.type, indices, evaluate)
+    operation = "row" if isinstance(base.type, Mat) and len(atoms) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, base.atom, *atoms))
+
+
+def component_atoms(
+    frame: Frame, type: Value, indices: Sequence[ast.expr], evaluate: Evaluate
+) -> tuple[Atom, ...]:
+    """Component indices, counted from the start and inside the vector or matrix."""
+    assert isinstance(type, Vec | Mat)
+    if len(indices) > len(type.shape):
+        raise frame.error(
+            indices[0],
+            f"{type} takes {len(type.shape)} index{'' if len(type.shape) == 1 else 'es'}, not {len(indices)}",
+        )
+    return tuple(
+        _component_index(frame, part, extent, type, evaluate)
+        for part, extent in zip(indices, type.shape, strict=False)
+    )
+
+
+def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value, evaluate: Evaluate) -> Atom:
+    atom = index(frame, node, evaluate)
+    if isinstance(atom, Const):
+        number = int(atom.value)
+        if not -extent <= number < extent:
+            last = (
+                f".{COMPONENTS[extent - 1]} or [{extent - 1}]"
+                if isinstance(type, Vec) and extent <= len(COMPONENTS)
+                else f"[{extent - 1}]"
+            )
+            raise frame.error(
+                node, f"{type} has no component {number}", "value", hint=f"the last one is {last}"
+            )
+        return integer(number % extent)
+    if frame.bounds.get(atom, extent + 1) <= extent:
+        return cast(frame, atom, int32)
+    with frame.builder.at(frame.places(node)):
+        narrow = cast(frame, atom, int32)
+        above = frame.builder.apply("ge", narrow, integer(0))
+        below = frame.builder.apply("lt", narrow, integer(extent))
+        frame.builder.check(
+            frame.builder.apply("and", above, below), "assertion", f"a component index outside of {type}"
+        )
+        return narrow
+
+
+def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr], evaluate: Evaluate) -> Meaning:
+    match evaluate(frame, group[0]) if len(group) == 1 else None:
+        case Weak(int() as number) if -len(items) <= number < len(items):
+            return items[number]
+        case _:
+            raise frame.error(
+                group[0], f"a tuple of {len(items)} is indexed by a constant from 0 to {len(items) - 1}"
+            )
+
+
+def shape(frame: Frame, array: ArrayRef, axis: int) -> Typed:
+    """The extent of an array or a row along an axis."""
+    whole = len(array.indices) + axis
+    return Typed(frame.builder.let(SHAPE, (array.var, integer(whole)), int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an assignment can write: a component of a variable, an element of an array, or a component of one.
+
+    `name` is the variable (for an array element: None), `components` the indices within the vector or matrix.
+    """
+
+    node: ast.expr
+    name: str | None
+    array: Var | None
+    indices: tuple[Atom, ...]
+    held: Value
+    components: tuple[Atom, ...]
+
+    @property
+    def type(self) -> Value:
+        """The type of what is written."""
+        match self.held, len(self.components):
+            case _, 0:
+                return self.held
+            case Mat(scalar, _, m), 1:
+                return Vec(scalar, m)
+            case (Vec() | Mat()) as held, _:
+                return held.scalar
+            case _:
+                return self.held
+
+
+def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> Place:
+    """The place that a subscript or component on the left of an assignment names."""
+    root, groups = chain(target)
+    base = evaluate(frame, root)
+    if not groups:
+        raise _not_assignable(frame, target, base)
+    if isinstance(base, ArrayRef):
+        return _array_place(frame, base, groups, target, evaluate)
+    if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
+        raise _not_assignable(frame, target, base)
+    if isinstance(base.type, Scalar):
+        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign")
+    return Place(target, root.id, None, (), base.type, _path(frame, base.type, groups, target, evaluate))
+
+
+def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
+    text = frame.places.text(target)
+    if isinstance(base, HostArray | Typed):
+        return frame.error(
+            target,
+            f"{text} cannot be assigned: it is no variable of this def",
+            hint="copy it into a variable first, and assign to that",
+        )
+    return frame.error(
+        target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
+    )
+
+
+def _array_place(
+    frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr, evaluate: Evaluate
+) -> Place:
+    indices = array.indices
+    while groups and len(indices) < array.var.type.ndim:  # type: ignore[union-attr]
+        rest = ArrayRef(array.var, indices)
+        refuse_component(frame, rest, groups[0], target)
+        if len(groups[0]) > rest.ndim:
+            raise _too_many(frame, rest, groups[0], target)
+        indices += tuple(index(frame, part, evaluate) for part in groups[0])
+        groups = groups[1:]
+    assert isinstance(array.var.type, Array)
+    if len(indices) < array.var.type.ndim:
+        missing = array.var.type.ndim - len(indices)
+        raise frame.error(
+            target,
+            f"{describe(array)} needs {counted(missing, 'index')} more to be assigned",
+            hint="write a loop over the rest",
+        )
+    return Place(
+        target, None, array.var, indices, array.elem, _path(frame, array.elem, groups, target, evaluate)
+    )
+
+
+def _path(
+    frame: Frame, type: Value, groups: Groups, target: ast.expr, evaluate: Evaluate
+) -> tuple[Atom, ...]:
+    if not groups:
+        return ()
+    if isinstance(type, Scalar):
+        raise frame.error(target, f"{spelled(type)} has no components to assign")
+    if isinstance(type, Mat):
+        refuse_component(frame, Typed(zero(type)), groups[0], target)
+    indices, rest = _component_indices(type, groups)
+    if rest:
+        raise frame.error(target, f"{type} has too many indices here")
+    return component_atoms(frame, type, indices, evaluate)
+
+
+def load(frame: Frame, target: Place) -> Typed:
+    """What a place holds."""
+    held = _held(frame, target)
+    if not target.components:
+        return Typed(held)
+    operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, held, *target.components))
+
+
+def _held(frame: Frame, target: Place) -> Atom:
+    if target.array is not None:
+        return frame.builder.load(target.array, target.indices)
+    value = frame.env[target.name or ""]
+    assert isinstance(value, Typed)
+    return value.atom
+
+
+def store(frame: Frame, target: Place, value: Atom) -> None:
+    """Write a value, which has the place's type."""
+    whole = value if not target.components else inserted(frame, _held(frame, target), target, value)
+    if target.array is not None:
+        frame.builder.store(target.array, target.indices, whole)
+    elif target.name is not None:
+        frame.env[target.name] = Typed(whole)
+        if isinstance(whole, Var):
+            whole.hint = target.name
+
+
+def inserted(frame: Frame, held: Atom, target: Place, value: Atom) -> Atom:
+    """A vector or matrix with one component, or one row, replaced."""
+    if not (isinstance(target.held, Mat) and len(target.components) == 1):
+        return frame.builder.apply("insert", held, *target.components, value)
+    for column in range(target.held.m):
+        entry = frame.builder.apply("extract", value, integer(column))
+        held = frame.builder.apply("insert", held, target.components[0], integer(column), entry)
+    return held
+
+
+def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:
+    """Add to an array element, atomically; the result is what it held before."""
+    assert target.array is not None
+    if not target.components:
+        return Typed(frame.builder.atomic_add(target.array, target.indices, value))
+    alone = inserted(frame, zero(target.held), target, value)
+    old = frame.builder.atomic_add(target.array, target.indices, alone)
+    operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, old, *target.components))
+
+
+def vector_constant(frame: Frame, value: HostArray) -> Typed:
+    """A small NumPy array of the notebook as a constant vector or matrix."""
+    assert isinstance(value.type, Vec | Mat)
+    entries = [constant(number, value.type.scalar) for number in value.array.ravel().tolist()]
+    return Typed(frame.builder.apply(str(value.type), *entries))

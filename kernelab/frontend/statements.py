@@ -1,0 +1,493 @@
+"""Statements: from the syntax tree to IR, jumps without a jump.
+
+Two rules replace break, continue and return:
+
+    if c: A (never falls through); rest     if c: A else: rest
+    S (may jump); rest                      S; if not (break or continue or return): rest
+
+where the flags are ordinary variables.  A mistake ends its statement only: the names that the statement
+would have set are poisoned, and lowering goes on to find the next mistake.
+"""
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from kernelab.errors import Diagnostic, Span
+from kernelab.frontend import calls, places
+from kernelab.frontend.annotations import annotation
+from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
+from kernelab.frontend.expressions import any_expr, condition, expr, number, threads
+from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Poisoned
+from kernelab.frontend.joins import RETURNED
+from kernelab.frontend.jumps import Jump, escaping, leaves
+from kernelab.frontend.operators import binary
+from kernelab.frontend.promote import convert
+from kernelab.frontend.scope import changed_in, targets
+from kernelab.frontend.values import ArrayRef, BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
+from kernelab.lang.build import FALSE, integer
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.types import Array, Scalar, bool_, int32
+
+Live = Collection[str]
+
+
+def block(frame: Frame, stmts: Sequence[ast.stmt], live: Live) -> None:
+    """Statements in order; `live` are the variables that whoever follows may read."""
+    for k, stmt in enumerate(stmts):
+        rest = stmts[k + 1 :]
+        jumps = escaping([stmt])
+        if isinstance(stmt, ast.If):
+            if _absorbs(frame, stmt, rest, jumps, live):
+                return
+            continue
+        _statement(frame, stmt)
+        if leaves([stmt]):
+            _note_unreached(frame, rest)
+        if not rest or leaves([stmt]):
+            return
+        if jumps:
+            _guard(frame, jumps, rest, live)
+            return
+
+
+def _needed(
+    frame: Frame, stmt: ast.stmt, rest: Sequence[ast.stmt], jumps: Collection[Jump], live: Live
+) -> Live:
+    """What must survive a statement: what is read after it, and behind a jump at the block's end."""
+    if not rest:
+        return live
+    after = frame.facts.live_after[stmt]
+    if not jumps:
+        return after
+    return (
+        after
+        | frozenset(live)
+        | {FLAGS[jump] for jump in jumps}
+        | ({RETURNED} if "return" in jumps else frozenset())
+    )
+
+
+def _absorbs(
+    frame: Frame, stmt: ast.If, rest: Sequence[ast.stmt], jumps: Collection[Jump], live: Live
+) -> bool:
+    """Lower an `if`, with the rest of its block where that belongs into it; says whether it took it."""
+    cond = _condition(frame, stmt.test)
+    then, orelse = stmt.body, stmt.orelse
+    if isinstance(cond, Const):
+        chosen = then if cond.value else orelse
+        block(frame, [*chosen, *rest], live)
+        return True
+    if leaves(then) and leaves(orelse):
+        _note_unreached(frame, rest)
+    takes_rest = bool(rest) and (leaves(then) or leaves(orelse))
+    if takes_rest:
+        then, orelse = (
+            (then if leaves(then) else [*then, *rest]),
+            (orelse if leaves(orelse) else [*orelse, *rest]),
+        )
+    needed = live if takes_rest else _needed(frame, stmt, rest, jumps, live)
+    with frame.builder.at(frame.places.first_line(stmt)):
+        branch(
+            frame,
+            id(stmt),
+            cond,
+            lambda: block(frame, then, needed),
+            lambda: block(frame, orelse, needed),
+            needed,
+        )
+    if takes_rest:
+        return True
+    if rest and jumps:
+        _guard(frame, jumps, rest, live)
+        return True
+    return not rest
+
+
+def _note_unreached(frame: Frame, rest: Sequence[ast.stmt]) -> None:
+    if rest:
+        span = frame.places.first_line(rest[0])
+        frame.notes.append(Diagnostic("this line is never reached", span, "unreached", "warning"))
+
+
+def _guard(frame: Frame, jumps: Collection[Jump], rest: Sequence[ast.stmt], live: Live) -> None:
+    """The rest of a block behind a statement that may have jumped."""
+    flag: Atom = FALSE
+    for jump in sorted(jumps):
+        flag = frame.builder.apply("or", flag, truth(frame.env.get(FLAGS[jump])))
+    if isinstance(flag, Const):
+        if not flag.value:
+            block(frame, rest, live)
+        return
+    with frame.builder.at(frame.places.first_line(rest[0])):
+        branch(frame, ("rest", id(rest[0])), flag, lambda: None, lambda: block(frame, rest, live), live)
+
+
+def _condition(frame: Frame, test: ast.expr) -> Atom:
+    found: list[Atom] = []
+    with _collecting(frame, ()):
+        found.append(condition(frame, test))
+    return found[0] if found else Var(bool_)
+
+
+@contextmanager
+def _collecting(frame: Frame, names: Collection[str]) -> Iterator[None]:
+    """Within it, a mistake is collected, and the names are poisoned."""
+    try:
+        yield
+    except Mistake as mistake:
+        frame.report(mistake.diagnostic)
+    except BrokenCall as broken:
+        frame.broken = True
+        frame.diagnostics += [found for found in broken.diagnostics if found not in frame.diagnostics]
+    except Poisoned:
+        frame.broken = True
+    else:
+        return
+    for name in names:
+        frame.poison(name)
+
+
+def _statement(frame: Frame, stmt: ast.stmt) -> None:
+    names = (
+        changed_in([stmt]) if isinstance(stmt, ast.For | ast.While) else {name.id for name in targets(stmt)}
+    )
+    with _collecting(frame, names), frame.builder.at(frame.places.first_line(stmt)):
+        if stmt in frame.refused:
+            raise Poisoned
+        match stmt:
+            case ast.Assign():
+                _assign(frame, stmt)
+            case ast.AnnAssign():
+                _assign_annotated(frame, stmt)
+            case ast.AugAssign():
+                _assign_augmented(frame, stmt)
+            case ast.For():
+                _for(frame, stmt)
+            case ast.While():
+                _while(frame, stmt)
+            case ast.Break():
+                frame.env[FLAGS["break"]] = Weak(True)
+            case ast.Continue():
+                frame.env[FLAGS["continue"]] = Weak(True)
+            case ast.Return():
+                _return(frame, stmt)
+            case ast.Assert():
+                _assert(frame, stmt)
+            case ast.Expr():
+                _expression(frame, stmt)
+            case ast.Pass():
+                pass
+            case _:
+                raise Poisoned
+
+
+# ------------------------------------------------------------------------- assignment
+
+
+def _assign(frame: Frame, stmt: ast.Assign) -> None:
+    value = _right_side(frame, stmt)
+    for target in stmt.targets:
+        assign(frame, target, value, stmt.value)
+
+
+def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
+    match stmt.value, stmt.targets[0]:
+        case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Tuple(elts=elements):
+            hints = tuple(part.id if isinstance(part, ast.Name) else "" for part in elements)
+            if expr(frame, callee) == BuiltinRef("tid"):
+                return TupleOf(threads(frame, call, hints))
+        case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Name(name):
+            if expr(frame, callee) == BuiltinRef("tid"):
+                return threads(frame, call, (name,))[0]
+    return expr(frame, stmt.value)
+
+
+def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
+    """Give a target a value; several targets take a tuple or the components of a vector."""
+    match target:
+        case ast.Name(name):
+            set_name(frame, name, value, frame.places(target))
+        case ast.Tuple(elts=elements):
+            items = _unpacked(frame, value, len(elements), target, source)
+            for element, item in zip(elements, items, strict=True):
+                assign(frame, element, item, source)
+        case ast.Subscript() | ast.Attribute():
+            place = places.place(frame, target, expr)
+            places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
+            if place.name is not None:
+                frame.set_at[place.name] = frame.places(target)
+        case _:
+            raise Poisoned
+
+
+def _holds(place: places.Place) -> str:
+    if place.components:
+        return "this component is" if isinstance(place.type, Scalar) else "this row is"
+    return f"{place.array.hint} holds" if place.array is not None else "this is"
+
+
+def set_name(frame: Frame, name: str, value: Meaning, span: Span) -> None:
+    """Bind a variable; the IR shows its name where the value has none yet."""
+    if isinstance(value, Typed) and isinstance(value.atom, Var) and not value.atom.hint:
+        value.atom.hint = name
+    frame.env[name] = value
+    frame.set_at[name] = span
+    if name in frame.facts.watched:
+        frame.env[WATCH + name] = Weak(True)
+
+
+def _unpacked(
+    frame: Frame, value: Meaning, count: int, target: ast.expr, source: ast.expr
+) -> Sequence[Meaning]:
+    match value:
+        case TupleOf(items):
+            found: Sequence[Meaning] = items
+        case Typed(atom) if not isinstance(value.type, Scalar) and len(value.type.shape) == 1:
+            found = [
+                Typed(frame.builder.apply("extract", atom, integer(k))) for k in range(value.type.shape[0])
+            ]
+        case _:
+            raise frame.error(source, f"{describe(value)} cannot be unpacked into {count} names")
+    if len(found) != count:
+        raise frame.error(
+            target,
+            f"{len(found)} value{'s' * (len(found) != 1)} cannot be unpacked into {count} names",
+            "value",
+        )
+    return found
+
+
+def _assign_annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
+    type = annotation(frame.scope, frame.places, stmt.annotation)
+    if stmt.value is None:
+        return
+    value = expr(frame, stmt.value)
+    if isinstance(type, Array):
+        if not isinstance(value, ArrayRef) or value.var.type != type or value.indices:
+            raise frame.error(stmt.value, f"this is {describe(value)}, not {type}")
+    else:
+        what = f"{stmt.target.id} is" if isinstance(stmt.target, ast.Name) else "this is"
+        value = Typed(convert(frame, value, type, stmt.value, what))
+    assign(frame, stmt.target, value, stmt.value)
+
+
+def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
+    match stmt.target:
+        case ast.Name(name) as target:
+            left = number(frame, target)
+            value = binary(
+                frame, stmt.op, left, number(frame, stmt.value), _whole(stmt), (target, stmt.value)
+            )
+            set_name(frame, name, value, frame.places(stmt.target))
+        case ast.Subscript() | ast.Attribute() as target:
+            _augment_place(frame, stmt, places.place(frame, target, expr))
+        case _:
+            raise Poisoned
+
+
+def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> None:
+    assert not isinstance(stmt.target, ast.Name)
+    right = number(frame, stmt.value)
+    if place.array is not None and isinstance(stmt.op, ast.Add | ast.Sub):
+        value = convert(frame, right, place.type, stmt.value, _holds(place))
+        calls.accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
+        return
+    result = binary(frame, stmt.op, places.load(frame, place), right, _whole(stmt), (stmt.target, stmt.value))
+    places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
+
+
+def _whole(stmt: ast.AugAssign) -> ast.expr:
+    """An expression that stands where the statement stands, for messages."""
+    return ast.copy_location(ast.BinOp(stmt.target, stmt.op, stmt.value), stmt)
+
+
+# ------------------------------------------------------------------------- loops
+
+
+def _for(frame: Frame, stmt: ast.For) -> None:
+    assert isinstance(stmt.target, ast.Name)
+    assert isinstance(stmt.iter, ast.Call)
+    name = stmt.target.id
+    head, start, step = _range(frame, stmt.iter, name)
+    if head is None:
+        for changed in changed_in([stmt]):
+            frame.poison(changed)
+        head, start, step = LoopHead(Var(int32, name), integer(0)), integer(0), integer(1)
+    jumps = escaping(stmt.body)
+
+    def body() -> None:
+        set_name(frame, name, Typed(_index(frame, head, start, step, name)), frame.places(stmt.target))
+        block(frame, stmt.body, _live_in_loop(frame, stmt, jumps))
+
+    loop(frame, stmt, head, body, _carried(frame, stmt, jumps), jumps)
+    if name in frame.facts.watched:
+        ran = frame.builder.apply("gt", head.count, _like(head.count, 0))
+        before = truth(frame.env.get(WATCH + name))
+        frame.env[WATCH + name] = Typed(frame.builder.apply("or", before, ran))
+
+
+def _index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> Atom:
+    if start == _like(start, 0) and step == _like(step, 1):
+        return head.index
+    moved = frame.builder.apply("mul", head.index, step)
+    if start == _like(start, 0):
+        return moved
+    return frame.builder.apply("add", start, moved, hint=name)
+
+
+def _like(atom: Atom, value: int) -> Const:
+    assert isinstance(atom.type, Scalar)
+    return Const(value, atom.type)
+
+
+def _range(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead | None, Atom, Atom]:
+    """The canonical head of a loop over `range(...)`, its start and its step; no head after a mistake."""
+    found: list[tuple[LoopHead, Atom, Atom]] = []
+    with _collecting(frame, ()), frame.builder.at(frame.places(call)):
+        found.append(_head(frame, call, name))
+    return found[0] if found else (None, FALSE, FALSE)
+
+
+def _head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom]:
+    start, stop, step = _bounds(frame, call)
+    if isinstance(step, Const) and step.value == 0:
+        raise frame.error(call, "the step of range is zero", "value")
+    nonzero = frame.builder.apply("ne", step, _like(step, 0))
+    frame.builder.check(nonzero, "assertion", "the step of range is zero")
+    plain = start == _like(start, 0) and step == _like(step, 1)
+    count = stop if plain else _trips(frame, start, stop, step)
+    index = Var(count.type, name if plain else "k", frame.places(call))
+    if plain and isinstance(count, Const):
+        frame.bounds[index] = int(count.value)
+    return LoopHead(index, count), start, step
+
+
+def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
+    """The number of iterations, ceil((stop - start) / step); not above 0 if there are none."""
+    if step == _like(step, 1):
+        return frame.builder.apply("sub", stop, start)
+    if step == _like(step, -1):
+        return frame.builder.apply("sub", start, stop)
+    back = frame.builder.apply("sub", start, stop)
+    return frame.builder.apply("neg", frame.builder.apply("floordiv", back, step))
+
+
+def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
+    if call.keywords or not 1 <= len(call.args) <= 3:
+        raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args) + len(call.keywords)}")
+    parts = [(expr(frame, part), part) for part in call.args]
+    types = {
+        value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)
+    }
+    if len(types) > 1:
+        raise frame.error(
+            call, f"the bounds of range are {' and '.join(sorted(map(str, types)))}", hint="write int(...)"
+        )
+    type = types.pop() if types else int32
+    bounds = [convert(frame, value, type, part, "a bound of range is") for value, part in parts]
+    match bounds:
+        case [stop]:
+            return _like(stop, 0), stop, _like(stop, 1)
+        case [start, stop]:
+            return start, stop, _like(stop, 1)
+        case _:
+            return bounds[0], bounds[1], bounds[2]
+
+
+def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
+    if isinstance(value, Weak) and type(value.number) is int:
+        return True
+    if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
+        return True
+    raise frame.error(
+        part,
+        f"a bound of range is an int, not {describe(value)}",
+        hint=f"write int({frame.places.text(part)})",
+    )
+
+
+def _while(frame: Frame, stmt: ast.While) -> None:
+    jumps = escaping(stmt.body)
+    loop(
+        frame,
+        stmt,
+        None,
+        lambda: block(frame, stmt.body, _live_in_loop(frame, stmt, jumps)),
+        _carried(frame, stmt, jumps),
+        jumps,
+    )
+
+
+def _live_in_loop(frame: Frame, stmt: ast.For | ast.While, jumps: frozenset[Jump]) -> Live:
+    flags = {FLAGS[jump] for jump in jumps & {"break", "return"}}
+    return frame.facts.carried[stmt] | flags | ({RETURNED} if "return" in jumps else frozenset())
+
+
+def _carried(frame: Frame, stmt: ast.For | ast.While, jumps: Collection[Jump]) -> list[str]:
+    """The names that a loop carries, in the order of the text."""
+    names = frame.facts.carried[stmt]
+    ordered = [name for name in frame.facts.assignments if name in names]
+    others = sorted(names - set(ordered))
+    watches = [WATCH + name for name in ordered if name in frame.facts.watched and WATCH + name in frame.env]
+    own = {WATCH + name.id for name in targets(stmt)}
+    result = [RETURNED] if "return" in jumps and not frame.is_kernel else []
+    return [*ordered, *others, *(watch for watch in watches if watch not in own), *result]
+
+
+# ------------------------------------------------------------------------- the rest
+
+
+def _return(frame: Frame, stmt: ast.Return) -> None:
+    frame.env[FLAGS["return"]] = Weak(True)
+    if stmt.value is None or (isinstance(stmt.value, ast.Constant) and stmt.value.value is None):
+        return
+    if frame.is_kernel:
+        raise frame.error(
+            stmt.value,
+            "a kernel returns nothing",
+            hint="store the result into an array parameter, or make this a function with @func",
+        )
+    value = expr(frame, stmt.value)
+    if not isinstance(value, Weak | Typed | TupleOf):
+        raise frame.error(
+            stmt.value,
+            f"a function cannot return {describe(value)}",
+            hint="return numbers, vectors, matrices or a tuple of them",
+        )
+    if frame.result is not None:
+        value = Typed(convert(frame, value, frame.result, stmt.value, f"{frame.name} returns"))
+    frame.env[RETURNED] = value
+    frame.set_at[RETURNED] = frame.places(stmt)
+
+
+def _assert(frame: Frame, stmt: ast.Assert) -> None:
+    cond = condition(frame, stmt.test)
+    match stmt.msg:
+        case None:
+            message = f"assert {frame.places.text(stmt.test)}"
+        case ast.Constant(value=str() as message):
+            pass
+        case _:
+            raise frame.error(
+                stmt.msg, "the message of an assert is plain text", hint='write assert condition, "message"'
+            )
+    if cond == FALSE:
+        raise frame.error(stmt.test, f"this assert never holds: {message}", "value")
+    frame.builder.check(cond, "assertion", message)
+
+
+def _expression(frame: Frame, stmt: ast.Expr) -> None:
+    if isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str | type(...)):
+        return
+    value = any_expr(frame, stmt.value)
+    if not isinstance(stmt.value, ast.Call) and not isinstance(value, Poison):
+        frame.notes.append(
+            Diagnostic(
+                "this expression has no effect",
+                frame.places(stmt.value),
+                "unused",
+                "warning",
+                hint="assign it to a name, or remove it",
+            )
+        )

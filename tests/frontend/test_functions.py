@@ -1,0 +1,252 @@
+"""Functions: lowered for the types of each call, with several results, early returns and defaults."""
+
+import numpy as np
+import pytest
+
+from kernelab.errors import KernelTypeError
+from kernelab.frontend import KernelDefinition, UserFunction
+from kernelab.lang.ir import Call, Function, walk
+from tests.frontend.helpers import cell, error, errors, kernel, ran
+
+KERNEL = "def kernel(x: array[float], d: array[float64], k: array[int]):\n    "
+
+
+def called(text: str) -> list[Function]:
+    """The functions that the kernel of a cell calls, in order."""
+    return [stmt.function for stmt in walk(kernel(text).function.body) if isinstance(stmt, Call)]
+
+
+def computed(text: str) -> float:
+    """What the kernel of a cell leaves in x[0], from x = [0.5, 2, 3]."""
+    after = ran(text, x=np.array([0.5, 2, 3], np.float32), d=np.ones(2), k=np.ones(2, np.int32))
+    return float(after["x"][0])
+
+
+def test_a_function_is_lowered_once_for_each_combination_of_types() -> None:
+    text = (
+        "def f(a, b):\n    return a * b\n"
+        + KERNEL
+        + """x[0] = f(x[1], x[2])
+    x[1] = f(x[2], x[1])
+    d[0] = f(d[0], d[1])
+    k[0] = f(k[0], k[1])
+"""
+    )
+    functions = called(text)
+    assert functions[0] is functions[1]
+    assert [str(f.body.yields[0].type) for f in functions[1:]] == ["float32", "float64", "int32"]
+
+
+def test_literal_arguments_are_part_of_the_function_and_keep_their_value() -> None:
+    text = (
+        "def f(a, n, scale=2):\n    return a ** n * scale\n"
+        + KERNEL
+        + "x[0] = f(x[1], 2) + f(x[1], 3, scale=0.5)\n"
+    )
+    assert computed(text) == 4 * 2 + 8 * 0.5
+    assert [[p.hint for p in f.params] for f in called(text)] == [["a"], ["a"]]
+
+
+def test_equal_literals_of_different_kinds_are_told_apart() -> None:
+    text = (
+        "def f(a):\n    return a / 2\n\ndef g(a):\n    return a // 2\n"
+        + KERNEL
+        + "x[0] = g(7) + g(7.5) * 10 + f(True + 0)\n"
+    )
+    assert computed(text) == 3 + 30 + 0.5
+
+
+def test_an_annotated_parameter_converts_a_literal() -> None:
+    text = "def f(a: float) -> float:\n    return a\n" + KERNEL + "x[0] = f(3) + f(k[0])\n"
+    assert computed(text) == 4
+
+
+def test_several_results_come_back_as_a_tuple() -> None:
+    text = (
+        "def f(a):\n    return a, (a * 2, 7)\n"
+        + KERNEL
+        + "p, (q, r) = f(x[1])\n    x[0] = p + q * 10 + r * 100\n"
+    )
+    assert computed(text) == 2 + 40 + 700
+
+
+def test_returns_at_any_depth_give_their_value() -> None:
+    text = (
+        """
+def first_above(x: array[float], limit):
+    for i in range(len(x)):
+        if x[i] > limit:
+            return i
+    return -1
+"""
+        + KERNEL
+        + "x[0] = first_above(x, 1.0) * 10 + first_above(x, 9.0)\n"
+    )
+    assert computed(text) == 9
+
+
+def test_a_function_may_write_an_array_and_return_nothing() -> None:
+    text = (
+        "def put(x: array[float], i, v):\n    if i < 0:\n        return\n    x[i] = v\n"
+        + KERNEL
+        + "put(x, 0, 9.0)\n    put(x, -1, 1.0)\n"
+    )
+    assert computed(text) == 9
+
+
+def test_a_function_may_take_a_function_a_type_and_a_builtin() -> None:
+    text = (
+        """
+def twice(f, a):
+    return f(f(a))
+def half(a):
+    return a / 2
+"""
+        + KERNEL
+        + "x[0] = twice(half, x[1]) + twice(abs, -1.0) + twice(float, k[0])\n"
+    )
+    assert computed(text) == 0.5 + 1 + 1
+
+
+def test_a_local_of_the_caller_is_unknown_in_the_function() -> None:
+    text = "def f(a):\n    return a + secret\n" + KERNEL + "secret = 1.0\n    x[0] = f(secret)\n"
+    assert error(text).message == "the name secret is not known here"
+
+
+def test_literal_results_stay_weak() -> None:
+    text = (
+        "def third():\n    return 1.0 / 3.0\n"
+        + KERNEL
+        + "d[0] = third() * d[1]\n    x[0] = 1.0 if d[0] == 1.0 / 3.0 else 0.0\n"
+    )
+    assert computed(text) == 1.0
+
+
+def test_returns_of_a_literal_and_a_number_agree() -> None:
+    text = (
+        "def f(a):\n    if a > 1:\n        return 0\n    return a\n" + KERNEL + "x[0] = f(x[0]) + f(x[1])\n"
+    )
+    assert computed(text) == 0.5
+
+
+def test_a_mistake_in_a_function_is_told_once_where_it_is() -> None:
+    text = (
+        "def f(a):\n    return a + vec3(1.0)\n"
+        + KERNEL
+        + "x[0] = f(x[1])\n    x[1] = f(x[2])\n    x[2] = f(x[0])\n"
+    )
+    found = error(text)
+    assert found.message == "cannot add float32 and vec3"
+    assert found.span is not None
+    assert found.span.line == 2
+
+
+def test_a_kernel_that_calls_a_broken_function_is_not_compiled_and_others_are() -> None:
+    text = (
+        "def f(a):\n    return a + nothing\n"
+        + KERNEL
+        + "x[0] = f(x[1])\ndef other(x: array[float]):\n    x[0] = 1.0\n"
+    )
+    assert list(cell(text).definitions) == ["other"]
+
+
+def test_a_function_whose_types_are_stated_is_checked_though_nobody_calls_it() -> None:
+    assert (
+        error("def f(a: float, v: vec3) -> float:\n    return a + v\n").message
+        == "cannot add float32 and vec3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        ("def f(a):\n    return f(a)\n" + KERNEL + "x[0] = f(x[1])\n", "f calls itself", 2),
+        (
+            "def f(a):\n    return g(a)\ndef g(a):\n    return f(a)\n" + KERNEL + "x[0] = f(x[1])\n",
+            "f calls itself",
+            4,
+        ),
+        (
+            "def f(a):\n    if a > 0:\n        return a\n" + KERNEL + "x[0] = f(x[1])\n",
+            "f returns a value on some paths only",
+            1,
+        ),
+        (
+            "def f(a, i):\n    if a > 0:\n        return a\n    return i\n"
+            + KERNEL
+            + "x[0] = f(x[1], k[0])\n",
+            "the returned value is int32 here and float32 in line 3",
+            4,
+        ),
+        (
+            "def f(a):\n    return a, a\n" + KERNEL + "x[0] = f(x[1])\n",
+            "x holds float32, not (float32, float32)",
+            4,
+        ),
+        ("def f(a):\n    pass\n" + KERNEL + "x[0] = f(x[1])\n", "f(x[1]) returns nothing", 4),
+        ("def f(a):\n    return a\n" + KERNEL + "x[0] = f()\n", "f needs a value for a", 4),
+        ("def f(a):\n    return a\n" + KERNEL + "x[0] = f(1, 2)\n", "f takes 1 argument, not 2", 4),
+        ("def f(a):\n    return a\n" + KERNEL + "x[0] = f(1, a=2)\n", "f gets two values for a", 4),
+        ("def f(a):\n    return a\n" + KERNEL + "x[0] = f(b=2)\n", "f has no argument b", 4),
+        (
+            "def f(a: int):\n    return a\n" + KERNEL + "x[0] = f(x[0])\n",
+            "the argument a of f is int32, not float32",
+            4,
+        ),
+        (
+            "def f(a: array[int]):\n    return a[0]\n" + KERNEL + "x[0] = f(x)\n",
+            "the argument a of f is array[int32], not array[float32]",
+            4,
+        ),
+        ("def f(a):\n    return tid()\n" + KERNEL + "x[0] = f(1)\n", "tid() stands in a kernel only", 2),
+        ("def f(a) -> int:\n    return a\n" + KERNEL + "x[0] = f(x[0])\n", "f returns int32, not float32", 2),
+        ("def f(a=nope):\n    return a\n" + KERNEL + "x[0] = f()\n", "the default raised NameError", 1),
+        ("def f(a: vec9):\n    return a\n" + KERNEL + "x[0] = f(1)\n", "the name vec9 is not known here", 1),
+        ("def f(x):\n    return x\n" + KERNEL + "y = f(x)\n", "a function cannot return array[float32]", 2),
+    ],
+)
+def test_a_mistake_in_a_function_or_its_call_is_refused(text: str, message: str, line: int) -> None:
+    found = errors(text)[0]
+    assert found.message.startswith(message)
+    assert found.span is not None
+    assert found.span.line == line
+
+
+def test_a_row_of_an_array_cannot_be_passed_on() -> None:
+    text = "def f(r):\n    return r[0]\ndef kernel(a: array2d[float]):\n    a[0, 0] = f(a[1])\n"
+    assert error(text).message == "a row of a cannot be passed to a function"
+
+
+def test_an_error_at_a_call_shows_the_definition() -> None:
+    (related,) = error("def f(a):\n    return a\n" + KERNEL + "x[0] = f()\n").related
+    assert (related.message, related.span.line) == ("f is defined here", 1)
+
+
+def test_a_function_explains_itself_on_the_host() -> None:
+    twice = cell('def twice(a, b=1):\n    """Two times a."""\n    return a * 2\n').definitions["twice"]
+    assert isinstance(twice, UserFunction)
+    assert (repr(twice), twice.__doc__) == ("<kernelab function twice(a, b)>", "Two times a.")
+    with pytest.raises(KernelTypeError, match="cannot be called from Python"):
+        twice(1.0)
+
+
+def test_a_cell_tells_kernels_from_functions() -> None:
+    text = """
+def kernel(x: array[float]):
+    helper(x)
+    x[0] = value(x[0])
+def helper(x: array[float]):
+    x[0] = 1.0
+def value(a):
+    return a
+@func
+def nothing(x: array[float]):
+    pass
+"""
+    kinds = {name: type(definition) for name, definition in cell(text).definitions.items()}
+    assert kinds == {
+        "kernel": KernelDefinition,
+        "helper": UserFunction,
+        "value": UserFunction,
+        "nothing": UserFunction,
+    }
