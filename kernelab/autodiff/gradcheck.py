@@ -52,7 +52,7 @@ class PairResult:
     passed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GradcheckReport:
     """The outcome of a gradient check; true if every pair passed."""
 
@@ -66,6 +66,9 @@ class GradcheckReport:
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def __repr__(self) -> str:
+        return f"<gradcheck of {self.kernel}: {'passed' if self else 'FAILED'}>"
 
     def worst(self) -> PairResult:
         """The pair with the largest relative error, failures first."""

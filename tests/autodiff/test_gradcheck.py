@@ -1,0 +1,167 @@
+"""The gradient check passes what is right, fails what is wrong, and says which entry."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError, KernelTypeError
+from kernelab.lang.ir import Block, Function, Let
+from kernelab.lang.ops import Partials
+from kernelab.passes.vjp import Vjp
+from kernelab.runtime.kernel import Kernel
+
+CELL = """
+def wave(x: array[float], gain: float, y: array[float]):
+    i = tid()
+    y[i] = gain * sin(3.0 * x[i]) * x[i]
+
+def squares(x: array[float], total: array[float]):
+    i = tid()
+    atomic_add(total, 0, x[i] * x[i])
+
+def in_place(x: array[float]):
+    i = tid()
+    x[i] = x[i] * x[i] + x[i]
+
+def turned(p: array[vec2], m: array[mat22], q: array[vec2]):
+    i = tid()
+    q[i] = m[i] * p[i] / (1.0 + length(p[i]))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return kl.compile(CELL)
+
+
+def reals(n: int, seed: int = 0, scale: float = 1.0) -> Any:
+    return kl.array(np.random.default_rng(seed).normal(size=n) * scale, dtype=float, requires_grad=True)
+
+
+def check(kernel: Kernel, dim: int, inputs: list[Any], outputs: list[Any], **options: Any) -> Any:
+    return kl.autograd.gradcheck(kernel, dim, inputs, outputs, show_summary=False, **options)
+
+
+def test_a_right_gradient_passes(kernels: dict[str, Any]) -> None:
+    report = check(kernels["wave"], 6, [reals(6), 1.5], [kl.zeros(6, dtype=float)])
+    assert report
+    (pair,) = report.pairs
+    assert (pair.input, pair.output, pair.entries) == ("x", "y", 36)
+
+
+def test_the_square_of_a_thousand_passes_in_float32(kernels: dict[str, Any]) -> None:
+    x = kl.array([1000.0, 1e-3, -500.0], dtype=float, requires_grad=True)
+    assert check(kernels["squares"], 3, [x], [kl.zeros(1, dtype=float)])
+
+
+def test_an_array_that_is_input_and_output_is_checked(kernels: dict[str, Any]) -> None:
+    report = check(kernels["in_place"], 4, [reals(4)], [])
+    assert [(pair.input, pair.output) for pair in report.pairs] == [("x", "x")]
+    assert report
+
+
+def test_vectors_and_matrices_are_checked_by_component(kernels: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    p = kl.array(rng.normal(size=(3, 2)), dtype=kl.vec2, requires_grad=True)
+    m = kl.array(rng.normal(size=(3, 2, 2)), dtype=kl.mat22, requires_grad=True)
+    report = check(kernels["turned"], 3, [p, m], [kl.zeros(3, dtype=kl.vec2)])
+    assert [pair.entries for pair in report.pairs] == [36, 72]
+    assert report
+
+
+def test_arguments_keep_their_values_and_gradients(kernels: dict[str, Any]) -> None:
+    x = reals(4)
+    before = x.numpy().copy()
+    x.grad = kl.full(4, 7.0, dtype=float)
+    check(kernels["in_place"], 4, [x], [])
+    assert x.numpy().tolist() == before.tolist()
+    assert x.grad.numpy().tolist() == [7.0] * 4
+
+
+def test_only_inputs_that_require_gradients_are_varied(kernels: dict[str, Any]) -> None:
+    p = kl.array(np.ones((2, 2)), dtype=kl.vec2, requires_grad=True)
+    m = kl.array(np.ones((2, 2, 2)), dtype=kl.mat22)
+    report = check(kernels["turned"], 2, [p, m], [kl.zeros(2, dtype=kl.vec2)])
+    assert [pair.input for pair in report.pairs] == ["p"]
+
+
+def test_the_number_of_elements_can_be_limited(kernels: dict[str, Any]) -> None:
+    limits = {"max_inputs_per_var": 2, "max_outputs_per_var": 3}
+    (pair,) = check(kernels["wave"], 6, [reals(6), 1.5], [kl.zeros(6, dtype=float)], **limits).pairs
+    assert pair.entries == 6
+
+
+class Faulty(Kernel):
+    """A kernel whose adjoint multiplies by partials that are off by a factor."""
+
+    factor = 1.0
+
+    def reverse(self, active: tuple[str, ...], groups: Any = ()) -> Any:
+        made = super().reverse(active, groups)
+        made.program = replace(made.program, adjoint=scaled(made.program, self.factor).adjoint)
+        return made
+
+
+def scaled(program: Vjp, factor: float) -> Vjp:
+    """The same adjoint, with the first cosine in it multiplied."""
+    adjoint = program.adjoint
+    stmts = [planted(stmt, factor) for stmt in adjoint.body.stmts]
+    body = Block(tuple(stmts), adjoint.body.yields)
+    changed = Function(adjoint.name, adjoint.params, body, adjoint.threads, adjoint.span, adjoint.linear)
+    return replace(program, adjoint=changed)
+
+
+def planted(stmt: Any, factor: float) -> Any:
+    if not (isinstance(stmt, Let) and stmt.op.name == "cos"):
+        return stmt
+    assert isinstance(stmt.op.derivative, Partials)
+    cos = stmt.op
+    wrong = replace(cos, cpp=f"({factor!r}f * {cos.cpp})", numpy=lambda x: factor * np.cos(x))
+    return Let(stmt.out, wrong, stmt.args, stmt.span)
+
+
+@pytest.fixture
+def faulty(kernels: dict[str, Any]) -> Iterator[type[Faulty]]:
+    yield Faulty
+    Faulty.factor = 1.0
+
+
+@pytest.mark.parametrize("factor", [1.004, 0.99, -1.0, 0.0])
+def test_a_gradient_that_is_off_fails_and_the_entry_is_named(
+    kernels: dict[str, Any], faulty: type[Faulty], factor: float
+) -> None:
+    faulty.factor = factor
+    kernel = faulty("wave", kernels["wave"]._load)
+    report = check(kernel, 4, [reals(4), 1.5], [kl.zeros(4, dtype=float)], raise_exception=False)
+    assert not report
+    worst = report.worst()
+    assert worst.input_index == worst.output_index
+    assert worst.max_rel_error > 1e-3
+
+
+def test_a_failure_raises_and_names_both_values(kernels: dict[str, Any], faulty: type[Faulty]) -> None:
+    faulty.factor = -1.0
+    kernel = faulty("wave", kernels["wave"]._load)
+    with pytest.raises(GradientError, match=r"d y\[\d\] / d x\[\d\] is .* by the adjoint and .* by differences"):
+        check(kernel, 2, [reals(2), 1.5], [kl.zeros(2, dtype=float)])
+
+
+def test_nothing_to_check_is_an_error(kernels: dict[str, Any]) -> None:
+    x = kl.zeros(3, dtype=float)
+    with pytest.raises(GradientError, match="0 pairs checked: no argument of wave has requires_grad"):
+        check(kernels["wave"], 3, [x, 1.0], [kl.zeros(3, dtype=float)])
+
+
+def test_what_is_not_a_kernel_is_refused() -> None:
+    with pytest.raises(KernelTypeError, match="gradcheck takes a kernel, not function"):
+        kl.autograd.gradcheck(lambda x: x, 1, [reals(1)])  # type: ignore[arg-type]
+
+
+def test_the_summary_is_shown_once(kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    report = kl.autograd.gradcheck(kernels["squares"], 2, [reals(2)], [kl.zeros(1, dtype=float)])
+    assert "PASS" in capsys.readouterr().out
+    assert report.shown
