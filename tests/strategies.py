@@ -2,8 +2,8 @@
 
 A program works on rows: thread `i` owns row `i` of `a`, which it reads and overwrites, and of `out`, which it
 accumulates into; `x` is shared and read only; `n` holds trip counts.  Loops are nested, leave early, and run
-zero times; variables are carried, re-assigned, and assigned in branches; indices are found at run time.  Values
-stay small, so that differences of the same text run as plain Python mean something.
+zero times; variables are carried, re-assigned, and assigned in branches; indices are found at run time.
+Values stay small, so that differences of the same text run as plain Python mean something.
 """
 
 import re
@@ -16,13 +16,22 @@ ROWS, COLUMNS = 3, 4
 
 SIGNATURE = "def program(x: array[float64], n: array[int], a: array2d[float64], out: array2d[float64]):"
 
-UNARY = ("sin({})", "cos({})", "tanh({})", "exp(-abs({}))", "sqrt(1.5 + abs({}))", "atan({})", "-{}", "abs({})")
+UNARY = (
+    "sin({})",
+    "cos({})",
+    "tanh({})",
+    "exp(-abs({}))",
+    "sqrt(1.5 + abs({}))",
+    "atan({})",
+    "-{}",
+    "abs({})",
+)
 BINARY = ("({} + {})", "({} - {})", "0.7 * {} * {}", "({} / (1.5 + abs({})))", "max({}, {})", "min({}, {})")
 COMPARISONS = ("<", ">", "<=", ">=")
 
 
 EXACT = {"sin": "squash", "cos": "squash", "tanh": "squash", "exp": "squash", "atan": "squash"}
-"""Functions of the mathematical library, and what stands for them where results must agree to the last bit."""
+"""Functions of the mathematical library, and what stands for them where every bit must agree."""
 
 SQUASH = """
 def squash(x: float64):

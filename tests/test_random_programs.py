@@ -35,7 +35,9 @@ NDIMS = {"x": 1, "n": 1, "a": 2, "out": 2}
 def examples(count: int, **options: Any) -> settings:
     """Settings for programs, which are large and take a while."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=slow, **options)
+    return settings(
+        max_examples=count, deadline=None, derandomize=True, suppress_health_check=slow, **options
+    )
 
 
 def draw_arguments(seed: int) -> Arguments:

@@ -1,8 +1,8 @@
 """Checking the adjoint of a kernel against differences.
 
-The adjoint is taken as it runs, in the kernel's own precision.  The differences are taken of a float64 build of
-the same IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel in
-float32 is not blamed for the noise of its differences.
+The adjoint is taken as it runs, in the kernel's own precision.  The differences are taken of a float64 build
+of the same IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel
+in float32 is not blamed for the noise of its differences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,9 +95,16 @@ class Tolerance:
         return np.asarray(atol + rtol * np.abs(numeric))
 
 
-def check_kernel(kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any], outputs: Sequence[Any] = (),
-                 *, tolerance: Tolerance | None = None, max_inputs_per_var: int = -1,
-                 max_outputs_per_var: int = -1) -> GradcheckReport:
+def check_kernel(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any] = (),
+    *,
+    tolerance: Tolerance | None = None,
+    max_inputs_per_var: int = -1,
+    max_outputs_per_var: int = -1,
+) -> GradcheckReport:
     """Compare every entry of every Jacobian of a kernel from its adjoint with differences.
 
     Inputs are the arrays of floats with ``requires_grad`` among the arguments, outputs those of `outputs`, or
@@ -112,9 +119,14 @@ def check_kernel(kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any]
     limit = tolerance or Tolerance()
     adjoint = _adjoint_jacobians(kernel, dim, arguments, sources, targets, max_outputs_per_var)
     numeric = _numeric_jacobians(kernel, dim, arguments, sources, targets, max_inputs_per_var, limit.eps)
-    return GradcheckReport(kernel.name, tuple(
-        _compare(arguments, source, target, adjoint[source, target], numeric[source, target], limit)
-        for source in sources for target in targets))
+    return GradcheckReport(
+        kernel.name,
+        tuple(
+            _compare(arguments, source, target, adjoint[source, target], numeric[source, target], limit)
+            for source in sources
+            for target in targets
+        ),
+    )
 
 
 def _is_checked(value: Any) -> bool:
@@ -134,18 +146,34 @@ def _outputs(kernel: Kernel, arguments: Mapping[str, Any], input_count: int) -> 
 
 def _nothing_to_check(kernel: Kernel, sources: list[str]) -> Diagnostic:
     if not sources:
-        return Diagnostic(f"0 pairs checked: no argument of {kernel.name} has requires_grad",
-                          kernel.primal.span, "gradcheck", hint="create the inputs with requires_grad=True")
-    return Diagnostic(f"0 pairs checked: {kernel.name} changes no array of floats", kernel.primal.span, "gradcheck",
-                      hint="pass what the kernel writes as outputs=")
+        return Diagnostic(
+            f"0 pairs checked: no argument of {kernel.name} has requires_grad",
+            kernel.primal.span,
+            "gradcheck",
+            hint="create the inputs with requires_grad=True",
+        )
+    return Diagnostic(
+        f"0 pairs checked: {kernel.name} changes no array of floats",
+        kernel.primal.span,
+        "gradcheck",
+        hint="pass what the kernel writes as outputs=",
+    )
 
 
 Jacobians = dict[tuple[str, str], Floats]
 
 
-def _adjoint_jacobians(kernel: Kernel, dim: int | Sequence[int], arguments: Mapping[str, Any],
-                       sources: list[str], targets: list[str], max_outputs: int) -> Jacobians:
-    copies = {name: _working_copy(value, name in sources or name in targets) for name, value in arguments.items()}
+def _adjoint_jacobians(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    arguments: Mapping[str, Any],
+    sources: list[str],
+    targets: list[str],
+    max_outputs: int,
+) -> Jacobians:
+    copies = {
+        name: _working_copy(value, name in sources or name in targets) for name, value in arguments.items()
+    }
     tape = Tape()
     with tape:
         launch(kernel, dim, list(copies.values()))
@@ -169,11 +197,20 @@ def _unit(like: array, position: int) -> array:
     return seed
 
 
-def _numeric_jacobians(kernel: Kernel, dim: int | Sequence[int], arguments: Mapping[str, Any], sources: list[str],
-                       targets: list[str], max_inputs: int, eps: float | None) -> Jacobians:
+def _numeric_jacobians(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    arguments: Mapping[str, Any],
+    sources: list[str],
+    targets: list[str],
+    max_inputs: int,
+    eps: float | None,
+) -> Jacobians:
     wide = kernel.widened()
-    start = {name: _wide_values(value, param.type) for (name, value), param
-             in zip(arguments.items(), kernel.primal.params, strict=True)}
+    start = {
+        name: _wide_values(value, param.type)
+        for (name, value), param in zip(arguments.items(), kernel.primal.params, strict=True)
+    }
     jacobians = {(s, t): _empty(arguments[t], arguments[s]) for s in sources for t in targets}
     for source in sources:
         for column in _chosen(_count(arguments[source]), max_inputs):
@@ -190,8 +227,15 @@ def _wide_values(value: Any, type: Any) -> Any:
     return values.astype(np.float64) if is_differentiable(type) else values.copy()
 
 
-def _differences(wide: Kernel, dim: int | Sequence[int], start: Mapping[str, Any], source: str, column: int,
-                 targets: list[str], eps: float | None) -> dict[str, Floats]:
+def _differences(
+    wide: Kernel,
+    dim: int | Sequence[int],
+    start: Mapping[str, Any],
+    source: str,
+    column: int,
+    targets: list[str],
+    eps: float | None,
+) -> dict[str, Floats]:
     """The derivative of every output element along one input element, by Richardson extrapolation."""
     value = float(start[source].reshape(-1)[column])
     step = STEP * max(1.0, abs(value)) if eps is None else eps
@@ -199,14 +243,28 @@ def _differences(wide: Kernel, dim: int | Sequence[int], start: Mapping[str, Any
     return {target: (4.0 * fine[target] - coarse[target]) / 3.0 for target in targets}
 
 
-def _central(wide: Kernel, dim: int | Sequence[int], start: Mapping[str, Any], source: str, column: int,
-             targets: list[str], step: float) -> dict[str, Floats]:
+def _central(
+    wide: Kernel,
+    dim: int | Sequence[int],
+    start: Mapping[str, Any],
+    source: str,
+    column: int,
+    targets: list[str],
+    step: float,
+) -> dict[str, Floats]:
     ahead, behind = (_evaluate(wide, dim, start, source, column, targets, h) for h in (step, -step))
     return {target: (ahead[target] - behind[target]) / (2.0 * step) for target in targets}
 
 
-def _evaluate(wide: Kernel, dim: int | Sequence[int], start: Mapping[str, Any], source: str, column: int,
-              targets: list[str], shift: float) -> dict[str, Floats]:
+def _evaluate(
+    wide: Kernel,
+    dim: int | Sequence[int],
+    start: Mapping[str, Any],
+    source: str,
+    column: int,
+    targets: list[str],
+    shift: float,
+) -> dict[str, Floats]:
     values = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in start.items()}
     values[source].reshape(-1)[column] += shift
     types = {param.hint: widened(param.type) for param in wide.primal.params}
@@ -219,8 +277,9 @@ def _array_of(value: Any, type: Any) -> Any:
     return from_numpy(value, dtype=type.elem) if isinstance(type, Array) else value
 
 
-def _compare(arguments: Mapping[str, Any], source: str, target: str, adjoint: Floats, numeric: Floats,
-             limit: Tolerance) -> PairResult:
+def _compare(
+    arguments: Mapping[str, Any], source: str, target: str, adjoint: Floats, numeric: Floats, limit: Tolerance
+) -> PairResult:
     known = ~(_unevaluated(adjoint) | _unevaluated(numeric))
     error = np.where(known, np.abs(adjoint - numeric), 0.0)
     # An infinite or undefined entry passes only where both say the same.
@@ -231,9 +290,17 @@ def _compare(arguments: Mapping[str, Any], source: str, target: str, adjoint: Fl
     scale = np.abs(numeric[row, column])
     relative = error[row, column] / scale if scale > 0 else (np.inf if error[row, column] > 0 else 0.0)
     return PairResult(
-        source, target, float(error.max()), float(relative),
-        _index(arguments[source], int(column)), _index(arguments[target], int(row)),
-        float(adjoint[row, column]), float(numeric[row, column]), int(known.sum()), bool(excess.max() <= 1.0))
+        source,
+        target,
+        float(error.max()),
+        float(relative),
+        _index(arguments[source], int(column)),
+        _index(arguments[target], int(row)),
+        float(adjoint[row, column]),
+        float(numeric[row, column]),
+        int(known.sum()),
+        bool(excess.max() <= 1.0),
+    )
 
 
 UNEVALUATED = np.uint64(0x7FF8_0000_4B4C_0001)

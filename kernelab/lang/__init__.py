@@ -1,1 +1,1 @@
-"""The language as data: types, operations, the intermediate representation, its builder, printer and verifier."""
+"""The language as data: types, operations, the IR, its builder, printer and verifier."""

@@ -121,8 +121,13 @@ class Builder:
         if cond != TRUE:
             self.emit(Assert(cond, kind, message, self.span))
 
-    def select(self, cond: Atom, then: Callable[[], Sequence[Atom]], orelse: Callable[[], Sequence[Atom]],
-               hints: Sequence[str] = ()) -> tuple[Atom, ...]:
+    def select(
+        self,
+        cond: Atom,
+        then: Callable[[], Sequence[Atom]],
+        orelse: Callable[[], Sequence[Atom]],
+        hints: Sequence[str] = (),
+    ) -> tuple[Atom, ...]:
         """An `If` whose branches are written by the two functions; they return what the branch yields."""
         if isinstance(cond, Const):
             return tuple(then() if cond.value else orelse())
@@ -164,7 +169,7 @@ def _fold(op: Op, args: tuple[Atom, ...], type: Value) -> Atom | None:
 
 
 def _identity(name: str, args: tuple[Atom, ...], type: Value) -> Atom | None:
-    """The operand that is the exact result: ``x * 1``, ``x / 1``, ``x - 0``, ``where(True, x, y)``, ``b and True``."""
+    """The operand that is the exact result, as in ``x * 1``, ``x - 0``, ``where(True, x, y)``."""
     match name, args:
         case ("mul", (x, Const(1))) | ("div", (x, Const(1))) | ("mul", (Const(1), x)) if x.type == type:
             return x
@@ -174,7 +179,12 @@ def _identity(name: str, args: tuple[Atom, ...], type: Value) -> Atom | None:
             return x
         case "where", (Const(cond), x, y):
             return x if cond else y
-        case ("and", (x, Const(True))) | ("and", (Const(True), x)) | ("or", (x, Const(False))) | ("or", (Const(False), x)):
+        case (
+            ("and", (x, Const(True)))
+            | ("and", (Const(True), x))
+            | ("or", (x, Const(False)))
+            | ("or", (Const(False), x))
+        ):
             return x
         case ("and", (_, Const(False))) | ("and", (Const(False), _)):
             return FALSE

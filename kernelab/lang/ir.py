@@ -196,8 +196,8 @@ Loop = For | While
 class Function:
     """A kernel (`threads` are its thread indices, it yields nothing) or a function (it yields its results).
 
-    Thread indices are int32, as many as the kernel unpacks from `tid()`; `linear` is the int64 position of the
-    thread in the grid, which derived programs use to find what the thread has saved.
+    Thread indices are int32, as many as the kernel unpacks from `tid()`; `linear` is the int64 position of
+    the thread in the grid, which derived programs use to find what the thread has saved.
     """
 
     name: str

@@ -13,12 +13,9 @@ This module knows the shape of the record and the overload sets by name; the rec
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from kernelab.lang.types import Array, Kind, Mat, Scalar, Type, Value, Vec, int32
-
-if TYPE_CHECKING:
-    from kernelab.lang.build import Expr
 
 Dims = dict[str, Any]
 """What the variables of a signature stand for: scalars by pattern name, lengths by letter."""
@@ -96,9 +93,6 @@ def _scalar(scalar: ScalarPattern | Scalar, dims: Dims) -> Scalar:
     return scalar if isinstance(scalar, Scalar) else dims[scalar.name]
 
 
-Cotangents = "Sequence[Expr | None]"
-
-
 @dataclass(frozen=True, slots=True)
 class Partials:
     """`fn(y, *operands)` gives dy/dx for each operand: an `Expr`, a number, or None where it is zero.
@@ -165,12 +159,12 @@ class Op:
     """One operation: everything that any part of kernelab knows about it.
 
     `cpp` is the C++ expression over scalars: operands by name in braces, ``{T}`` the result's C++ type,
-    ``{m}`` and ``{f}`` the prefix and suffix that make ``{m}sin{f}({x})`` the target's function for the width.
-    An operation over vectors has none; it has `expand`, its meaning in terms of scalar operations.
+    ``{m}`` and ``{f}`` the prefix and suffix that make ``{m}sin{f}({x})`` the target's function for the
+    width. An operation over vectors has none; it has `expand`, its meaning in terms of scalar operations.
     `numpy` computes it on arrays whose leading axes are threads and whose trailing axes are components.
     `domain` holds, for each operand, the interval that tests sample.  `exact` says that NumPy and every
-    target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects.
-    `tags` are facts that passes may ask for, such as "commutative".
+    target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects. `tags` are facts
+    that passes may ask for, such as "commutative".
     """
 
     name: str

@@ -91,7 +91,8 @@ class _Printer:
             case For():
                 return [self.for_head(stmt), *self.block(stmt.body)]
             case While():
-                head = f"{self.assigned(stmt.outs)}while{self.carried(stmt)} until {self.name(stmt.carries[stmt.stop])}"
+                stop = self.name(stmt.carries[stmt.stop])
+                head = f"{self.assigned(stmt.outs)}while{self.carried(stmt)} until {stop}"
                 return [head, *self.block(stmt.body)]
             case Assert(cond, kind, message):
                 return [f"assert {self.atom(cond)} {kind} {message!r}"]

@@ -75,7 +75,7 @@ class Vec:
         return str(self)
 
     def __call__(self, *components: Any) -> np.ndarray[Any, Any]:
-        """A NumPy vector: from no argument (zeros), one (repeated, or a sequence), or one for each component."""
+        """A NumPy vector of no components (zeros), of one (repeated, or a sequence), or of all."""
         return _host_value(self, components)
 
 
@@ -98,7 +98,7 @@ class Mat:
         return str(self)
 
     def __call__(self, *components: Any) -> np.ndarray[Any, Any]:
-        """A NumPy matrix: from no argument (zeros), one (repeated, or nested), or one for each entry by rows."""
+        """A NumPy matrix of no entries (zeros), of one (repeated, or nested), or of all by rows."""
         return _host_value(self, components)
 
 

@@ -109,7 +109,9 @@ class _Verifier:
             case _:
                 assert_never(stmt)
 
-    def access(self, array: Var, indices: tuple[Atom, ...], value: Type, component: int | None, stmt: Stmt) -> None:
+    def access(
+        self, array: Var, indices: tuple[Atom, ...], value: Type, component: int | None, stmt: Stmt
+    ) -> None:
         _require(isinstance(array.type, Array), f"{array} is no array", stmt)
         assert isinstance(array.type, Array)
         _require(len(indices) == array.type.ndim, "wrong number of indices", stmt)

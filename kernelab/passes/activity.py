@@ -46,9 +46,15 @@ def refuse_undefined(function: Function, vars: frozenset[Var]) -> None:
     """Raise KernelTypeError at an operation without a derivative whose result is among `vars`."""
     for stmt in walk(function.body):
         if isinstance(stmt, Let) and isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
-            raise KernelTypeError(Diagnostic(
-                f"{stmt.op.name} has no derivative", stmt.span, "derivative", note=stmt.op.derivative.reason,
-                hint="compute it outside of what is differentiated, or leave out the gradient of its operands"))
+            raise KernelTypeError(
+                Diagnostic(
+                    f"{stmt.op.name} has no derivative",
+                    stmt.span,
+                    "derivative",
+                    note=stmt.op.derivative.reason,
+                    hint="compute it outside of what is differentiated",
+                )
+            )
 
 
 def masked(function: Function) -> frozenset[Var]:

@@ -41,7 +41,9 @@ class Copier:
         """The whole function again; parameters and thread indices keep their Vars."""
         self.stmts(function.body)
         body = self.builder.close(*self.atoms(function.body.yields))
-        return Function(function.name, function.params, body, function.threads, function.span, function.linear)
+        return Function(
+            function.name, function.params, body, function.threads, function.span, function.linear
+        )
 
     def atom(self, atom: Atom) -> Atom:
         return atom if isinstance(atom, Const) else self.env.get(atom, atom)

@@ -157,9 +157,13 @@ class _Sweeper:
             case For() | While():
                 return self.loop(stmt)
             case Save(stack, saved, span):
-                return Save(stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.marks.slots), span)
+                return Save(
+                    stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.marks.slots), span
+                )
             case Restore(stack, outs, span):
-                return Restore(stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span)
+                return Restore(
+                    stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span
+                )
             case Let() | Load() | Store() | Atomic() | Assert() | Call() | Append():
                 return stmt
             case _:
@@ -176,5 +180,3 @@ class _Sweeper:
             return For(outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stop)
         assert stop is not None
         return While(outs, carries, inits, stop, body, stmt.span)
-
-

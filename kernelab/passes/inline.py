@@ -2,6 +2,8 @@
 
     before    y: float32 = call square(x)
     after     y: float32 = mul(x, x)
+
+Recursion is refused before a call is made, so this ends.
 """
 
 from kernelab.lang.ir import Call, Function, Stmt

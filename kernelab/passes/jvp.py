@@ -35,7 +35,7 @@ from kernelab.passes.simplify import simplify
 
 
 def jvp(function: Function, active: Iterable[str]) -> Function:
-    """The tangent program: the function's parameters, then ``<name>_dot`` for each active one, as arrays or values.
+    """The tangent program: the function's parameters, then ``<name>_dot`` for each active one.
 
     Results are followed by their tangents.  Raises KernelTypeError where an operation has no derivative.
     """
@@ -50,7 +50,9 @@ def jvp(function: Function, active: Iterable[str]) -> Function:
     body = tangent.builder.close(*tangent.atoms(yields), *tangent.tangents(yields))
     linear = function.linear
     params_out = (*function.params, *dots.values())
-    return simplify(Function(f"{function.name}_tangent", params_out, body, function.threads, function.span, linear))
+    return simplify(
+        Function(f"{function.name}_tangent", params_out, body, function.threads, function.span, linear)
+    )
 
 
 class _Tangent(Copier):

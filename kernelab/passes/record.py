@@ -5,8 +5,8 @@
     replay    r = residual[start + 0]; v = a[i] held r; a[i] = w
 
 A load from an array that the function changes, and an atomic whose result is used, is a *site*.  Each kept
-site has a residual: a growing array to which the primal appends, thread after thread, `starts` holding where a
-thread's values begin.  The replayable program reads them at a cursor, which is an affine expression of loop
+site has a residual: a growing array to which the primal appends, thread after thread, `starts` holding where
+a thread's values begin.  The replayable program reads them at a cursor, which is an affine expression of loop
 indices where a loop makes a constant number of values, and an ordinary carried integer elsewhere.  So what is
 recorded needs nothing special of loops, branches or exits, and `vjp` knows nothing of it but `held`.
 """
@@ -88,7 +88,9 @@ def record(function: Function, groups: Groups = (), keep: Collection[int] | None
     residuals = {site: _residual(site, number) for number, site in enumerate(chosen, 1)}
     primal = _Appender(residuals).function(function)
     arrays = tuple(r.array for r in residuals.values())
-    primal = Function(function.name, (*function.params, *arrays), primal.body, function.threads, function.span)
+    primal = Function(
+        function.name, (*function.params, *arrays), primal.body, function.threads, function.span
+    )
     return Recorded(primal, _replayable(function, residuals), tuple(residuals.values()))
 
 
@@ -219,7 +221,7 @@ class _Reader(Copier):
         self.counted_loop(stmt, affine, [site for site in moved if site not in affine or not runs_through])
 
     def counted_loop(self, stmt: Loop, affine: dict[Site, int], carried: list[Site]) -> None:
-        """`affine` sites are met a constant number of times an iteration, `carried` ones have a cursor after it."""
+        """`affine` sites are met a constant number of times an iteration, `carried` ones count."""
         b, before = self.builder, dict(self.cursor)
         inits = (*self.atoms(stmt.inits), *(before[site] for site in carried))
         count = self.atom(stmt.count) if isinstance(stmt, For) else integer(0)
@@ -235,12 +237,23 @@ class _Reader(Copier):
             yields = (*self.atoms(stmt.body.yields), *(self.cursor[site] for site in carried))
         outs = tuple(self.fresh(out) for out in stmt.outs)
         after = tuple(Var(int32, "cursor", stmt.span) for _ in carried)
-        ends = {site: b.apply("add", before[site], b.apply("mul", count, integer(n))) for site, n in affine.items()}
+        ends = {
+            site: b.apply("add", before[site], b.apply("mul", count, integer(n)))
+            for site, n in affine.items()
+        }
         self.cursor = before | ends | dict(zip(carried, after, strict=True))
         self.emit_loop(stmt, (*outs, *after), index, count, (*carries, *cursors), inits, body.close(*yields))
 
-    def emit_loop(self, stmt: Loop, outs: tuple[Var, ...], index: Var | None, count: Atom,
-                  carries: tuple[Var, ...], inits: tuple[Atom, ...], body: Block) -> None:
+    def emit_loop(
+        self,
+        stmt: Loop,
+        outs: tuple[Var, ...],
+        index: Var | None,
+        count: Atom,
+        carries: tuple[Var, ...],
+        inits: tuple[Atom, ...],
+        body: Block,
+    ) -> None:
         if isinstance(stmt, While):
             self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
             return

@@ -1,4 +1,4 @@
-"""Simplification: constants fold, equal pure expressions are computed once, carries that never change go away.
+"""Simplification: constants fold, equal expressions are computed once, constant carries go away.
 
     before    a = mul(x, y); b = mul(x, y); c = add(a, b)
     after     a = mul(x, y); c = add(a, a)

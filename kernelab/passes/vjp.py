@@ -4,8 +4,8 @@
     after     f(x, y, x_bar, y_bar)    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += g * cos(x[i])
 
 The adjoint first *replays* the primal without its effects, and then *sweeps* its statements in reverse.  The
-adjoint of an `If` is an `If`, that of a loop the reversed loop.  While the replay runs a loop, it saves at the
-end of each iteration what the sweep of that iteration needs: the carried values, and the results and trip
+adjoint of an `If` is an `If`, that of a loop the reversed loop.  While the replay runs a loop, it saves at
+the end of each iteration what the sweep of that iteration needs: the carried values, and the results and trip
 counts of the loops inside, last in first out.  So nothing with a loop in it ever runs again, and the cost is
 flat at any depth.  Statements without loops are recomputed where the sweep needs them.
 
@@ -68,8 +68,8 @@ def vjp(function: Function, active: Iterable[str], groups: Groups = ()) -> Vjp:
     """Differentiate a kernel in reverse with respect to the parameters named in `active`.
 
     The adjoint's parameters are the primal's, then ``<name>_bar`` for each active one in the order of the
-    parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then each
-    residual and its starts.  `groups` are sets of array parameters that may share memory.  Raises
+    parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then
+    each residual and its starts.  `groups` are sets of array parameters that may share memory.  Raises
     KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
@@ -86,7 +86,7 @@ def vjp(function: Function, active: Iterable[str], groups: Groups = ()) -> Vjp:
 def _adjoint(recorded: Recorded, names: frozenset[str]) -> Function:
     primal = recorded.replayable
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
-    extra = primal.params[len(own):]
+    extra = primal.params[len(own) :]
     params = [param for param in own if param.hint in names]
     bars = {param: _bar(param) for param in params}
     writer = _Adjoint(find_active(primal, params), masked(primal), bars)
@@ -185,8 +185,16 @@ class _Adjoint:
         copied = body.close(*yields, more)
         self.emit_loop(stmt, (*outs, total), index, env, (*carries, passed), (*inits, integer(0)), copied)
 
-    def emit_loop(self, stmt: Loop, outs: tuple[Var, ...], index: Var | None, env: Env,
-                  carries: tuple[Var, ...], inits: tuple[Atom, ...], body: Block) -> None:
+    def emit_loop(
+        self,
+        stmt: Loop,
+        outs: tuple[Var, ...],
+        index: Var | None,
+        env: Env,
+        carries: tuple[Var, ...],
+        inits: tuple[Atom, ...],
+        body: Block,
+    ) -> None:
         if isinstance(stmt, While):
             self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
             return
@@ -291,8 +299,9 @@ class _Adjoint:
         self.builder.emit(If(outs, _value(stmt.cond, env), then, orelse, stmt.span))
         cotangents.update(zip(grown, outs, strict=True))
 
-    def sweep_branch(self, block: Block, env: Env, given: Sequence[Atom | None],
-                     before: Cotangents) -> tuple[Block, Cotangents]:
+    def sweep_branch(
+        self, block: Block, env: Env, given: Sequence[Atom | None], before: Cotangents
+    ) -> tuple[Block, Cotangents]:
         inner, own = dict(env), dict(before)
         with self.builder.block() as branch:
             self.recompute(block, inner)
@@ -318,8 +327,10 @@ class _Adjoint:
         inits = (*given, *(cotangents.get(v, zero(type_of(v))) for v in grown))
         outs = self.bar_vars([*(stmt.carries[i] for i in moved), *grown])
         carries = (*bars, *(sums[v] for v in grown))
-        self.builder.emit(For(outs, index, self.trip_count(stmt, env), carries, inits, copied, stmt.span, True))
-        cotangents.update(zip(grown, outs[len(moved):], strict=True))
+        self.builder.emit(
+            For(outs, index, self.trip_count(stmt, env), carries, inits, copied, stmt.span, True)
+        )
+        cotangents.update(zip(grown, outs[len(moved) :], strict=True))
         for i, bar in zip(moved, outs, strict=False):
             self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))
 
@@ -328,7 +339,9 @@ class _Adjoint:
             return _value(stmt.count, env)
         return _value(self.trips[stmt], env)
 
-    def sweep_block(self, block: Block, env: Env, given: Sequence[Atom | None], cotangents: Cotangents) -> None:
+    def sweep_block(
+        self, block: Block, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
+    ) -> None:
         for target, g in zip(block.yields, given, strict=True):
             self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g))
         self.sweep(block, env, cotangents)
@@ -418,7 +431,12 @@ def _collect(block: Block, used: dict[Atom, None], defined: set[Atom]) -> None:
 
 def _refuse_old_value(stmt: Atomic) -> None:
     name = stmt.array.hint
-    raise KernelTypeError(Diagnostic(
-        f"the old value of {name} that atomic_{stmt.kind} returns has no derivative", stmt.span, "derivative",
-        note="used in a result that is differentiated",
-        hint=f"compute with values that other threads do not change, or leave out the gradient of {name}"))
+    raise KernelTypeError(
+        Diagnostic(
+            f"the old value of {name} that atomic_{stmt.kind} returns has no derivative",
+            stmt.span,
+            "derivative",
+            note="used in a result that is differentiated",
+            hint=f"compute with values that other threads do not change, or leave out the gradient of {name}",
+        )
+    )

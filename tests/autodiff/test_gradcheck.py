@@ -146,7 +146,9 @@ def test_a_gradient_that_is_off_fails_and_the_entry_is_named(
 def test_a_failure_raises_and_names_both_values(kernels: dict[str, Any], faulty: type[Faulty]) -> None:
     faulty.factor = -1.0
     kernel = faulty("wave", kernels["wave"]._load)
-    with pytest.raises(GradientError, match=r"d y\[\d\] / d x\[\d\] is .* by the adjoint and .* by differences"):
+    with pytest.raises(
+        GradientError, match=r"d y\[\d\] / d x\[\d\] is .* by the adjoint and .* by differences"
+    ):
         check(kernel, 2, [reals(2), 1.5], [kl.zeros(2, dtype=float)])
 
 

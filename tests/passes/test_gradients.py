@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.support.derivatives import derivatives, wide
-from tests.support.lowering import lowered
-from tests.support.zoo import ZOO, Animal
 
 from kernelab.passes.simplify import simplify
 from kernelab.passes.widen import widen
+from tests.support.derivatives import derivatives, wide
+from tests.support.lowering import lowered
+from tests.support.zoo import ZOO, Animal
 
 
 @pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)

@@ -25,7 +25,9 @@ class Problem:
         self.arguments = wide(self.function, animal.draw(rng))
         self.names = active_names(self.function)
         self.grid = animal.grid
-        self.u, self.v, self.w = ({n: rng.normal(size=self.arguments[n].shape) for n in self.names} for _ in "uvw")
+        self.u, self.v, self.w = (
+            {n: rng.normal(size=self.arguments[n].shape) for n in self.names} for _ in "uvw"
+        )
 
     def differences(self) -> float:
         ahead, behind = (self.pushed(sign * STEP) for sign in (1.0, -1.0))
@@ -68,8 +70,15 @@ def test_forward_over_reverse(problem: Problem) -> None:
     reverse = vjp(problem.function, problem.names)
     assert not reverse.residuals
     hessian = jvp(reverse.adjoint, [*problem.names, *(f"{name}_bar" for name in problem.names)])
-    after = run(hessian, problem.grid, {
-        **problem.arguments, **suffixed(problem.w, "_bar"),
-        **suffixed(problem.u, "_dot"), **suffixed(problem.zeros(), "_bar_dot")})
+    after = run(
+        hessian,
+        problem.grid,
+        {
+            **problem.arguments,
+            **suffixed(problem.w, "_bar"),
+            **suffixed(problem.u, "_dot"),
+            **suffixed(problem.zeros(), "_bar_dot"),
+        },
+    )
     found = problem.dot({n: after[f"{n}_bar_dot"] for n in problem.names}, problem.v)
     assert found == pytest.approx(problem.differences(), rel=1e-5, abs=1e-5)

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from tests.support.derivatives import gradients, wide
-from tests.support.lowering import lowered
 
 from kernelab.errors import KernelTypeError
 from kernelab.lang.ir import Atomic, For, Function, Load, Restore, Save, Store, While, walk
 from kernelab.lang.verify import verify
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
+from tests.support.derivatives import gradients, wide
+from tests.support.lowering import lowered
 
 
 def adjoint(text: str, *active: str) -> Function:
@@ -64,7 +64,9 @@ def k(x: array[float], out: array[float]):
 
 
 def test_the_adjoint_of_a_store_reads_the_adjoint_and_clears_it() -> None:
-    found = adjoint("def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = sin(x[i])\n", "x", "y")
+    found = adjoint(
+        "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = sin(x[i])\n", "x", "y"
+    )
     (store,) = kinds(found, Store)
     assert isinstance(store, Store)
     assert store.array.hint == "y_bar"
@@ -74,7 +76,11 @@ def test_the_adjoint_of_a_store_reads_the_adjoint_and_clears_it() -> None:
 
 
 def test_an_inactive_input_costs_nothing() -> None:
-    text = "def k(x: array[float], w: array[float], y: array[float]):\n    i = tid()\n    y[i] = sin(x[i]) * w[i]\n"
+    text = """
+def k(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(x[i]) * w[i]
+"""
     found = adjoint(text, "w", "y")
     assert {stmt.array.hint for stmt in kinds(found, Atomic)} == {"w_bar"}  # type: ignore[attr-defined]
 
@@ -87,7 +93,9 @@ def test_what_is_overwritten_is_kept_only_if_the_adjoint_needs_its_value() -> No
 
 
 def test_a_value_that_was_just_stored_is_not_kept() -> None:
-    text = "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i]\n    x[i] = y[i] * y[i]\n"
+    text = (
+        "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i]\n    x[i] = y[i] * y[i]\n"
+    )
     kept = [residual.array.span.line for residual in reverse(text, "x", "y").residuals]
     assert kept == [3]
 
@@ -124,13 +132,23 @@ def k(x: array[float], y: array[float]):
     assert swept.reverse
 
 
-@pytest.mark.parametrize(("branch", "slope"), [
-    ("sqrt(x[i])", 0.25), ("x[i] * log(x[i])", 1.0 + np.log(4.0)), ("(1.0 / x[i]) * 2.0", -0.125),
-    ("x[i] ** -0.5", -0.0625), ("exp(1.0 / x[i]) * x[i]", 0.75 * np.exp(0.25)),
-    ("normalize(vec2(x[i], 0.0)).x / x[i]", -0.0625),
-])
+@pytest.mark.parametrize(
+    ("branch", "slope"),
+    [
+        ("sqrt(x[i])", 0.25),
+        ("x[i] * log(x[i])", 1.0 + np.log(4.0)),
+        ("(1.0 / x[i]) * 2.0", -0.125),
+        ("x[i] ** -0.5", -0.0625),
+        ("exp(1.0 / x[i]) * x[i]", 0.75 * np.exp(0.25)),
+        ("normalize(vec2(x[i], 0.0)).x / x[i]", -0.0625),
+    ],
+)
 def test_a_masked_branch_does_not_poison_the_gradient(branch: str, slope: float) -> None:
-    text = f"def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = where(x[i] > 0.0, {branch}, 0.0)\n"
+    text = f"""
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = where(x[i] > 0.0, {branch}, 0.0)
+"""
     function = widen(lowered(text, "k"))
     arguments = wide(function, {"x": np.array([0.0, 4.0, -1.0]), "y": np.zeros(3)})
     pulled = gradients(vjp(function, ["x", "y"]), (3,), arguments, {"x": np.zeros(3), "y": np.ones(3)})
@@ -145,7 +163,9 @@ def test_running_the_adjoint_does_not_change_primal_arrays() -> None:
 
 
 def test_the_old_value_of_a_float_atomic_has_no_gradient_and_says_so() -> None:
-    text = "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = atomic_add(x, 0, 1.0) * x[i]\n"
+    text = (
+        "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = atomic_add(x, 0, 1.0) * x[i]\n"
+    )
     with pytest.raises(KernelTypeError, match="the old value of x that atomic_add returns has no derivative"):
         vjp(lowered(text, "k"), ["x", "y"])
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.support.evaluate import evaluate
 
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.lang.verify import verify
 from kernelab.passes.jvp import jvp
 from kernelab.passes.vjp import Vjp, vjp
+from tests.support.evaluate import evaluate
 
 Arguments = dict[str, Any]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -30,7 +30,7 @@ class Derivatives:
     differences: float
 
     def agree(self, exactly: float = 1e-10, roughly: float = 1e-5) -> bool:
-        """Whether adjoint and tangent agree `exactly` and differences `roughly`, relative to their size or 1."""
+        """Whether adjoint and tangent agree `exactly`, differences `roughly`, relative to size or 1."""
         scale = max(1.0, abs(self.tangent))
         same = abs(self.adjoint - self.tangent) <= exactly * scale
         return same and abs(self.tangent - self.differences) <= roughly * scale
@@ -58,7 +58,9 @@ def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any]) -
     return after
 
 
-def gradients(program: Vjp, grid: Sequence[int], arguments: Mapping[str, Any], seeds: Mapping[str, Floats]) -> Arguments:
+def gradients(
+    program: Vjp, grid: Sequence[int], arguments: Mapping[str, Any], seeds: Mapping[str, Floats]
+) -> Arguments:
     """What the adjoint makes of the seeds, by the name of the array they belong to."""
     after = {name: np.array(value) for name, value in arguments.items()}
     kept = evaluate(verify(program.primal), grid, after)
@@ -72,8 +74,9 @@ def gradients(program: Vjp, grid: Sequence[int], arguments: Mapping[str, Any], s
     return {name: bars[f"{name}_bar"] for name in seeds}
 
 
-def pushed(function: Function, grid: Sequence[int], arguments: Mapping[str, Any],
-           directions: Mapping[str, Floats]) -> Arguments:
+def pushed(
+    function: Function, grid: Sequence[int], arguments: Mapping[str, Any], directions: Mapping[str, Floats]
+) -> Arguments:
     """The tangents of the arrays after the function has run, by name."""
     program = jvp(function, directions)
     after = {name: np.array(value) for name, value in arguments.items()}
@@ -82,9 +85,14 @@ def pushed(function: Function, grid: Sequence[int], arguments: Mapping[str, Any]
     return {name: dots[f"{name}_dot"] for name in directions}
 
 
-def slopes(function: Function, grid: Sequence[int], arguments: Mapping[str, Any],
-           directions: Mapping[str, Floats], step: float) -> Arguments:
-    """Central differences of the arrays after the function has run, along a direction of the arrays before."""
+def slopes(
+    function: Function,
+    grid: Sequence[int],
+    arguments: Mapping[str, Any],
+    directions: Mapping[str, Floats],
+    step: float,
+) -> Arguments:
+    """Central differences of the arrays after a run, along a direction of the arrays before."""
     ends = []
     for sign in (1.0, -1.0):
         moved = dict(arguments)
@@ -94,8 +102,13 @@ def slopes(function: Function, grid: Sequence[int], arguments: Mapping[str, Any]
     return {name: (ends[0][name] - ends[1][name]) / (2 * step) for name in directions}
 
 
-def derivatives(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], rng: np.random.Generator,
-                step: float = 1e-5) -> Derivatives:
+def derivatives(
+    function: Function,
+    grid: Sequence[int],
+    arguments: Mapping[str, Any],
+    rng: np.random.Generator,
+    step: float = 1e-5,
+) -> Derivatives:
     """The three derivatives of a function over float64 in a random direction against a random cotangent."""
     names = active_names(function)
     directions = {name: rng.normal(size=np.shape(arguments[name])) for name in names}

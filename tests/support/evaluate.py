@@ -18,7 +18,9 @@ class Stopped(Exception):
     """An assertion of the program did not hold."""
 
 
-def evaluate(function: ir.Function, grid: Sequence[int], arguments: Mapping[str, Any]) -> dict[str, list[Any]]:
+def evaluate(
+    function: ir.Function, grid: Sequence[int], arguments: Mapping[str, Any]
+) -> dict[str, list[Any]]:
     """Run a function over a grid, changing the NumPy arrays among the arguments, by parameter name.
 
     Arrays of vectors have their components in trailing axes.  Parameters without an argument are residuals:

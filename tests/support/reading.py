@@ -21,8 +21,9 @@ class ReadError(AssertionError):
     """A listing that is no Python."""
 
 
-def read(listing: Listing, function: Function, grid: Sequence[int],
-         arguments: Mapping[str, Any]) -> dict[str, list[Any]]:
+def read(
+    listing: Listing, function: Function, grid: Sequence[int], arguments: Mapping[str, Any]
+) -> dict[str, list[Any]]:
     """Run the text over a grid, changing the NumPy arrays among the arguments, by parameter name."""
     residuals: dict[str, list[Any]] = {p.hint: [] for p in function.params if p.hint not in arguments}
     starts: list[dict[str, int]] = []
