@@ -1,0 +1,32 @@
+"""Views: pure functions from kernels, reports and errors to text and HTML.
+
+`install` gives the classes of the layers to the left their displays, without their knowing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernelab.autodiff.gradcheck import GradcheckReport
+from kernelab.autodiff.tape import Tape
+from kernelab.errors import KernelError
+from kernelab.runtime.kernel import Kernel
+from kernelab.views import display
+from kernelab.views.errors import error_lines
+from kernelab.views.kernel import view
+from kernelab.views.markup import Node
+from kernelab.views.report import gradcheck_view
+from kernelab.views.tape import tape_view
+
+DISPLAYS: dict[type, Callable[[Any], Node]] = {
+    Kernel: view,
+    Tape: tape_view,
+    GradcheckReport: gradcheck_view,
+}
+"""What is shown for an object that is the value of a cell."""
+
+
+def install() -> None:
+    """Attach every display; doing it again changes nothing."""
+    for cls, shown in DISPLAYS.items():
+        display.attach(cls, shown)
+    KernelError._render_traceback_ = error_lines  # type: ignore[attr-defined]

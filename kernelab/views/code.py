@@ -1,0 +1,196 @@
+"""The view of a kernel: its source beside its adjoint, then tangent and generated code, lines linked.
+
+    spring   reads x, rest   adds to energy
+    Cell In[3]                    │ adjoint
+    3 │ d = length(...) - rest    │ 3 │ d = length(...) - rest
+    4 │ atomic_add(energy, ...)   │ 4 │ d_bar = ...
+
+Pure functions from what is known of a kernel to markup.  Knows listings and generated text; must not know how
+a kernel is compiled, nor HTML.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kernelab.codegen.entry import Unit
+from kernelab.codegen.python import Listing, Saving
+from kernelab.errors import NOWHERE, Source, Span
+from kernelab.lang.ir import Function, walk
+from kernelab.lang.types import Array
+from kernelab.passes.effects import effects
+from kernelab.views import highlight
+from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Words, words
+
+MAX_GENERATED = 150
+"""How many lines of generated text a view folds in, so that notebooks stay small."""
+
+MAX_VALUE = 40
+"""How many characters of a captured value are shown."""
+
+
+PANES: dict[str, str] = {
+    "source": "source",
+    "adjoint": "adjoint",
+    "tangent": "tangent",
+    "cpp": "C++ for the CPU",
+    "cuda": "CUDA",
+}
+"""The panes of a view, and what their titles are."""
+
+DEFAULT = ("source", "adjoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a view shows of a kernel; `refused` says why it has no adjoint, `residuals` what a tape keeps."""
+
+    name: str
+    source: Source
+    primal: Function
+    adjoint: Listing | None = None
+    refused: str = ""
+    residuals: tuple[Saving, ...] = ()
+    tangent: Callable[[], Listing] | None = None
+    units: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
+    captured: Mapping[str, object] = field(default_factory=dict)
+
+
+def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
+    """The named panes beside each other; with the default ones, the others can be unfolded below."""
+    places = _Places(parts)
+    beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
+    folds: list[Node] = []
+    if tuple(shown) == DEFAULT:
+        closed = [name for name in PANES if name not in shown]
+        panes = ((PANES[name], pane) for name in closed for pane in _pane(name, parts, places, whole=False))
+        folds = [Fold(title, _untitled(pane)) for title, pane in panes]
+    return Below((_title(parts), *_notes(parts), Beside(tuple(beside)), *folds))
+
+
+def _untitled(pane: Node) -> Node:
+    return replace(pane, title="") if isinstance(pane, Code) else pane
+
+
+def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> list[Node]:
+    """The pane of that name, if there is such a program; generated text without helpers unless `whole`."""
+    match name:
+        case "source":
+            panes = tuple(places.panes())
+            return [Below(panes) if len(panes) > 1 else panes[0]]
+        case "adjoint":
+            return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places)]
+        case "tangent":
+            return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
+        case _:
+            return [_unit(name, parts.units[name](), places, whole)] if name in parts.units else []
+
+
+class _Places:
+    """Numbers the lines of all sources that went into a kernel: its own first, other cells' with a mark."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.used: dict[Source, set[int]] = {parts.source: {parts.primal.span.line}}
+        for span in (stmt.span for stmt in walk(parts.primal.body)):
+            if span.source is not NOWHERE.source:
+                self.used.setdefault(span.source, set()).add(span.line)
+
+    def line(self, runs: Iterable[Run], span: Span | None) -> CodeLine:
+        if span is None or span.source not in self.used:
+            return CodeLine(tuple(runs))
+        return CodeLine(tuple(runs), span.line, list(self.used).index(span.source))
+
+    def panes(self) -> Iterator[Code]:
+        """The text of every definition that went into the kernel, a pane for each cell."""
+        for number, (source, used) in enumerate(self.used.items()):
+            runs = highlight.python(source.text)
+            wanted = _definitions(source, used)
+            lines = tuple(CodeLine(runs[n - source.first_line], n, number) for n in wanted)
+            yield Code(source.label, lines)
+
+
+def _definitions(source: Source, used: set[int]) -> list[int]:
+    """The lines of the top-level definitions that hold the used lines; of all if the text is no Python."""
+    every = range(source.first_line, source.first_line + len(source.text.split("\n")))
+    try:
+        tree = ast.parse(source.text)
+    except SyntaxError:
+        return list(every)
+    shown: list[int] = []
+    for node in tree.body:
+        decorators = [d.lineno for d in getattr(node, "decorator_list", [])]
+        first = min([node.lineno, *decorators]) + source.first_line - 1
+        lines = range(first, (node.end_lineno or node.lineno) + source.first_line)
+        if not used.isdisjoint(lines):
+            shown += lines
+    return shown or list(every)
+
+
+def _listing(title: str, listing: Listing, places: _Places) -> Code:
+    """A derived program; the comments that name source lines give way to the numbers in the gutter."""
+    shown = [line for line in listing.lines if not line.is_comment]
+    runs = highlight.python("\n".join(line.text for line in shown))
+    return Code(title, tuple(places.line(run, line.span) for run, line in zip(runs, shown, strict=True)))
+
+
+def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:
+    """Generated text: all of it, or where the entries begin, without the helpers above them."""
+    first = 0 if whole else min((entry.lines.start for entry in unit.entries), default=0)
+    lines = unit.lines[first:] if whole else unit.lines[first : first + MAX_GENERATED]
+    runs = highlight.cpp("\n".join(line.text for line in lines))
+    shown = [places.line(run, line.span) for run, line in zip(runs, lines, strict=True)]
+    hidden = len(unit.lines) - first - len(lines)
+    if hidden:
+        shown.append(CodeLine((Run(f"... and {hidden} more lines: %%kernel --show {name}", "comment"),)))
+    return Code(PANES[name], tuple(shown))
+
+
+def _title(parts: Parts) -> Words:
+    runs = [Run("kernel ", "dim"), Run(parts.name, "strong")]
+    for verb, names in _effects(parts.primal).items():
+        if names:
+            runs += [Run(f" · {verb} ", "dim"), Run(", ".join(names))]
+    return Words(tuple(runs), level=1)
+
+
+def _effects(primal: Function) -> dict[str, list[str]]:
+    found = effects(primal)
+    arrays = [param for param in primal.params if isinstance(param.type, Array)]
+    return {
+        "reads": [param.hint for param in arrays if param in found.reads],
+        "writes": [param.hint for param in arrays if param in found.writes],
+        "adds to": [param.hint for param in arrays if param in found.accumulates],
+    }
+
+
+def _notes(parts: Parts) -> Iterator[Words]:
+    if parts.captured:
+        values = ", ".join(f"{name} = {_short(value)}" for name, value in parts.captured.items())
+        yield words(Run("captured from the notebook: ", "dim"), values)
+    if parts.adjoint is not None:
+        yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings))
+    if parts.residuals:
+        yield words(Run("kept by a tape: ", "dim"), _savings(parts.residuals))
+    if parts.refused:
+        yield words(Run("no adjoint: ", "dim"), parts.refused)
+
+
+def _savings(savings: tuple[Saving, ...]) -> str:
+    kept = [saving for saving in savings if saving.names]
+    return "; ".join(map(_saving, kept)) or "nothing"
+
+
+def _saving(saving: Saving) -> str:
+    where = f"loop of line {saving.loop.line}" if saving.loop else f"line {saving.span.line}"
+    return f"{where}: {', '.join(saving.names)} ({saving.size})"
+
+
+def _short(value: Any) -> str:
+    if callable(value):
+        return f"{getattr(value, '__name__', type(value).__name__)}()"
+    text = str(value.tolist()) if isinstance(value, np.generic | np.ndarray) else repr(value)
+    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"

@@ -1,0 +1,61 @@
+"""Gives objects of other layers their display, so that they show the same in any notebook, loaded or not.
+
+Knows IPython's protocols by name only: `_repr_mimebundle_` and `_render_traceback_`.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kernelab.views import page, text
+from kernelab.views.markup import Node
+
+Bundle = dict[str, str]
+
+
+class View:
+    """A view that a notebook shows and a terminal prints."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __str__(self) -> str:
+        return text.render(self.node)
+
+    __repr__ = __str__
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Bundle:
+        return bundle(self, lambda view: view.node)
+
+
+def bundle(shown: Any, view: Callable[[Any], Node]) -> Bundle:
+    """The view of an object as text and HTML; where the view fails, the object as text and the reason."""
+    try:
+        node = view(shown)
+        return {"text/plain": text.render(node), "text/html": page.render(node)}
+    except Exception as error:  # noqa: BLE001  a view must never stand between a user and a result
+        reason = f"(it cannot be shown: {type(error).__name__}: {error})"
+        return {"text/plain": f"{_name(shown)}\n{reason}"}
+
+
+def show(shown: Any, view: Callable[[Any], Node]) -> None:
+    """Show a view now: in the notebook that is running, else on standard output."""
+    notebook = sys.modules.get("IPython.display")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if notebook is not None and shell is not None:
+        notebook.display(bundle(shown, view), raw=True)
+    else:
+        sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
+
+
+def attach(cls: type, view: Callable[[Any], Node]) -> None:
+    """Make instances of a class show a view."""
+
+    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> Bundle:
+        return bundle(self, view)
+
+    cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]
+
+
+def _name(shown: Any) -> str:
+    return object.__repr__(shown) if isinstance(shown, View) else repr(shown)

@@ -1,0 +1,84 @@
+"""An error as the few lines that a notebook shows under a cell: what, where, a caret, what to do.
+
+    KernelTypeError: cannot add vec3 and float32
+      Cell In[12], line 4
+        4 |     p = x[i] + dt
+          |         ^^^^^^^^^   vec3 + float32
+      hint: multiply by a vector, or write vec3(dt, dt, dt)
+
+An error that a launch raises also shows the user's lines that led to it.  Knows errors and tracebacks; no
+frame of kernelab or of the notebook is shown.
+"""
+
+import linecache
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+
+from kernelab.errors import Diagnostic, KernelError
+
+MAX_CALLS = 4
+"""How many of the user's calls are shown, the innermost ones."""
+
+RED, GREEN, BLUE, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[34m", "\x1b[1m", "\x1b[0m"
+
+_OTHERS = ("kernelab", "IPython", "ipykernel", "traitlets", "asyncio", "tornado", "runpy")
+_COLOURS = (
+    (re.compile(r"^\s*\^+"), BOLD),
+    (re.compile(r"^\s*hint: "), BLUE),
+    (re.compile(r"^  \S.*, line \d+"), GREEN),
+)
+
+
+def error_lines(error: KernelError) -> list[str]:
+    """The message as lines for a terminal or a notebook, coloured."""
+    titles = {diagnostic.message.split("\n")[0] for diagnostic in error.diagnostics}
+    first, *rest = [
+        f"{BOLD}{line}{PLAIN}" if line in titles else _coloured(line) for line in str(error).split("\n")
+    ]
+    return [f"{RED}{BOLD}{type(error).__name__}{PLAIN}: {first}", *rest, *map(_coloured, _calls(error))]
+
+
+def diagnostic_lines(diagnostic: Diagnostic) -> list[str]:
+    """A warning or an information as lines, coloured."""
+    first, *rest = diagnostic.render().split("\n")
+    return [f"{BLUE}{BOLD}{diagnostic.severity}{PLAIN}: {first}", *map(_coloured, rest)]
+
+
+def _coloured(line: str) -> str:
+    for pattern, colour in _COLOURS:
+        match = pattern.match(line)
+        if match:
+            return f"{colour}{match[0]}{PLAIN}{line[match.end() :]}"
+    return line
+
+
+def _calls(error: KernelError) -> list[str]:
+    """The user's own calls that led to an error of a launch, outermost first."""
+    shown = [line for call in list(_user_calls(error.__traceback__))[-MAX_CALLS:] for line in call]
+    return ["", "  called from", *shown] if shown else []
+
+
+def _user_calls(trace: TracebackType | None) -> Iterator[list[str]]:
+    for frame, number in traceback.walk_tb(trace):
+        module = str(frame.f_globals.get("__name__", ""))
+        text = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).rstrip()
+        # A cell magic runs its cell: that line is shown by the diagnostic itself.
+        if module.partition(".")[0] in _OTHERS or not text or _is_magic(text):
+            continue
+        place = f"  {_label(frame.f_code.co_filename)}, line {number}"
+        name = frame.f_code.co_name
+        yield [place + ("" if name.startswith("<") else f", in {name}"), f"{number:>5} | {text}"]
+
+
+def _is_magic(text: str) -> bool:
+    return text.startswith(("%%", "get_ipython().run_cell_magic"))
+
+
+def _label(filename: str) -> str:
+    """``Cell In[3]`` for the file of a notebook's cell, asked of the shell that is running, if one is."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(filename)
+    return filename if number is None else f"Cell In[{number}]"

@@ -1,0 +1,71 @@
+"""What is known of a kernel, collected for its view: derived programs as listings, generated text by target.
+
+Knows `Kernel`, the emitter and its flavors; must not know markup beyond calling the view.  Nothing is built:
+the text is emitted, no compiler runs.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.entry import Unit
+from kernelab.codegen.flavors import Cpu, Cuda
+from kernelab.codegen.python import Listing, listing
+from kernelab.errors import KernelError
+from kernelab.lang.ir import Function
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.scalarise import scalarise
+from kernelab.runtime.kernel import Kernel
+from kernelab.views.code import DEFAULT, Parts, kernel_view
+from kernelab.views.markup import Node
+
+
+def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
+    """The view of a kernel; `shown` names the panes that are open, the default also folds the others in."""
+    return kernel_view(parts_of(kernel), shown)
+
+
+def parts_of(kernel: Kernel) -> Parts:
+    """What can be shown of a kernel, each part worked out when it is asked for."""
+    active = differentiable(kernel)
+    refused = refusal(kernel)
+    program = None if refused else kernel.vjp(active)
+    primal = kernel.primal if program is None else program.primal
+    functions = [primal] if program is None else [primal, program.adjoint]
+    return Parts(
+        kernel.name,
+        kernel.source,
+        kernel.primal,
+        None if program is None else listing(program.adjoint),
+        refused,
+        () if program is None else listing(program.primal).savings,
+        _tangent(kernel, active, refused),
+        _units(functions),
+        kernel.definition.captured,
+    )
+
+
+def differentiable(kernel: Kernel) -> list[str]:
+    """The names of the parameters that can carry derivatives."""
+    return [param.hint for param in kernel.primal.params if is_differentiable(param.type)]
+
+
+def refusal(kernel: Kernel) -> str:
+    """Why a kernel has no adjoint; empty if it has one."""
+    active = differentiable(kernel)
+    if not active:
+        return "no parameter is a float or an array of floats"
+    try:
+        kernel.vjp(active)
+    except KernelError as error:
+        return str(error)
+    return ""
+
+
+def _tangent(kernel: Kernel, active: list[str], refused: str) -> Callable[[], Listing] | None:
+    return None if refused else lambda: listing(kernel.jvp(active))
+
+
+def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
+    scalarised = cache(lambda: [scalarise(function) for function in functions])
+    return {"cpp": lambda: emit(scalarised(), Cpu()), "cuda": lambda: emit(scalarised(), Cuda())}

@@ -1,0 +1,114 @@
+"""The small language of views: what is shown, as data that becomes text or HTML.
+
+    node ::= Words(run...)                       a sentence
+           | Code(title, lines)                  lines of code, linked by the source line they come from
+           | Table(title, head, rows)
+           | Beside(nodes) | Below(nodes)        next to each other where there is room | one under the other
+           | Fold(title, node)                   closed at first in HTML
+    run  ::= Run(text, style)
+
+A view builds nodes; `text.render` and `page.render` turn them into what a terminal and a notebook show.  This
+module knows neither kernels nor HTML.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Style = Literal["", "strong", "dim", "keyword", "comment", "number", "string", "name", "good", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stretch of text in one style."""
+
+    text: str
+    style: Style = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A line of prose; `level` 1 is the title of a view, 2 a heading, 0 plain."""
+
+    runs: tuple[Run, ...]
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """A line of code; `number` is that of the source line it comes from, None where no user wrote one.
+
+    `cell` tells lines of several cells apart: 0 is the cell that the view is of.
+    """
+
+    runs: tuple[Run, ...]
+    number: int | None = None
+    cell: int = 0
+
+    @property
+    def mark(self) -> str:
+        """The number as a gutter shows it, with a stroke for each cell further away."""
+        return "" if self.number is None else f"{self.number}{chr(39) * self.cell}"
+
+    @property
+    def text(self) -> str:
+        return "".join(run.text for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines of code under a title."""
+
+    title: str
+    lines: tuple[CodeLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An entry of a table; numbers stand to the right."""
+
+    runs: tuple[Run, ...]
+    is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a head."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Parts next to each other; under one another where there is no room, and in a terminal."""
+
+    parts: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """Parts under one another."""
+
+    parts: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A part that a reader opens; a terminal shows its title only."""
+
+    title: str
+    part: "Node"
+
+
+Node = Words | Code | Table | Beside | Below | Fold
+
+
+def words(*parts: str | Run, level: int = 0) -> Words:
+    """A sentence of plain text and runs."""
+    return Words(tuple(part if isinstance(part, Run) else Run(part) for part in parts), level)
+
+
+def cell(text: str, style: Style = "", *, is_number: bool = False) -> Cell:
+    """An entry of one run."""
+    return Cell((Run(text, style),), is_number)

@@ -1,0 +1,130 @@
+"""A view as static HTML: no script, its own style, light and dark after the notebook's theme.
+
+Lines of code carry a class for the source line they come from, and hovering one lights the others by style
+alone.  Where a host strips the style, the numbers in the gutters still link them.  Classes are scoped by a
+digest of the content, so that equal views are equal text and two views never share a rule.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import assert_never
+
+from kernelab.views.markup import Below, Beside, Cell, Code, CodeLine, Fold, Node, Run, Style, Table, Words
+from kernelab.views.text import gutters
+
+STYLE = Path(__file__).with_name("static") / "view.css"
+
+_CLASSES: dict[Style, str] = {"dim": "s1", "keyword": "sk", "comment": "sc", "number": "sn"}
+_CLASSES |= {"string": "ss", "name": "sd", "good": "sg", "bad": "sb"}
+
+
+def render(node: Node) -> str:
+    """The view as one HTML element with its style."""
+    body = _html(node)
+    scope = "kl-" + hashlib.sha256(body.encode()).hexdigest()[:10]
+    style = STYLE.read_text(encoding="utf-8").strip()
+    return f'<div class="kl {scope}"><style>{style}{_links(node, scope)}</style>{body}</div>'
+
+
+def _html(node: Node) -> str:
+    match node:
+        case Words(runs, level):
+            tag = {0: "p", 1: "h4", 2: "h5"}[level]
+            return f"<{tag}>{_runs(runs)}</{tag}>"
+        case Code():
+            return _code(node)
+        case Table():
+            return _table(node)
+        case Beside(parts):
+            return f'<div class="kl-beside">{"".join(map(_share, parts))}</div>'
+        case Below(parts):
+            return "".join(map(_html, parts))
+        case Fold(title, part):
+            return f"<details><summary>{escape(title)}</summary>{_html(part)}</details>"
+        case _:
+            assert_never(node)
+
+
+def _share(part: Node) -> str:
+    """A part beside others, which gets room in proportion to its longest line."""
+    return f'<div style="flex-grow:{_longest(part)}">{_html(part)}</div>'
+
+
+def _longest(node: Node) -> int:
+    match node:
+        case Code(_, lines):
+            return max((len(line.text) for line in lines), default=1)
+        case Beside(parts) | Below(parts):
+            return max(map(_longest, parts), default=1)
+        case _:
+            return 1
+
+
+def _runs(runs: tuple[Run, ...]) -> str:
+    return "".join(_run(run) for run in runs)
+
+
+def _run(run: Run) -> str:
+    text = escape(run.text, quote=False)
+    match run.style:
+        case "":
+            return text
+        case "strong":
+            return f"<b>{text}</b>"
+        case style:
+            return f"<span class={_CLASSES[style]}>{text}</span>"
+
+
+def _code(code: Code) -> str:
+    groups = groupby(gutters(code), lambda numbered: _link(numbered[1]))
+    lines = "".join(_linked(link, group) for link, group in groups)
+    title = f"<figcaption>{escape(code.title)}</figcaption>" if code.title else ""
+    label = f' role="region" aria-label="{escape(code.title)}"' if code.title else ""
+    return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre></figure>'
+
+
+def _linked(link: str, lines: Iterable[tuple[str, CodeLine]]) -> str:
+    """Neighbouring lines that come from one source line."""
+    # An element of our own is shorter than a span with a class, and a host that drops it keeps its text.
+    text = "".join(f"<k-n>{gutter}</k-n>{_runs(line.runs)}\n" for gutter, line in lines)
+    return f"<span class={link}>{text}</span>" if link else f"<span>{text}</span>"
+
+
+def _link(line: CodeLine) -> str:
+    if not line.mark:
+        return ""
+    return f"l{line.number}" if line.cell == 0 else f"l{line.number}-{line.cell}"
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in table.head)
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    parts = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="kl-scroll"><table>{parts}</table></div>'
+
+
+def _cell(cell: Cell) -> str:
+    kind = ' class="kl-number"' if cell.is_number else ""
+    return f"<td{kind}>{_runs(cell.runs)}</td>"
+
+
+def _links(node: Node, scope: str) -> str:
+    """One rule for each source line: hovering any line that comes from it lights all of them."""
+    selectors = [f".{scope}:has(.{link}:hover) .{link}" for link in sorted(_all_links(node))]
+    return f"{','.join(selectors)}{{background:var(--kl-lit)}}" if selectors else ""
+
+
+def _all_links(node: Node) -> set[str]:
+    match node:
+        case Code(_, lines):
+            return {_link(line) for line in lines if line.mark}
+        case Beside(parts) | Below(parts):
+            return set().union(*map(_all_links, parts))
+        case Fold(_, part):
+            return _all_links(part)
+        case _:
+            return set()

@@ -1,0 +1,65 @@
+"""A tape as a table: one row for each record, in order, with what it read, what it changed and what was
+saved.
+
+Pure functions from a tape to markup; must not know how a tape records or sweeps.
+"""
+
+from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.tape import Tape
+from kernelab.views.markup import Below, Cell, Node, Run, Table, Words, cell, words
+
+HEAD = ("", "record", "grid", "reads", "changes", "where")
+SHOWN_FIRST, SHOWN_LAST = 12, 4
+"""Of a long tape, how many records are shown at its ends."""
+
+
+def tape_view(tape: Tape) -> Node:
+    """What the tape holds."""
+    records = tuple(tape)
+    if not records:
+        return words("This tape is empty: launch kernels inside `with tape:` to record them.")
+    return Below((_summary(tape, records), Table("", HEAD, _rows(records))))
+
+
+def _summary(tape: Tape, records: tuple[Record, ...]) -> Words:
+    kept = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
+    return words(Run(f"tape of {len(records)} record{'s' * (len(records) != 1)}", "strong"), kept, level=1)
+
+
+def _size(count: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count} {unit}"
+        count = round(count / 1000)
+    return f"{count} GB"
+
+
+def _rows(records: tuple[Record, ...]) -> tuple[tuple[Cell, ...], ...]:
+    numbered = list(enumerate(records, 1))
+    if len(records) <= SHOWN_FIRST + SHOWN_LAST + 1:
+        return tuple(_row(number, record) for number, record in numbered)
+    left_out = len(records) - SHOWN_FIRST - SHOWN_LAST
+    gap = (cell("⋮"), cell(f"{left_out} more", "dim"), *(cell("") for _ in HEAD[2:]))
+    first = [_row(number, record) for number, record in numbered[:SHOWN_FIRST]]
+    return (*first, gap, *(_row(number, record) for number, record in numbered[-SHOWN_LAST:]))
+
+
+def _row(number: int, record: Record) -> tuple[Cell, ...]:
+    where = cell(str(record.place), "dim")
+    if isinstance(record, LaunchRecord):
+        plan = record.kernel.plan
+        read, written = (
+            ", ".join(plan.parameters[i].name for i in positions) for positions in (plan.read, plan.written)
+        )
+        grid = " × ".join(map(str, record.grid.extents))
+        name = cell(record.kernel.name, "name")
+        return (cell(str(number), is_number=True), name, cell(grid), cell(read), cell(written), where)
+    shapes = ("array of shape " + " × ".join(map(str, array.shape)) for array in record.written)
+    return (
+        cell(str(number), is_number=True),
+        cell(record.title.strip("`"), "name"),
+        cell(""),
+        cell(""),
+        cell(", ".join(shapes)),
+        where,
+    )

@@ -1,0 +1,100 @@
+"""The view of a kernel: which panes, which notes, which lines."""
+
+import pytest
+
+import kernelab as kl
+from kernelab.views import page, text
+from kernelab.views.code import PANES
+from kernelab.views.kernel import parts_of, view
+from tests.support import zoo
+
+LOOP = """
+def scan(x: array[float], n: array[int], out: array[float]):
+    i = tid()
+    p = 1.0
+    for k in range(n[i]):
+        p = p * x[k] * gain
+    out[i] = p
+
+
+def unrelated(x: array[float]):
+    x[tid()] = 0.0
+"""
+IN_PLACE = "def square(x: array[float]):\n    x[tid()] = x[tid()] * x[tid()]"
+
+
+@pytest.fixture(scope="module")
+def scan() -> kl.Kernel:
+    made = kl.compile(LOOP, {"gain": 1.5}, "Cell In[4]")["scan"]
+    assert isinstance(made, kl.Kernel)
+    return made
+
+
+def lines(kernel: kl.Kernel, *panes: str) -> list[str]:
+    return text.render(view(kernel, panes)).splitlines()
+
+
+def test_the_first_lines_say_what_the_kernel_does_to_arrays_and_what_it_captured(scan: kl.Kernel) -> None:
+    title, captured, saved = lines(scan, "none")[:3]
+    assert title == "kernel scan · reads x, n · writes out"
+    assert captured == "captured from the notebook: gain = 1.5"
+    assert saved.startswith("saved for the sweep: loop of line 5: ")
+    assert saved.endswith("bytes an iteration)")
+
+
+def test_the_source_pane_shows_the_definition_and_not_the_rest_of_the_cell(scan: kl.Kernel) -> None:
+    shown = lines(scan, "source")
+    assert "Cell In[4]" in shown
+    assert "2 │ def scan(x: array[float], n: array[int], out: array[float]):" in shown
+    assert "7 │     out[i] = p" in shown
+    assert "unrelated" not in "\n".join(shown)
+
+
+def test_the_adjoint_has_the_numbers_of_the_source_instead_of_comments(scan: kl.Kernel) -> None:
+    shown = lines(scan, "adjoint")
+    assert not [line for line in shown if "# line" in line]
+    assert [line for line in shown if line.startswith("5 │     for k in reversed(range(")]
+    assert [line for line in shown if line.startswith("6 │         x_bar[k] += ")]
+
+
+@pytest.mark.parametrize(
+    ("pane", "words"), [("tangent", "scan_tangent("), ("cpp", "scan_entry("), ("cuda", "blockIdx")]
+)
+def test_every_pane_can_be_shown_alone(scan: kl.Kernel, pane: str, words: str) -> None:
+    shown = "\n".join(lines(scan, pane))
+    assert PANES[pane] in shown
+    assert words in shown
+    assert "def scan(" not in shown
+
+
+def test_what_a_tape_keeps_is_said() -> None:
+    square = kl.compile(IN_PLACE)["square"]
+    assert isinstance(square, kl.Kernel)
+    assert [saving.bytes for saving in parts_of(square).residuals] == [4]
+    assert "kept by a tape: line 2: " in text.render(view(square))
+
+
+def test_a_kernel_whose_text_is_unusual_is_still_shown() -> None:
+    made = kl.compile("def f(x: array[float]):\n    # ünïcödé <b>&amp;</b>\n    x[0] = 1.0")["f"]
+    assert isinstance(made, kl.Kernel)
+    found = made._repr_mimebundle_()  # type: ignore[attr-defined]
+    assert "ünïcödé &lt;b&gt;&amp;amp;&lt;/b&gt;" in found["text/html"]
+
+
+ANIMALS = [animal for animal in vars(zoo).values() if isinstance(animal, zoo.Animal)]
+
+
+@pytest.mark.parametrize("animal", ANIMALS, ids=lambda animal: animal.name)
+def test_the_page_of_a_kernel_of_about_ten_lines_is_small(animal: zoo.Animal) -> None:
+    made = kl.compile(animal.text)[animal.name]
+    assert isinstance(made, kl.Kernel)
+    assert len(page.render(view(made))) < 40_000
+
+
+def test_long_generated_text_is_cut_when_folded_and_whole_when_asked_for() -> None:
+    made = kl.compile(zoo.SEARCH.text)["search"]
+    assert isinstance(made, kl.Kernel)
+    assert "more lines: %%kernel --show cpp" in page.render(view(made))
+    whole = text.render(view(made, ("cpp",)))
+    assert "more lines" not in whole
+    assert "search_adjoint_entry" in whole

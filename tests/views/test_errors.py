@@ -1,0 +1,77 @@
+"""Errors as a notebook shows them: the message, the place, the user's own calls, and no frame of ours."""
+
+import linecache
+import re
+from collections.abc import Callable
+
+import pytest
+
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Source, Span
+from kernelab.views.errors import diagnostic_lines, error_lines
+
+CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
+SPAN = Span(CELL, 3, 8, 3, 18)
+MISTAKE = Diagnostic("cannot add vec3 and float32", SPAN, note="vec3 + float32", hint="write vec3(1.5)")
+
+
+def plain(lines: list[str]) -> str:
+    return re.sub(r"\x1b\[\d+m", "", "\n".join(lines))
+
+
+def test_a_mistake_is_shown_with_its_place_a_caret_and_a_hint() -> None:
+    assert plain(error_lines(KernelTypeError(MISTAKE))) == (
+        "KernelTypeError: cannot add vec3 and float32\n"
+        "  Cell In[12], line 3\n"
+        "    3 |     p = x[0] + 1.5\n"
+        "                ^^^^^^^^^^   vec3 + float32\n"
+        "  hint: write vec3(1.5)"
+    )
+
+
+def test_the_colours_leave_every_character_in_place() -> None:
+    error = KernelTypeError(MISTAKE, MISTAKE)
+    assert plain(error_lines(error)) == f"KernelTypeError: {error}"
+    assert plain(diagnostic_lines(MISTAKE)) == f"error: {MISTAKE.render()}"
+
+
+def test_the_message_the_place_the_caret_and_the_hint_stand_out() -> None:
+    lines = error_lines(KernelTypeError(MISTAKE))
+    colours = [re.findall(r"\x1b\[([1-9]\d?)m", line) for line in lines]
+    assert colours == [["31", "1", "1"], ["32"], [], ["1"], ["34"]]
+
+
+def user_code(name: str, text: str, raised: Exception) -> Callable[[], None]:
+    """A function `train` of a user whose module is a notebook and whose file is `name`."""
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    namespace = {"__name__": "__main__", "launch": _raiser(raised)}
+    exec(compile(text, name, "exec"), namespace)
+    return namespace["train"]  # type: ignore[return-value]
+
+
+def _raiser(raised: Exception) -> Callable[[], None]:
+    text = "def launch():\n    raise error\n"
+    namespace = {"__name__": "kernelab.runtime.launch", "error": raised}
+    exec(compile(text, "<launch>", "exec"), namespace)
+    return namespace["launch"]  # type: ignore[return-value]
+
+
+def test_an_error_of_a_launch_shows_the_users_calls_that_led_to_it() -> None:
+    raised = KernelIndexError(Diagnostic("index 9 is outside of x", SPAN))
+    train = user_code("<cell>", "def train():\n    step = 1\n    launch()\n", raised)
+    with pytest.raises(KernelIndexError) as caught:
+        train()
+    shown = plain(error_lines(caught.value))
+    assert "  called from" in shown
+    assert shown.endswith("  <cell>, line 3, in train\n    3 |     launch()")
+    assert "raise error" not in shown
+
+
+def test_the_line_that_runs_a_cell_magic_is_no_call_of_the_users() -> None:
+    raised = KernelTypeError(MISTAKE)
+    text = "def train():\n    launch()\n"
+    train = user_code("<magic>", text, raised)
+    typed = ["%%kernel\n", "%%kernel\n"]
+    linecache.cache["<magic>"] = (len(text), None, typed, "<magic>")
+    with pytest.raises(KernelTypeError) as caught:
+        train()
+    assert "<magic>" not in plain(error_lines(caught.value))

@@ -1,0 +1,37 @@
+"""The table of a gradient check: verdict, worst entry, and words as well as colours."""
+
+from kernelab.autodiff.gradcheck import GradcheckReport, PairResult
+from kernelab.views import page, text
+from kernelab.views.report import gradcheck_view
+
+RIGHT = PairResult("x", "out", 1.5e-7, 1e-7, (3, 0), (0,), -1.25, -1.25, 18, True)
+WRONG = PairResult("rest", "out", 0.125, 0.5, (), (0,), 0.125, 0.25, 1, False)
+
+
+def test_a_report_that_passed_says_so_and_shows_the_worst_entry_of_each_pair() -> None:
+    assert text.render(gradcheck_view(GradcheckReport("f", (RIGHT,)))).splitlines() == [
+        "✓ PASS  gradcheck of f: adjoint and float64 differences agree in 18 entries",
+        "",
+        "        derivative   entries  worst error  relative  worst entry           adjoint  differences",
+        "------  -----------  -------  -----------  --------  --------------------  -------  -----------",
+        "✓ pass  d out / d x       18      1.5e-07   1.0e-07  d out[0] / d x[3, 0]    -1.25        -1.25",
+    ]
+
+
+def test_a_report_with_a_failure_says_fail_in_words_and_shows_both_values() -> None:
+    shown = text.render(gradcheck_view(GradcheckReport("f", (RIGHT, WRONG))))
+    assert shown.startswith("✗ FAIL  gradcheck of f: 1 of 2 pairs")
+    (line,) = [line for line in shown.splitlines() if line.startswith("✗ FAIL  d out / d rest")]
+    assert "d out[0] / d rest " in line
+    assert line.endswith("0.125         0.25")
+
+
+def test_pass_and_fail_differ_without_colours() -> None:
+    html = page.render(gradcheck_view(GradcheckReport("f", (RIGHT, WRONG))))
+    assert ">✓ pass</span>" in html
+    assert ">✗ FAIL</span>" in html
+
+
+def test_a_report_that_was_shown_already_is_one_sentence() -> None:
+    report = GradcheckReport("f", (RIGHT,)).as_shown()
+    assert text.render(gradcheck_view(report)) == "gradcheck of f: passed, as shown above"
