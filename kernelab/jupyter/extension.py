@@ -1,0 +1,48 @@
+"""The parts of the notebook's extension, put into a shell and taken out again.
+
+Knows which hooks of IPython are used; what each does stands in its own module.
+"""
+
+import warnings
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from kernelab.errors import KernelWarning
+from kernelab.jupyter.completion import matcher
+from kernelab.jupyter.inspection import Inspector
+from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics
+
+
+class Extension:
+    """Everything that one shell was given, and what was there before."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.magics = KernelMagics(shell)
+        self.matcher = matcher(OPTIONS, CHOICES)
+        kernel = getattr(shell, "kernel", None)
+        self.inspector = None if kernel is None else Inspector(kernel)
+        self.format_before = warnings.formatwarning
+
+    def install(self) -> None:
+        self.shell.register_magics(self.magics)
+        self.shell.Completer.custom_matchers.append(self.matcher)
+        if self.inspector is not None:
+            self.inspector.install()
+        warnings.formatwarning = self.format
+
+    def remove(self) -> None:
+        self.shell.magics_manager.registry.pop(type(self.magics).__name__, None)
+        self.shell.magics_manager.magics["cell"].pop("kernel", None)
+        self.shell.Completer.custom_matchers.remove(self.matcher)
+        if self.inspector is not None:
+            self.inspector.remove()
+        if warnings.formatwarning == self.format:
+            warnings.formatwarning = self.format_before
+
+    def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
+        """Our warnings name the user's line themselves: the line of ours that issued them is left out."""
+        if issubclass(category, KernelWarning):
+            return f"{category.__name__}: {message}\n"
+        return self.format_before(message, category, *place, **named)

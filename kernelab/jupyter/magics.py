@@ -1,0 +1,94 @@
+"""The ``%%kernel`` cell magic: compiles the cell, puts its names into the notebook, shows its kernels.
+
+Knows IPython's magics and displays; what is compiled, refused or shown is decided elsewhere.
+"""
+
+# IPython's decorators for the options of a magic have no types.
+# mypy: allow-untyped-decorators, allow-untyped-calls
+
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Sequence
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+
+from kernelab.errors import Diagnostic
+from kernelab.jupyter import cells
+from kernelab.runtime.device import get_device
+from kernelab.runtime.kernel import Kernel, compile_source
+from kernelab.views.code import DEFAULT, PANES
+from kernelab.views.display import View
+from kernelab.views.errors import diagnostic_lines
+from kernelab.views.kernel import differentiable, refusal, view
+
+OPTIONS = ("--show", "--quiet", "--device")
+EVERYTHING, NOTHING = "all", "none"
+CHOICES: dict[str, Sequence[str]] = {"--show": (*PANES, EVERYTHING, NOTHING), "--device": ("cpu",)}
+
+
+def panes(text: str) -> tuple[str, ...]:
+    """The panes that ``--show`` names: ``source,cpp``, ``all`` or ``none``."""
+    names = {name.strip() for name in text.split(",")}
+    unknown = sorted(names.difference(CHOICES["--show"]))
+    if unknown:
+        raise ArgumentTypeError(f"there is no {' and no '.join(unknown)}; say {', '.join(CHOICES['--show'])}")
+    return tuple(name for name in PANES if name in names or EVERYTHING in names)
+
+
+@magics_class
+class KernelMagics(Magics):
+    """``%%kernel``."""
+
+    @magic_arguments(name="%kernel")
+    @argument("--show", metavar="WHAT", type=panes, default=DEFAULT,
+              help="the panes to show, with commas: source, adjoint, tangent, cpp, cuda, all or none")
+    @argument("--quiet", action="store_true", help="show nothing but mistakes and warnings")
+    @argument("--device", metavar="NAME",
+              help="build machine code for this device at once (cpu), not at the first launch")
+    @cell_magic
+    def kernel(self, line: str, cell: str) -> None:
+        """Compile the functions of this cell: kernels, and functions for kernels.
+
+        Every `def` whose parameters carry types is compiled when the cell runs, and its name lands in the
+        notebook.  One that returns nothing is a kernel: `kl.launch(name, dim=n, inputs=[...])` or
+        `name[n](...)` runs it once for each thread of a grid.
+        """
+        assert isinstance(self.shell, InteractiveShell)
+        options = parse_argstring(self.kernel, line)
+        made = compile_cell(self.shell, cells.running(self.shell, line, cell))
+        if options.device is not None and get_device(options.device).is_cpu:
+            build(made)
+        if not options.quiet and options.show:
+            for one in made:
+                display(View(view(one, options.show)))
+
+
+def compile_cell(shell: InteractiveShell, cell: cells.Cell) -> list[Kernel]:
+    """Compile a cell into the notebook's names; the kernels that it made.
+
+    What has no mistake lands even if something else has one.  Raises KernelError with all mistakes.
+    """
+    compiled = compile_source(cell.body, shell.user_ns)
+    cells.remember_python(cell, compiled.definitions)
+    shell.user_ns.update(compiled.assigned | compiled.definitions)
+    tell(compiled.diagnostics)
+    compiled.raise_errors()
+    return [made for made in compiled.definitions.values() if isinstance(made, Kernel)]
+
+
+def build(kernels: Iterable[Kernel]) -> None:
+    """Make the machine code that a launch, a recorded launch and its adjoint need, before they need it."""
+    for kernel in kernels:
+        active = differentiable(kernel)
+        kernel.entry("primal")
+        if active and not refusal(kernel):
+            kernel.entry("augmented", active)
+            kernel.entry("adjoint", active)
+
+
+def tell(diagnostics: Sequence[Diagnostic]) -> None:
+    """Show warnings and informations under the cell."""
+    for diagnostic in diagnostics:
+        display({"text/plain": "\n".join(diagnostic_lines(diagnostic))}, raw=True)

@@ -1,0 +1,108 @@
+"""kernelab in a real JupyterLab: what a person sees after running cells."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from playwright.sync_api import Locator, expect
+
+import kernelab as kl
+from kernelab.views import page as html
+from kernelab.views.kernel import view
+
+LOAD = "%load_ext kernelab\nimport numpy as np\nimport kernelab as kl"
+SPRING = """%%kernel
+def spring(x: array[vec3], rest: float, energy: array[float]):
+    i = tid()
+    d = length(x[i] - x[i + 1]) - rest
+    atomic_add(energy, 0, 0.5 * d * d)"""
+MISTAKE = """%%kernel
+def broken(x: array[vec3], dt: float):
+    i = tid()
+    p = x[i] + dt
+    x[i] = p"""
+CHECK = """x = kl.array(np.random.default_rng(0).normal(size=(6, 3)), dtype=kl.vec3, requires_grad=True)
+e = kl.zeros(1, dtype=float, requires_grad=True)
+kl.autograd.gradcheck(spring, dim=5, inputs=[x, 0.25], outputs=[e])"""
+OUTSIDE = "kl.launch(spring, dim=6, inputs=[x, 0.25], outputs=[e])"
+
+Open = Callable[..., Any]
+
+
+def background(line: Locator) -> str:
+    return str(line.evaluate("node => getComputedStyle(node).backgroundColor"))
+
+
+def output(page: Any, cell: int) -> Locator:
+    found: Locator = page.locator(".jp-CodeCell").nth(cell).locator(".jp-OutputArea-output")
+    return found
+
+
+@pytest.fixture(params=["JupyterLab Light", "JupyterLab Dark"])
+def theme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_cell_shows_its_kernel_and_hovering_a_line_lights_what_comes_from_it(
+    open_notebook: Open, theme: str
+) -> None:
+    notebook = open_notebook(LOAD, SPRING)
+    page = notebook.page
+    page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+    notebook.run_all()
+    view = output(page, 1)
+    panes = view.locator(".kl-code")
+    expect(panes.nth(0)).to_contain_text("d = length(x[i] - x[i + 1]) - rest")
+    expect(panes.nth(1)).to_contain_text("x_bar[i + 1]")
+    derived = panes.nth(1).locator(".l4").first
+    before = background(derived)
+    panes.nth(0).locator(".l4").hover()
+    lit = background(derived)
+    assert lit != before
+    panes.nth(1).locator(".l5").first.hover()
+    assert background(panes.nth(0).locator(".l5")) == lit
+    assert background(derived) == before
+
+
+def test_a_mistake_in_a_cell_shows_its_line_with_a_caret_and_nothing_of_the_machinery(
+    open_notebook: Open,
+) -> None:
+    notebook = open_notebook(LOAD, MISTAKE)
+    notebook.run_all()
+    shown = output(notebook.page, 1)
+    expect(shown).to_contain_text("Cell In[2], line 4")
+    expect(shown).to_contain_text("^^^^^^^^^")
+    text = shown.inner_text()
+    assert "KernelTypeError" in text
+    assert "Traceback" not in text
+    assert "site-packages" not in text
+
+
+def test_a_gradient_check_shows_its_table_and_a_launch_names_the_index_that_is_outside(
+    open_notebook: Open,
+) -> None:
+    notebook = open_notebook(LOAD, SPRING, CHECK, OUTSIDE)
+    notebook.run_all()
+    table = output(notebook.page, 2)
+    expect(table.locator("h4")).to_contain_text("PASS")
+    expect(table.locator("td").first).to_contain_text("pass")
+    shown = output(notebook.page, 3)
+    expect(shown).to_contain_text("KernelIndexError")
+    expect(shown).to_contain_text("Cell In[2], line 4")
+    expect(shown).to_contain_text("Cell In[4], line 1")
+    assert "site-packages" not in shown.inner_text()
+
+
+def test_a_saved_notebook_that_nobody_trusts_still_links_lines_by_their_numbers(
+    open_notebook: Open, tmp_path: Path
+) -> None:
+    made = kl.compile(SPRING.removeprefix("%%kernel\n"), label="Cell In[1]")["spring"]
+    shown = nbformat.v4.new_output("display_data", {"text/html": html.render(view(made))})
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SPRING, outputs=[shown])])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, tmp_path / "saved.ipynb")
+    pre = output(open_notebook(tmp_path / "saved.ipynb").page, 0).locator("pre")
+    expect(pre.nth(0)).to_contain_text("3 │     d = length(x[i] - x[i + 1]) - rest")
+    expect(pre.nth(1)).to_contain_text("3 │     x_bar[i + 1] -= ")

@@ -1,0 +1,180 @@
+"""The ``%%kernel`` magic in a real kernel: names, views, mistakes, options."""
+
+from tests.jupyter.conftest import Notebook
+
+SCALE = """%%kernel
+def scale(x: array[float], by: float):
+    i = tid()
+    x[i] = x[i] * by"""
+TWO = """%%kernel
+def twice(x: array[float]):
+    i = tid()
+    x[i] = 2.0 * x[i]
+
+def thrice(x: array[float]):
+    i = tid()
+    x[i] = 3.0 * x[i]"""
+HALF_BROKEN = """%%kernel
+def good(x: array[float]):
+    x[tid()] = 1.0
+
+def bad(x: array[float]):
+    x[tid()] = wrong"""
+
+
+def with_options(options: str) -> str:
+    return SCALE.replace("%%kernel", f"%%kernel {options}")
+
+
+def test_a_cell_compiles_and_its_name_can_be_launched(notebook: Notebook) -> None:
+    assert notebook.run(SCALE).error_name == ""
+    launched = notebook.run("x = kl.array([1.0, 2.0])\nkl.launch(scale, dim=2, inputs=[x, 3.0])\nx.list()")
+    assert launched.text == "[3.0, 6.0]"
+
+
+def test_a_cell_shows_its_kernels_one_view_after_another(notebook: Notebook) -> None:
+    first, second = notebook.run(TWO).displays
+    assert "kernel twice · reads x · writes x" in first["text/plain"]
+    assert "kernel thrice" in second["text/plain"]
+    assert "def twice_adjoint" in first["text/plain"]
+    assert first["text/html"].count("<details>") == 3
+
+
+def test_a_kernel_shows_its_view_as_the_value_of_a_cell(notebook: Notebook) -> None:
+    shown = notebook.run(SCALE).displays
+    assert notebook.run("scale").displays == shown
+
+
+def test_the_view_of_a_kernel_of_ten_lines_is_small(notebook: Notebook) -> None:
+    lines = [f"    x[i] = sin(x[i]) * {k}.5 + by" for k in range(7)]
+    outcome = notebook.run("\n".join([*SCALE.split("\n")[:3], *lines, "    x[i] = x[i] * by"]))
+    assert 0 < len(outcome.html) < 40_000
+
+
+def test_quiet_shows_nothing_and_show_chooses_the_panes(notebook: Notebook) -> None:
+    assert notebook.run(with_options("--quiet")).displays == []
+    assert notebook.run(with_options("--show none")).displays == []
+    tangent = notebook.run(with_options("--show tangent")).text
+    assert "scale_tangent" in tangent
+    assert "scale_adjoint" not in tangent
+    everything = notebook.run(with_options("--show all"))
+    for word in ("scale_adjoint(", "scale_tangent(", 'extern "C" int', "blockIdx"):
+        assert word in everything.text
+    assert "<details>" not in everything.html
+
+
+def test_device_builds_the_machine_code_at_once(notebook: Notebook) -> None:
+    notebook.run(SCALE)
+    assert notebook.run("'primal_entry' in vars(scale)").text == "False"
+    notebook.run(with_options("--device cpu"))
+    assert notebook.run("'primal_entry' in vars(scale)").text == "True"
+
+
+def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebook) -> None:
+    assert "unrecognized arguments: --fast" in notebook.run(with_options("--fast")).stream
+    assert "there is no sauce" in notebook.run(with_options("--show sauce")).stream
+    device = notebook.run(with_options("--device cuda"))
+    assert device.error_name == "LaunchError"
+    assert "on the CPU only" in device.traceback
+
+
+def test_a_mistake_is_shown_at_its_line_of_the_running_cell_and_nothing_else_is(notebook: Notebook) -> None:
+    outcome = notebook.run("\n\n" + HALF_BROKEN)
+    assert outcome.error_name == "KernelNameError"
+    first, place, *_ = outcome.traceback.splitlines()
+    assert first.startswith("KernelNameError: the name wrong is not known here")
+    assert place == f"  Cell In[{outcome.number}], line 8"
+    assert "    8 |     x[tid()] = wrong" in outcome.traceback
+    assert "File " not in outcome.traceback
+
+
+def test_the_good_kernels_of_a_cell_with_a_mistake_land_and_earlier_ones_work(notebook: Notebook) -> None:
+    notebook.run(SCALE)
+    notebook.run(HALF_BROKEN)
+    outcome = notebook.run("x = kl.zeros(2)\ngood[2](x)\nscale[2](x, 4.0)\nx.list()")
+    assert outcome.text == "[4.0, 4.0]"
+    assert notebook.run("bad").error_name == "NameError"
+
+
+def test_text_that_is_not_python_is_shown_in_the_same_way(notebook: Notebook) -> None:
+    outcome = notebook.run("%%kernel\ndef f(x: array[float]):\n    x[0] = = 1.0")
+    assert outcome.error_name == "KernelSyntaxError"
+    assert f"Cell In[{outcome.number}], line 3" in outcome.traceback
+    assert "^" in outcome.traceback
+    assert "File " not in outcome.traceback
+
+
+def test_ten_mistakes_of_one_cell_are_shown_at_once(notebook: Notebook) -> None:
+    defs = [f"def f{k}(x: array[float]):\n    x[0] = unknown{k}" for k in range(12)]
+    outcome = notebook.run("%%kernel\n" + "\n".join(defs))
+    assert outcome.traceback.count("is not known here") == 10
+    assert "... and 2 more" in outcome.traceback
+
+
+def test_an_error_while_a_kernel_runs_shows_its_line_and_the_line_of_the_launch(notebook: Notebook) -> None:
+    cell = notebook.run(SCALE).number
+    notebook.run("def train(x):\n    scale[9](x, 1.0)")
+    outcome = notebook.run("train(kl.zeros(3))")
+    assert outcome.error_name == "KernelIndexError"
+    assert f"Cell In[{cell}], line 4" in outcome.traceback
+    assert f"Cell In[{outcome.number - 1}], line 2, in train" in outcome.traceback
+    assert f"Cell In[{outcome.number}], line 1" in outcome.traceback
+    assert "File " not in outcome.traceback
+
+
+def test_the_source_and_the_signature_of_a_kernel_can_be_inspected(notebook: Notebook) -> None:
+    notebook.run(TWO)
+    source = notebook.run("import inspect\nprint(inspect.getsource(thrice))").stream
+    assert source.startswith("def thrice(x: array[float]):\n    i = tid()\n")
+    assert notebook.run("print(inspect.signature(thrice))").stream == "(x: 'array[float]')\n"
+
+
+def test_values_that_a_kernel_captured_are_shown(notebook: Notebook) -> None:
+    notebook.run("dt = 0.25")
+    outcome = notebook.run("%%kernel\ndef step(x: array[float]):\n    x[tid()] = x[tid()] + dt")
+    assert "captured from the notebook: dt = 0.25" in outcome.text
+
+
+def test_a_function_of_another_cell_is_shown_with_its_own_lines(notebook: Notebook) -> None:
+    cell = notebook.run("%%kernel\ndef square(x: float):\n    return x * x").number
+    outcome = notebook.run("%%kernel\ndef apply(x: array[float]):\n    x[tid()] = square(x[tid()])")
+    assert f"Cell In[{cell}]" in outcome.text
+    assert "3' │     return x * x" in outcome.text
+
+
+def test_a_kernel_without_an_adjoint_says_why(notebook: Notebook) -> None:
+    outcome = notebook.run("%%kernel\ndef count(n: array[int]):\n    atomic_add(n, 0, 1)")
+    assert "no adjoint: no parameter is a float or an array of floats" in outcome.text
+
+
+def test_help_shows_what_the_magic_does_and_its_options(notebook: Notebook) -> None:
+    shown = notebook.inspect("%%kernel")
+    assert "Compile the functions of this cell" in shown
+    for option in ("--show WHAT", "--quiet", "--device NAME"):
+        assert option in shown
+
+
+def test_a_note_is_shown_at_its_line_and_the_cell_still_compiles(notebook: Notebook) -> None:
+    halve = "def halve(n: kl.array(dtype=int), x: kl.array(dtype=float)):\n    x[0] = float(n[0] / 2)"
+    notebook.run("import kernelab as wp\n")
+    outcome = notebook.run("%%kernel --quiet\n" + halve.replace("kl.", "wp."))
+    assert outcome.error_name == ""
+    assert "information" in outcome.text
+    assert f"Cell In[{outcome.number}], line 3" in outcome.text
+    assert notebook.run("halve").error_name == ""
+
+
+ENDLESS = """%%kernel --quiet
+def endless(x: array[float]):
+    while x[0] < 1.0:
+        x[0] = x[0] * 0.5"""
+
+
+def test_interrupting_the_notebook_ends_a_kernel_that_would_run_for_ever(notebook: Notebook) -> None:
+    notebook.run(ENDLESS)
+    notebook.run("endless[0](kl.zeros(1))\nx = kl.zeros(1)")
+    # What "Interrupt Kernel" sends.
+    notebook.run("import os, signal, threading")
+    notebook.run("timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))")
+    assert notebook.run("timer.start()\nendless[1](x)").error_name == "KeyboardInterrupt"
+    assert notebook.run("1 + 1").text == "2"
