@@ -85,6 +85,8 @@ def _dtype(type: Type) -> np.dtype[Any]:
 def host_type(value: Any) -> Type:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
     match value:
+        case np.generic():
+            pass
         case bool():
             return bool_
         case int():

@@ -23,7 +23,7 @@ from kernelab.views.display import View
 from kernelab.views.errors import diagnostic_lines
 from kernelab.views.kernel import differentiable, refusal, view
 
-OPTIONS = ("--show", "--quiet", "--device")
+OPTIONS = ("--show", "--quiet", "--device", "--no-backward")
 EVERYTHING, NOTHING = "all", "none"
 CHOICES: dict[str, Sequence[str]] = {"--show": (*PANES, EVERYTHING, NOTHING), "--device": ("cpu",)}
 
@@ -42,11 +42,24 @@ class KernelMagics(Magics):
     """``%%kernel``."""
 
     @magic_arguments(name="%kernel")
-    @argument("--show", metavar="WHAT", type=panes, default=DEFAULT,
-              help="the panes to show, with commas: source, adjoint, tangent, cpp, cuda, all or none")
+    @argument(
+        "--show",
+        metavar="WHAT",
+        type=panes,
+        default=DEFAULT,
+        help="the panes to show, with commas: source, adjoint, tangent, cpp, cuda, all or none",
+    )
     @argument("--quiet", action="store_true", help="show nothing but mistakes and warnings")
-    @argument("--device", metavar="NAME",
-              help="build machine code for this device at once (cpu), not at the first launch")
+    @argument(
+        "--device",
+        metavar="NAME",
+        help="build machine code for this device at once (cpu), not at the first launch",
+    )
+    @argument(
+        "--no-backward",
+        action="store_true",
+        help="derive no adjoint: a gradient that would pass through these kernels is an error",
+    )
     @cell_magic
     def kernel(self, line: str, cell: str) -> None:
         """Compile the functions of this cell: kernels, and functions for kernels.
@@ -57,7 +70,8 @@ class KernelMagics(Magics):
         """
         assert isinstance(self.shell, InteractiveShell)
         options = parse_argstring(self.kernel, line)
-        made = compile_cell(self.shell, cells.running(self.shell, line, cell))
+        choices = {"enable_backward": False} if options.no_backward else {}
+        made = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
         if options.device is not None and get_device(options.device).is_cpu:
             build(made)
         if not options.quiet and options.show:
@@ -65,12 +79,12 @@ class KernelMagics(Magics):
                 display(View(view(one, options.show)))
 
 
-def compile_cell(shell: InteractiveShell, cell: cells.Cell) -> list[Kernel]:
-    """Compile a cell into the notebook's names; the kernels that it made.
+def compile_cell(shell: InteractiveShell, cell: cells.Cell, **choices: bool) -> list[Kernel]:
+    """Compile a cell into the notebook's names, with options of the `kernel` decorator; its kernels.
 
     What has no mistake lands even if something else has one.  Raises KernelError with all mistakes.
     """
-    compiled = compile_source(cell.body, shell.user_ns)
+    compiled = compile_source(cell.body, shell.user_ns, **choices)
     cells.remember_python(cell, compiled.definitions)
     shell.user_ns.update(compiled.assigned | compiled.definitions)
     tell(compiled.diagnostics)

@@ -24,6 +24,7 @@ class _Forwarder(Copier):
         super().__init__()
         self.shared = aliases(function, groups)
         self.known: dict[_Element, Atom] = {}
+        self.loaded: set[Atom] = set()
 
     def stmt(self, stmt: Stmt) -> None:
         super().stmt(stmt)
@@ -55,9 +56,17 @@ class _Forwarder(Copier):
         element = self.element(stmt.array, stmt.indices)
         if element in self.known:
             self.env[stmt.out] = self.known[element]
+            self._share_name(self.known[element], stmt)
             return
         super().load(stmt)
         self.known[element] = self.atom(stmt.out)
+        self.loaded.add(self.atom(stmt.out))
+
+    def _share_name(self, value: Atom, stmt: Load) -> None:
+        """A loaded value that stands for several of the user's names is named after its element."""
+        if isinstance(value, Var) and value in self.loaded and value.hint != stmt.out.hint:
+            indices = (index.hint if isinstance(index, Var) else str(index.value) for index in stmt.indices)
+            value.hint = "_".join([stmt.array.hint, *indices]).replace("-", "")
 
     def element(self, array: Var, indices: tuple[Atom, ...]) -> _Element:
         keys = [atom.value if isinstance(atom, Const) else atom for atom in self.atoms(indices)]

@@ -5,7 +5,7 @@ The one module that composes frontend, passes and backend.  Must not know launch
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
@@ -238,20 +238,21 @@ class Compiled:
             self.lowered.raise_errors()
 
 
-def compile_source(source: Source, namespace: Mapping[str, Any] | None = None) -> Compiled:
-    """Compile every def of a text, with the names around it; mistakes are collected, not raised."""
-    return _compiled(lower_source(source, {} if namespace is None else namespace))
+def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, **options: Any) -> Compiled:
+    """Compile every def of a text, with the names around it; mistakes are collected, not raised.
 
-
-def _compiled(lowered: Lowered) -> Compiled:
-    definitions = {name: _made(definition) for name, definition in lowered.definitions.items()}
+    `options` are those of the `kernel` decorator, for every kernel of the text.
+    """
+    lowered = lower_source(source, {} if namespace is None else namespace)
+    definitions = {name: _made(definition, options) for name, definition in lowered.definitions.items()}
     return Compiled(definitions, lowered.assigned, lowered.diagnostics, lowered.errors, lowered)
 
 
-def _made(definition: KernelDefinition | UserFunction) -> Kernel | UserFunction:
-    if isinstance(definition, KernelDefinition):
-        return Kernel(definition.name, lambda: definition)
-    return definition
+def _made(definition: KernelDefinition | UserFunction, options: Mapping[str, Any]) -> Kernel | UserFunction:
+    if not isinstance(definition, KernelDefinition):
+        return definition
+    chosen = replace(definition, options={**definition.options, **options})
+    return Kernel(chosen.name, lambda: chosen)
 
 
 def definition_of(

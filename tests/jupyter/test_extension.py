@@ -44,8 +44,8 @@ def test_a_warning_of_ours_is_one_line_and_others_stay_as_they_are(notebook: Not
 
 
 def test_the_first_line_completes_options_and_their_values(notebook: Notebook) -> None:
-    assert set(notebook.complete("%%kernel --")) == {"--show", "--quiet", "--device"}
-    assert set(notebook.complete("%%kernel --quiet --")) == {"--show", "--device"}
+    assert set(notebook.complete("%%kernel --")) == {"--show", "--quiet", "--device", "--no-backward"}
+    assert set(notebook.complete("%%kernel --quiet --")) == {"--show", "--device", "--no-backward"}
     assert set(notebook.complete("%%kernel --show t")) == {"tangent"}
     assert notebook.complete("%%kernel --device ") == {"cpu": "value"}
 

@@ -40,6 +40,17 @@ def test_a_cell_shows_its_kernels_one_view_after_another(notebook: Notebook) -> 
     assert first["text/html"].count("<details>") == 3
 
 
+def test_without_backward_there_is_no_adjoint_and_a_gradient_through_the_kernel_is_an_error(
+    notebook: Notebook,
+) -> None:
+    shown = notebook.run(with_options("--no-backward")).text
+    assert "scale_adjoint" not in shown
+    assert "its backward pass is switched off" in shown
+    tape = "x = kl.array([1.0, 2.0], requires_grad=True)\nwith kl.Tape() as tape:\n    scale[2](x, 3.0)\n"
+    outcome = notebook.run(tape + "tape.backward(grads={x: kl.ones(2, dtype=float)})")
+    assert outcome.error_name == "KernelTypeError"
+
+
 def test_a_kernel_shows_its_view_as_the_value_of_a_cell(notebook: Notebook) -> None:
     shown = notebook.run(SCALE).displays
     assert notebook.run("scale").displays == shown
