@@ -91,8 +91,8 @@ class _Printer:
             case For():
                 return [self.for_head(stmt), *self.block(stmt.body)]
             case While():
-                stop = self.name(stmt.carries[stmt.stop])
-                head = f"{self.assigned(stmt.outs)}while{self.carried(stmt)} until {stop}"
+                head = f"{self.assigned(stmt.outs)}while{self.carried(stmt)}"
+                head += f" until {self.name(stmt.carries[stmt.stop])}"
                 return [head, *self.block(stmt.body)]
             case Assert(cond, kind, message):
                 return [f"assert {self.atom(cond)} {kind} {message!r}"]
