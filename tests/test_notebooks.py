@@ -4,7 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
+
+import kernelab as kl
+from kernelab.backend.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cuda
+from kernelab.passes.scalarise import scalarise
+from kernelab.views.kernel import differentiable
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -29,6 +37,26 @@ def test_the_first_notebook_denoises_a_photograph() -> None:
     assert any("PASS" in text and "gradcheck of energy" in text for text in shown)
     (error,) = outputs(notebook, "error")
     assert "did you mean length?" in error["evalue"]
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_kernel_of_a_notebook_compiles_for_cuda(path: Path) -> None:
+    compiled = 0
+    for cell in nbformat.read(path, 4).cells:
+        magic, _, text = cell.source.partition("\n")
+        if magic.startswith("%%kernel") and "raises-exception" not in cell.metadata.get("tags", []):
+            kernels = kl.compile(text).values()
+            compiled += sum(entries(kernel) for kernel in kernels if isinstance(kernel, kl.Kernel))
+    assert compiled >= 6
+
+
+def entries(kernel: kl.Kernel) -> int:
+    """How many of a kernel's programs compile: all, or NVRTC's log is raised."""
+    active = differentiable(kernel)
+    programs = [kernel.primal, kernel.vjp(active).adjoint, kernel.jvp(active)]
+    text = compile_to_ptx(emit([scalarise(program) for program in programs], Cuda()).text)
+    return text.count(".visible .entry")
 
 
 def test_there_is_a_test_for_every_notebook() -> None:

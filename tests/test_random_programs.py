@@ -10,10 +10,14 @@ from typing import Any
 
 import hypothesis
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from kernelab.backend import interp, packing
 from kernelab.backend.cpu import CpuBackend
+from kernelab.backend.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cuda
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.passes.inline import inline
@@ -151,3 +155,11 @@ def test_machine_code_equals_the_interpreter() -> None:
 def test_machine_code_equals_the_interpreter_to_the_last_bit_without_the_mathematical_library() -> None:
     # One thread: several would accumulate into shared elements in another order.
     compare([exact(text) for text in drawn(20, seed=2)], (1,), np.testing.assert_array_equal)
+
+
+@pytest.mark.nvrtc
+def test_random_programs_compile_for_cuda() -> None:
+    families = [derived(lowered(text, "program"), number) for number, text in enumerate(drawn(12, seed=3))]
+    everything = [scalarise(program) for family in families for program in family]
+    text = compile_to_ptx(emit(everything, Cuda()).text)
+    assert text.count(".visible .entry") == len(everything)
