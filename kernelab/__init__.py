@@ -99,7 +99,7 @@ def __getattr__(name: str) -> _Any:
         return _word(name)
     except KeyError:
         pass
-    close = _difflib.get_close_matches(name, __dir__(), 1)
+    close = _difflib.get_close_matches(name, __dir__(), 1, 0.75)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise AttributeError(f"kernelab has no {name}{hint}", name=name, obj=None) from None
 

@@ -92,7 +92,8 @@ class Tape:
     def _warn_entered_again(self, before: Place) -> None:
         place = caller()
         message = Diagnostic(
-            f"this tape already holds {len(self)} records; entering it again adds to them",
+            f"this tape already holds {len(self)} record{'s' * (len(self) != 1)}; "
+            "entering it again adds more",
             place.span,
             "entered-again",
             hint="open a new Tape() in this cell, or call reset() first",

@@ -25,7 +25,7 @@ SELECTS = ("selects",)
 @builtin(
     cpp="({a} + {b})",
     numpy=np.add,
-    derivative=Linear(lambda w, a, b: (w, w)),
+    derivative=Linear(lambda w, a, b: (w, w), signs=(1, 1)),
     exact=True,
     symbol="+",
     tags=COMMUTATIVE,
@@ -35,7 +35,11 @@ def add(a: Number, b: Number) -> Number:
 
 
 @builtin(
-    cpp="({a} - {b})", numpy=np.subtract, derivative=Linear(lambda w, a, b: (w, -w)), exact=True, symbol="-"
+    cpp="({a} - {b})",
+    numpy=np.subtract,
+    derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
+    exact=True,
+    symbol="-",
 )
 def sub(a: Number, b: Number) -> Number:
     """The difference ``a - b``."""

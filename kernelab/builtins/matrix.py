@@ -45,7 +45,7 @@ from kernelab.lang.ops import Bilinear, Linear, Rules, Zero
 @builtin(
     expand=lambda a, b: each(Expr.__add__, a, b),
     numpy=np.add,
-    derivative=Linear(lambda w, a, b: (w, w)),
+    derivative=Linear(lambda w, a, b: (w, w), signs=(1, 1)),
     exact=True,
     symbol="+",
     name="add",
@@ -61,7 +61,7 @@ def add_matrices(a: MatNM, b: MatNM) -> MatNM:
     exact=True,
     symbol="-",
     name="sub",
-    derivative=Linear(lambda w, a, b: (w, -w)),
+    derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
 )
 def sub_matrices(a: MatNM, b: MatNM) -> MatNM:
     """The difference of two matrices."""

@@ -21,7 +21,7 @@ from kernelab.lang.ops import Bilinear, Linear, Rules
 @builtin(
     expand=lambda a, b: each(Expr.__add__, a, b),
     numpy=np.add,
-    derivative=Linear(lambda w, a, b: (w, w)),
+    derivative=Linear(lambda w, a, b: (w, w), signs=(1, 1)),
     exact=True,
     symbol="+",
     name="add",
@@ -37,7 +37,7 @@ def add_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
     exact=True,
     symbol="-",
     name="sub",
-    derivative=Linear(lambda w, a, b: (w, -w)),
+    derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
 )
 def sub_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
     """The difference of two vectors."""

@@ -423,8 +423,8 @@ def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed
     if not frame.is_kernel:
         raise frame.error(
             node,
-            "tid() stands in a kernel only, not in a function",
-            hint="call it in the kernel and pass the index on",
+            f"tid() stands in a kernel only, and {frame.name} is a function",
+            hint="a def that returns a value is a function: return nothing, or pass the index to it",
         )
     if node.args or node.keywords:
         raise frame.error(node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()")

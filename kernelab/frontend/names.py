@@ -180,7 +180,7 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 def _closest(name: str, known: Any) -> str:
     known = list(dict.fromkeys(known))
-    found = difflib.get_close_matches(name, known, 1, 0.6)
+    found = difflib.get_close_matches(name, known, 1, 0.75)
     if not found:
         found = [word for word in known if word.lower() == name.lower()]
     return f"did you mean {found[0]}?" if found else ""
@@ -253,6 +253,8 @@ def _kind(value: Any) -> str:
 def _instead(value: Any) -> str:
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("kernelab"):
         return "pass it as an array argument"
+    if isinstance(value, type):
+        return "the types of a kernel are float, int, vec3, mat33, array[float], array2d[float] and their kin"
     if callable(value):
         return "define the function in a %%kernel cell, or with @func, to call it from a kernel"
     return "a kernel can use numbers, small NumPy vectors, functions of other kernel cells, and its arguments"

@@ -107,9 +107,13 @@ class Partials:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """`transpose(y_bar, *operands)` gives the cotangent of each operand, or None."""
+    """`transpose(y_bar, *operands)` gives the cotangent of each operand, or None.
+
+    `signs` says that the operation is a sum of its operands with these signs.
+    """
 
     transpose: Callable[..., Any]
+    signs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

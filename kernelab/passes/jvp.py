@@ -103,7 +103,7 @@ class _Tangent(Copier):
         y, xs = self.expr(stmt.out), [self.expr(arg) for arg in stmt.args]
         dots = [self.tangent(arg) for arg in stmt.args]
         moved = push(stmt.op, y, xs, [None if d is None else Expr(self.builder, d) for d in dots])
-        self.dot[stmt.out] = None if moved is None else moved.atom
+        self.dot[stmt.out] = None if moved is None else _named(moved.atom, stmt.out)
 
     def expr(self, atom: Atom) -> Expr:
         return Expr(self.builder, self.atom(atom))
@@ -152,6 +152,12 @@ class _Tangent(Copier):
         self.builder.emit(For(outs, index, count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop))
 
 
+def _named(tangent: Atom, primal: Var) -> Atom:
+    if isinstance(tangent, Var) and not tangent.hint and primal.hint:
+        tangent.hint = f"{primal.hint}_dot"
+    return tangent
+
+
 def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Expr | None:
     """The tangent of ``y = op(xs)`` from the tangents of the operands; None is zero."""
     if all(dot is None for dot in dots):
@@ -160,6 +166,8 @@ def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Ex
         case Partials(fn, singular):
             partials = as_tuple(fn(y, *xs))
             return total(scaled(d, p, singular) for d, p in zip(dots, partials, strict=True) if d is not None)
+        case Linear(_, signs) if signs:
+            return total(d if sign > 0 else -d for sign, d in zip(signs, dots, strict=True) if d is not None)
         case Linear():
             return op_of(op, y, [zero_like(x) if d is None else d for x, d in zip(xs, dots, strict=True)])
         case Bilinear():

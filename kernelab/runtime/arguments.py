@@ -70,8 +70,9 @@ class Parameter:
         elif isinstance(argument, np.ndarray) or hasattr(argument, "__array_interface__"):
             found = self._borrowed(np.asarray(argument), wanted)
         else:
-            elem = wanted.elem
-            hint = f"make an array of it: kl.array(..., dtype=kl.{elem})"
+            hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
+            if isinstance(argument, bool | int | float | np.number):
+                hint = "inputs, then outputs, fill the parameters in the order of the kernel's definition"
             raise self.wrong(_described(argument), hint, "type")
         if found.dtype != wanted.elem:
             other = f"or annotate {self.name}: {found.type}"
@@ -177,7 +178,9 @@ def _dimensions(ndim: int) -> str:
 def _described(argument: Any) -> str:
     if argument is None:
         return "None"
-    if isinstance(argument, bool | int | float | str | np.number):
+    if isinstance(argument, str):
+        return f"the str {argument!r}"
+    if isinstance(argument, bool | int | float | np.number):
         return f"the {type(argument).__name__} {argument!s}"
     if isinstance(argument, list | tuple):
         return f"a {type(argument).__name__} of {len(argument)}"

@@ -31,6 +31,7 @@ from kernelab.lang.types import (
 HostArray = np.ndarray[Any, Any]
 
 _BY_PYTHON: dict[object, Scalar] = {bool: bool_, int: int32, float: float32}
+_BY_NAME = {"float": float32, "int": int32}
 _BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
 
 
@@ -55,7 +56,7 @@ def value_type(dtype: Any) -> Value:
         return dtype
     found = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
     if found is None and isinstance(dtype, str):
-        return named_types().get(dtype) or _by_numpy(dtype)
+        return _BY_NAME.get(dtype) or named_types().get(dtype) or _by_numpy(dtype)
     return found or _by_numpy(dtype)
 
 
@@ -82,7 +83,7 @@ def host_values(data: Any, dtype: Value | None) -> tuple[HostArray, Value]:
 
     Without a `dtype`, NumPy data keep theirs, and Python numbers get 32 bits unless they need more.
     """
-    values = data if isinstance(data, np.ndarray) else np.asarray(data)
+    values = data if isinstance(data, np.ndarray) else _as_numpy(data)
     elem = dtype if dtype is not None else _natural(values, data)
     try:
         values = values.astype(scalar_of(elem).dtype, copy=False)
@@ -90,6 +91,15 @@ def host_values(data: Any, dtype: Value | None) -> tuple[HostArray, Value]:
         message = f"cannot make an array of {elem} from {_described(data)}"
         raise KernelTypeError(Diagnostic(message, code="dtype")) from None
     return _with_components(values, elem), elem
+
+
+def _as_numpy(data: Any) -> HostArray:
+    try:
+        return np.asarray(data)
+    except ValueError:
+        message = f"cannot make an array from {_described(data)}: its rows have different lengths"
+        hint = "give every row the same number of elements"
+        raise KernelTypeError(Diagnostic(message, code="data", hint=hint)) from None
 
 
 def _natural(values: HostArray, data: Any) -> Value:

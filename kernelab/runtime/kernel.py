@@ -37,7 +37,7 @@ Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a launch must know of a kernel: its parameters, their types, and the positions of some.
+    """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
 
     `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
     `floats` all arrays and all float arrays, `numbers` the float parameters for which a one-element array may
@@ -51,6 +51,7 @@ class Plan:
     numbers: tuple[int, ...]
     read: tuple[int, ...]
     written: tuple[int, ...]
+    coordinates: int
 
 
 class Reverse:
@@ -159,6 +160,7 @@ class Kernel:
             tuple(i for i, parameter in enumerate(made) if _is_float(parameter.type)),
             tuple(i for i in arrays if params[i] in found.reads),
             tuple(i for i in arrays if params[i] in found.changed),
+            len(self.primal.threads),
         )
 
     # -------------------------------------------------------------------------------------- derived programs

@@ -7,6 +7,7 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 import ctypes
 import functools
 import struct
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.base import Entry
-from kernelab.errors import Diagnostic, LaunchError
+from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.kernel import Kernel, Reverse
 from kernelab.runtime.memory import Allocation, allocate
-from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.strided import array
 
 MAX_THREADS = 2**31 - 1
@@ -96,6 +97,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     grid = grid_of(dim)
     parts = [grid.packed]
     bind(kernel, arguments, parts)
+    if len(grid.extents) != plan.coordinates and plan.coordinates > 1:
+        _warn_of_rank(kernel, grid)
     if not grid.threads:
         return
     recorder = RECORDER.get()
@@ -107,6 +110,18 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         argument.allocation.will_write(argument)
     packed = b"".join(parts)
     kernel.primal_entry(_slots(len(packed) >> 3).from_buffer_copy(packed))
+
+
+def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
+    """A grid of another rank runs, padded or flattened, but is hardly what was meant."""
+    unpacked, place = kernel.plan.coordinates, caller()
+    message = (
+        f"`{kernel.name}` unpacks {unpacked} thread indices, and this grid has "
+        f"{len(grid.extents)} dimension{'s' * (len(grid.extents) != 1)}"
+    )
+    hint = f"launch it with dim=({', '.join('nmkl'[:unpacked])})"
+    shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
+    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
 
 
 def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
@@ -290,6 +305,10 @@ def _checked_bar(parameter: Parameter, bar: Any) -> array:
 
 def _no_kernel(found: object) -> LaunchError:
     name = getattr(found, "__name__", repr(found))
+    if hasattr(found, "__kernelab_function__"):
+        message = f"`{name}` is a function for kernels: it cannot be launched itself"
+        hint = "launch a kernel that calls it; a kernel returns nothing and writes to arrays"
+        return LaunchError(Diagnostic(message, code="kernel", hint=hint))
     message = f"launch() takes a kernel first, not the {type(found).__name__} {name}"
     hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
     return LaunchError(Diagnostic(message, code="kernel", hint=hint))

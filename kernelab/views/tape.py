@@ -54,7 +54,7 @@ def _row(number: int, record: Record) -> tuple[Cell, ...]:
         grid = " × ".join(map(str, record.grid.extents))
         name = cell(record.kernel.name, "name")
         return (cell(str(number), is_number=True), name, cell(grid), cell(read), cell(written), where)
-    shapes = ("array of shape " + " × ".join(map(str, array.shape)) for array in record.written)
+    shapes = (f"{array.dtype}, shape {' × '.join(map(str, array.shape))}" for array in record.written)
     return (
         cell(str(number), is_number=True),
         cell(record.title.strip("`"), "name"),

@@ -372,3 +372,13 @@ def test_memory_is_exposed_while_a_numpy_view_lives() -> None:
     assert not x.allocation.is_exposed
     np.asarray(x)
     assert not x.allocation.is_exposed
+
+
+def test_rows_of_different_lengths_are_refused() -> None:
+    with pytest.raises(KernelTypeError, match="its rows have different lengths"):
+        array([[1, 2], [3]])
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("float", float32), ("int", int32), ("float64", float64)])
+def test_a_dtype_by_name_means_what_it_means_in_a_kernel(name: str, dtype: object) -> None:
+    assert make.zeros(1, dtype=name).dtype == dtype

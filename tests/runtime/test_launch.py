@@ -137,7 +137,7 @@ X, Y = kl.zeros(2), kl.zeros(2)
         ([kl.zeros((2, 2)), 1.0, Y], "not an array of 2 dimensions"),
         ([np.zeros(2), 1.0, Y], "not a NumPy array of dtype float64"),
         ([np.zeros((2, 2), np.float32), 1.0, Y], r"not a NumPy array of shape \(2, 2\)"),
-        ([X, "1", Y], "argument `factor` of kernel `scale` expects a float32, not the str 1"),
+        ([X, "1", Y], "argument `factor` of kernel `scale` expects a float32, not the str '1'"),
         ([X, 1j, Y], "not a complex"),
         ([X, kl.zeros(2), Y], "not an array of 2 float32"),
         ([X, kl.zeros(1, dtype=int), Y], "not an array of 1 int32"),
@@ -321,3 +321,22 @@ def test_a_mistake_in_a_plain_file_is_shown_at_its_line_when_the_kernel_is_launc
         broken[1](kl.zeros(1))
     assert "nothing_known_here" in str(caught.value)
     assert "test_launch.py, line" in str(caught.value)
+
+
+def test_a_grid_of_another_rank_than_the_kernel_unpacks_is_pointed_out() -> None:
+    kernel = kl.compile("def k(a: array2d[float]):\n    i, j = tid()\n    a[i, j] = 1.0\n")["k"]
+    with pytest.warns(kl.KernelWarning, match="`k` unpacks 2 thread indices, and this grid has 1 dimension"):
+        kl.launch(kernel, dim=2, inputs=[kl.zeros((2, 3))])
+
+
+def test_a_kernel_of_one_index_runs_over_any_grid() -> None:
+    kernel = kl.compile("def k(a: array[float]):\n    i = tid()\n    a[i] = 1.0\n")["k"]
+    a = kl.zeros(6)
+    kl.launch(kernel, dim=(2, 3), inputs=[a])
+    assert a.list() == [1.0] * 6
+
+
+def test_a_function_cannot_be_launched_and_the_message_says_what_can() -> None:
+    square = kl.compile("def square(x: float):\n    return x * x\n")["square"]
+    with pytest.raises(LaunchError, match="`square` is a function for kernels: it cannot be launched itself"):
+        kl.launch(square, dim=1, inputs=[1.0])
