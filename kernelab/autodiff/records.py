@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kernelab.autodiff.hazards import Guard, Reader, Watch
+from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.runtime.arguments import Reference
@@ -17,16 +18,6 @@ from kernelab.runtime.launch import Call, Grid
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
-
-
-class Adjoints(Protocol):
-    """The private adjoints of a sweep."""
-
-    def of(self, primal: array) -> array:
-        """The adjoint of an array: the same elements of a buffer that starts as zeros."""
-
-    def known(self, primal: array) -> array | None:
-        """The same, None while it is zero everywhere."""
 
 
 class Record(Protocol):
@@ -138,7 +129,13 @@ class LaunchRecord:
 
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
-        given = [i for i in plan.read if self.call.arguments[i].allocation is primal.allocation]
+        reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}
+        given = [
+            i
+            for i, argument in reading.items()
+            if getattr(argument, "array", argument) is primal
+            or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
+        ]
         reverse = _reverse(self.kernel, {*active, *given}, self.call.groups())
         return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
 
@@ -311,16 +308,36 @@ class Recording:
         self.records: list[Record] = []
         self._watches: dict[tuple[bytes, int], Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
+        self._written: dict[Allocation, Written] = {}
 
     def clear(self) -> None:
         """Forget everything."""
         self.records.clear()
         self._watches.clear()
+        self._written.clear()
         self.guard.saved_bytes = 0
+
+    def _look_for_unseen(self, target: array, own: int = 0) -> None:
+        """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
+        known = self._written.get(target.allocation)
+        if known is None:
+            return
+        found = known.unseen(own)
+        self.records += [UnseenRecord(changed, caller()) for changed in found]
+        if found:
+            known.note()
+
+    def _has_written(self, memory: Allocation) -> None:
+        known = self._written.get(memory)
+        if known is None:
+            known = self._written[memory] = Written(memory)
+        known.note()
 
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
         memories = call.memories()
+        for i in call.kernel.plan.floats:
+            self._look_for_unseen(call.arguments[i])
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
@@ -341,6 +358,8 @@ class Recording:
     def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         """Record a function to call in the backward pass."""
         self.records.append(FunctionRecord(backward, arrays, caller()))
+        for primal in arrays:
+            self._has_written(primal.allocation)
 
     def _record(
         self,
@@ -356,6 +375,8 @@ class Recording:
             watches = tuple([(i, self._watch(call, i, place)) for i in reverse.needed])
         versions = tuple([memory.version for memory in memories])
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
+        for i in call.kernel.plan.written:
+            self._has_written(call.arguments[i].allocation)
 
     def _watch(self, call: Call, position: int, place: Place) -> Watch:
         elements = call.arguments[position]
@@ -378,11 +399,17 @@ class Recording:
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
         if is_differentiable(dest.dtype):
+            if src.allocation is not dest.allocation:
+                self._look_for_unseen(src)
+            self._look_for_unseen(dest, own=1)
+            self._has_written(dest.allocation)
             self.records.append(CopyRecord(dest, src, how, caller()))
 
     def overwritten(self, dest: array, how: str) -> None:
         """Record an overwrite from the host."""
         if is_differentiable(dest.dtype):
+            self._look_for_unseen(dest, own=1)
+            self._has_written(dest.allocation)
             self.records.append(OverwriteRecord(dest, how, caller()))
 
 

@@ -1,8 +1,8 @@
 """The interpreter: runs IR with NumPy, a statement at a time for all threads at once.
 
 The oracle of the tests, and what runs kernels where there is no compiler.  It takes any verified function
-without calls, also with vectors and matrices.  Threads run in lockstep, in chunks: where threads read what
-others write, the result depends on the chunk, as on any parallel machine.  A plain store to one element by
+without calls, also with vectors and matrices.  Threads run in lockstep, in chunks; where threads may see what
+others change they run one by one, so that the result is that of the CPU.  A plain store to one element by
 several threads leaves the value of the last.  After an error threads with lower numbers still finish, so that
 the error reported is the one a run thread by thread meets first.
 """
@@ -16,6 +16,7 @@ import numpy as np
 from kernelab.backend import base, packing
 from kernelab.backend.base import Args
 from kernelab.backend.lanes import Frame, LaneStack, Numpy
+from kernelab.backend.order import changed, independent
 from kernelab.codegen.entry import (
     ASSERTION,
     DIVISION,
@@ -67,12 +68,14 @@ class Program:
     sites: tuple[Site, ...]
     numbers: dict[Stmt, int]
     read: frozenset[Atom]
+    independent: bool
 
     @staticmethod
     def of(function: Function) -> "Program":
         failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic | Assert)]
         numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
-        return Program(function, tuple(map(_site, failing)), numbers, frozenset(_reads(function.body)))
+        read = frozenset(_reads(function.body))
+        return Program(function, tuple(map(_site, failing)), numbers, read, independent(function))
 
 
 def _site(stmt: Load | Store | Atomic | Assert) -> Site:
@@ -358,8 +361,11 @@ class InterpretedEntry:
         grid = slots[:GRID_SLOTS]
         launch = _Launch(self.program, self.info, slots)
         total = int(np.prod(grid))
-        for start in range(0, total, self.width):
-            failure = launch.chunk(range(start, min(total, start + self.width)), grid)
+        # Threads that see what others change run one by one, as on the CPU.
+        width = self.width if launch.independent else 1
+        starts = range(0, total, width)
+        for start in reversed(starts) if self.program.function.descending else starts:
+            failure = launch.chunk(range(start, min(total, start + width)), grid)
             if failure is not None:
                 raise base.failure(self.info, failure.status, grid)
 
@@ -380,6 +386,15 @@ class _Launch:
                 self.arrays[var] = packing.array_of(slots, param)
             else:
                 self.values[var] = packing.value_of(slots, param)
+
+    @property
+    def independent(self) -> bool:
+        """Whether the threads of this launch may run together, with the arrays that it was given."""
+        if not self.program.independent:
+            return False
+        written = [self.arrays[var] for var in changed(self.program.function) if var in self.arrays]
+        given = list(self.arrays.values())
+        return not any(a is not b and np.may_share_memory(a, b) for a in written for b in given)
 
     def chunk(self, threads: range, grid: Sequence[int]) -> Failure | None:
         """Run some threads; what the first that failed says, if any did."""

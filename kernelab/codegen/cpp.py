@@ -124,7 +124,8 @@ class _Body:
         coordinates = tuple(self.name(var) for var in function.threads)
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
-        return Outline(self.symbol, unpack, coordinates, weight(function.body), self.layout.arena, residuals)
+        arena, descending = self.layout.arena, function.descending
+        return Outline(self.symbol, unpack, coordinates, weight(function.body), arena, residuals, descending)
 
     def unpack(self) -> Iterator[str]:
         """The lines that read the arguments into locals."""

@@ -17,6 +17,7 @@ class Outline:
     """What a shell depends on: `coordinates` are the names of the thread's indices, `weight` is how many
     statements a thread runs at least, `arena` is the slot of the arena on a device if values are saved,
     `residuals` are the arrays that grow, by their names, `unpack` are the lines that read the arguments.
+    `descending` says that the last thread comes first, where threads run one after another.
     """
 
     symbol: str
@@ -25,6 +26,7 @@ class Outline:
     weight: int
     arena: int | None
     residuals: tuple[tuple[str, Param], ...]
+    descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,39 +90,70 @@ def _chunk(outline: Outline) -> int:
 
 def _linear(outline: Outline) -> tuple[list[str], list[str], int]:
     chunk = _chunk(outline)
-    loops = [
-        "  const i64 total = args[0] * args[1] * args[2] * args[3];",
-        "  while (thread < total) {",
-        "    const i64 start = thread;",
-        f"    const i64 release = total - start < {chunk} ? total : start + {chunk};",
-        "    for (; thread < release; ++thread) {",
-        *(f"      const int {name} = (int)thread;" for name in outline.coordinates),
-    ]
-    return loops, ["    }", f"    {_poll(outline, 'release - start')}", "  }"], 3
+    loops = ["const i64 total = args[0] * args[1] * args[2] * args[3];"]
+    if outline.descending:
+        spent = "start - release"
+        loops += [
+            "thread = total - 1;",
+            "while (thread >= 0) {",
+            "  const i64 start = thread;",
+            f"  const i64 release = start < {chunk} ? -1 : start - {chunk};",
+            "  for (; thread > release; --thread) {",
+        ]
+    else:
+        spent = "release - start"
+        loops += [
+            "while (thread < total) {",
+            "  const i64 start = thread;",
+            f"  const i64 release = total - start < {chunk} ? total : start + {chunk};",
+            "  for (; thread < release; ++thread) {",
+        ]
+    loops += [f"    const int {name} = (int)thread;" for name in outline.coordinates]
+    return _indented(loops, 1), ["    }", f"    {_poll(outline, spent)}", "  }"], 3
 
 
 def _nested(outline: Outline) -> tuple[list[str], list[str], int]:
     """Loops over the coordinates; what the kernel does not unpack of the grid is run through innermost."""
     *outer, last = outline.coordinates
-    k, chunk = len(outer), _chunk(outline)
-    loops = [f"{INDENT * (n + 1)}for (int {i} = 0; {i} < args[{n}]; ++{i}) {{" for n, i in enumerate(outer)]
-    loops += _indented(
-        [
-            f"for (i64 start = 0; start < args[{k}]; start += {chunk}) {{",
-            f"  const i64 release = args[{k}] - start < {chunk} ? args[{k}] : start + {chunk};",
-            f"  for (int {last} = (int)start; {last} < release; ++{last}) {{",
-        ],
-        k + 1,
-    )
+    k = len(outer)
+    step = "--thread" if outline.descending else "++thread"
+    loops = ["  thread = args[0] * args[1] * args[2] * args[3] - 1;"] if outline.descending else []
+    loops += [f"{INDENT * (n + 1)}{_over(outline, i, n)}" for n, i in enumerate(outer)]
+    chunks, spent = _chunks(outline, last, k)
+    loops += _indented(chunks, k + 1)
     beyond = " * ".join(f"args[{n}]" for n in range(k + 1, GRID_SLOTS)) or "1"
-    loops.append(f"{INDENT * (k + 3)}for (i64 rest = {beyond}; rest > 0; --rest, ++thread) {{")
+    loops.append(f"{INDENT * (k + 3)}for (i64 rest = {beyond}; rest > 0; --rest, {step}) {{")
     ends = [
         INDENT * (k + 3) + "}",
         INDENT * (k + 2) + "}",
-        INDENT * (k + 2) + _poll(outline, "release - start"),
+        INDENT * (k + 2) + _poll(outline, spent),
     ]
     ends += [INDENT * level + "}" for level in range(k + 1, 0, -1)]
     return loops, ends, k + 4
+
+
+def _over(outline: Outline, name: str, axis: int) -> str:
+    if outline.descending:
+        return f"for (int {name} = (int)args[{axis}] - 1; {name} >= 0; --{name}) {{"
+    return f"for (int {name} = 0; {name} < args[{axis}]; ++{name}) {{"
+
+
+def _chunks(outline: Outline, name: str, axis: int) -> tuple[list[str], str]:
+    """The loops over the last coordinate, in chunks between polls, and how many threads a chunk runs."""
+    chunk, extent = _chunk(outline), f"args[{axis}]"
+    if outline.descending:
+        lines = [
+            f"for (i64 start = {extent}; start > 0; start -= {chunk}) {{",
+            f"  const i64 release = start < {chunk} ? 0 : start - {chunk};",
+            f"  for (int {name} = (int)start - 1; {name} >= release; --{name}) {{",
+        ]
+        return lines, "start - release"
+    lines = [
+        f"for (i64 start = 0; start < {extent}; start += {chunk}) {{",
+        f"  const i64 release = {extent} - start < {chunk} ? {extent} : start + {chunk};",
+        f"  for (int {name} = (int)start; {name} < release; ++{name}) {{",
+    ]
+    return lines, "release - start"
 
 
 # ------------------------------------------------------------------------------------------ CUDA

@@ -197,7 +197,8 @@ class Function:
     """A kernel (`threads` are its thread indices, it yields nothing) or a function (it yields its results).
 
     Thread indices are int32, as many as the kernel unpacks from `tid()`; `linear` is the int64 position of
-    the thread in the grid, which derived programs use to find what the thread has saved.
+    the thread in the grid, which derived programs use to find what the thread has saved.  Where threads run
+    one after another, the last comes first if `descending`: an adjoint takes back what the primal did.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Function:
     threads: tuple[Var, ...] = ()
     span: Span = NOWHERE
     linear: Var | None = None
+    descending: bool = False
 
     def param(self, name: str) -> Var:
         """The parameter of that name; KeyError if there is none."""

@@ -4,6 +4,7 @@ Most passes are a `Copier` that treats a few kinds of statement differently.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from kernelab.lang.build import Builder, type_of
@@ -41,9 +42,7 @@ class Copier:
         """The whole function again; parameters and thread indices keep their Vars."""
         self.stmts(function.body)
         body = self.builder.close(*self.atoms(function.body.yields))
-        return Function(
-            function.name, function.params, body, function.threads, function.span, function.linear
-        )
+        return replace(function, body=body)
 
     def atom(self, atom: Atom) -> Atom:
         return atom if isinstance(atom, Const) else self.env.get(atom, atom)

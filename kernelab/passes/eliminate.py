@@ -7,7 +7,7 @@ Marks what is needed, starting from effects and results, then keeps what is mark
 saved values go one by one: a loop keeps only the carries, a `Save` only the slots that somebody reads.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kernelab.lang.ir import (
@@ -44,7 +44,7 @@ def eliminate(function: Function) -> Function:
         marks.need(atom)
     marks.spread()
     body = _Sweeper(marks).block(function.body)
-    return Function(function.name, function.params, body, function.threads, function.span, function.linear)
+    return replace(function, body=body)
 
 
 @dataclass

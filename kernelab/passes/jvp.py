@@ -7,6 +7,7 @@ Each statement is copied and followed by its tangent.  A Var without a tangent h
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from kernelab.lang.build import Expr, type_of, zero
 from kernelab.lang.ir import (
@@ -48,11 +49,8 @@ def jvp(function: Function, active: Iterable[str]) -> Function:
     tangent.stmts(function.body)
     yields = function.body.yields
     body = tangent.builder.close(*tangent.atoms(yields), *tangent.tangents(yields))
-    linear = function.linear
     params_out = (*function.params, *dots.values())
-    return simplify(
-        Function(f"{function.name}_tangent", params_out, body, function.threads, function.span, linear)
-    )
+    return simplify(replace(function, name=f"{function.name}_tangent", params=params_out, body=body))
 
 
 class _Tangent(Copier):

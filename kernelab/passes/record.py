@@ -12,7 +12,7 @@ recorded needs nothing special of loops, branches or exits, and `vjp` knows noth
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelab.lang.build import Builder, integer, type_of
 from kernelab.lang.ir import (
@@ -88,9 +88,7 @@ def record(function: Function, groups: Groups = (), keep: Collection[int] | None
     residuals = {site: _residual(site, number) for number, site in enumerate(chosen, 1)}
     primal = _Appender(residuals).function(function)
     arrays = tuple(r.array for r in residuals.values())
-    primal = Function(
-        function.name, (*function.params, *arrays), primal.body, function.threads, function.span
-    )
+    primal = replace(primal, params=(*function.params, *arrays))
     return Recorded(primal, _replayable(function, residuals), tuple(residuals.values()))
 
 
@@ -143,7 +141,7 @@ def _replayable(function: Function, residuals: dict[Site, Residual]) -> Function
     copied = reader.function(function)
     extra = [var for residual in residuals.values() for var in (residual.array, residual.starts)]
     params = (*function.params, *extra)
-    return Function(function.name, params, copied.body, function.threads, function.span, linear)
+    return replace(copied, params=params, linear=linear)
 
 
 class _Reader(Copier):

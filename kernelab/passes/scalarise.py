@@ -9,6 +9,7 @@ where they can.  Expects no `Call`.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from kernelab.lang.build import Builder, Expr, constant, type_of
@@ -45,7 +46,7 @@ def scalarise(function: Function) -> Function:
     params = scalariser.parameters(function.params)
     scalariser.stmts(function.body.stmts)
     body = scalariser.close(*scalariser.flat(function.body.yields))
-    return Function(function.name, params, body, function.threads, function.span, function.linear)
+    return replace(function, params=params, body=body)
 
 
 class _Scalariser(Builder):

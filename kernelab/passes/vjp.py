@@ -14,10 +14,9 @@ nobody reads, loops that only fed them, adjoints that stay zero.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.build import Builder, Expr, integer, type_of, zero
 from kernelab.lang.ir import (
     Append,
@@ -95,8 +94,9 @@ def _adjoint(recorded: Recorded, names: frozenset[str]) -> Function:
     writer.publish(params)
     signature = (*own, *bars.values(), *extra)
     body = writer.builder.close()
-    name = f"{primal.name}_adjoint"
-    return simplify(simplify(Function(name, signature, body, primal.threads, primal.span, primal.linear)))
+    name, descending = f"{primal.name}_adjoint", not primal.descending
+    adjoint = replace(primal, name=name, params=signature, body=body, descending=descending)
+    return simplify(simplify(adjoint))
 
 
 def _bar(param: Var) -> Var:
@@ -245,11 +245,13 @@ class _Adjoint:
                     share = self.read_bar(stmt, env)
                     self.builder.store(self.bars[array], [_value(i, env) for i in indices], zero(share.type))
                     self.accumulate(cotangents, value, share)
-            case Atomic(out, _, array, _, value):
-                if out in cotangents:
-                    _refuse_old_value(stmt)
+            case Atomic(out, _, array, indices, value):
+                g = cotangents.pop(out, None)
                 if array in self.bars:
                     self.accumulate(cotangents, value, self.read_bar(stmt, env))
+                if g is not None:
+                    # The old value is what the thread before left: its adjoint runs after this one.
+                    self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
             case If():
                 self.sweep_if(stmt, env, cotangents)
             case For() | While():
@@ -427,16 +429,3 @@ def _collect(block: Block, used: dict[Atom, None], defined: set[Atom]) -> None:
         for inner in blocks(stmt):
             _collect(inner, used, defined)
     used.update(dict.fromkeys(block.yields))
-
-
-def _refuse_old_value(stmt: Atomic) -> None:
-    name = stmt.array.hint
-    raise KernelTypeError(
-        Diagnostic(
-            f"the old value of {name} that atomic_{stmt.kind} returns has no derivative",
-            stmt.span,
-            "derivative",
-            note="used in a result that is differentiated",
-            hint=f"compute with values that other threads do not change, or leave out the gradient of {name}",
-        )
-    )

@@ -7,6 +7,8 @@ Every float becomes a float64, in values, arrays and constants; integers and tru
 keeps its digits: it was rounded to float32 when it was lowered.
 """
 
+from dataclasses import replace
+
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var
@@ -20,8 +22,7 @@ def widen(function: Function) -> Function:
     params = tuple(widener.fresh(param) for param in function.params)
     widener.stmts(function.body)
     body = widener.builder.close(*widener.atoms(function.body.yields))
-    name = f"{function.name}_float64"
-    return Function(name, params, body, function.threads, function.span, function.linear)
+    return replace(function, name=f"{function.name}_float64", params=params, body=body)
 
 
 def widened(type: Type) -> Type:

@@ -3,6 +3,7 @@
 The one module that composes frontend, passes and backend.  Must not know launches or tapes.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -66,6 +67,7 @@ class Reverse:
         self.program = program
         self.active = active
         self._ahead: Future[Entry] | None = None
+        self._process = 0
         self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
         found, count = effects(program.adjoint), len(kernel.primal.params)
         params = program.adjoint.params
@@ -80,11 +82,15 @@ class Reverse:
 
     @cached_property
     def adjoint_entry(self) -> Entry:
-        return _build(self.program.adjoint) if self._ahead is None else self._ahead.result()
+        # The thread that builds ahead does not live on in a forked process.
+        if self._ahead is None or (self._process != os.getpid() and not self._ahead.done()):
+            return _build(self.program.adjoint)
+        return self._ahead.result()
 
     def build_ahead(self) -> None:
         """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
         if self._ahead is None and "adjoint_entry" not in self.__dict__:
+            self._process = os.getpid()
             self._ahead = _builder().submit(_build, self.program.adjoint)
 
 
@@ -274,6 +280,10 @@ def _build(function: Function) -> Entry:
 @cache
 def _builder() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "kernelab-build")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_builder.cache_clear)
 
 
 def _is_float(type: Type) -> bool:

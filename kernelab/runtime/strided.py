@@ -198,6 +198,16 @@ class array:  # noqa: N801 (the name users know)
         except np.exceptions.TooHardError:
             return True
 
+    def __copy__(self) -> "array":
+        return duplicate(self, self.requires_grad, "clone")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "array":
+        memo[id(self)] = made = duplicate(self, self.requires_grad, "clone")
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.host().copy(), self.dtype, self.requires_grad)
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -488,6 +498,12 @@ def _fits(values: HostArray, elem: Value) -> bool:
     components = shape_of(elem)
     dense = contiguous_strides(components, values.itemsize)
     return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
+
+
+def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
+    made = array(values, dtype, requires_grad=requires_grad)
+    assert isinstance(made, array)
+    return made
 
 
 def _is_integer(key: Any) -> bool:

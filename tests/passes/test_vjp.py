@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from kernelab.errors import KernelTypeError
 from kernelab.lang.ir import Atomic, For, Function, Load, Restore, Save, Store, While, walk
 from kernelab.lang.verify import verify
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
-from tests.support.derivatives import gradients, wide
+from tests.support.derivatives import derivatives, gradients, wide
 from tests.support.lowering import lowered
 
 
@@ -162,12 +161,22 @@ def test_running_the_adjoint_does_not_change_primal_arrays() -> None:
     assert "a" not in {stmt.array.hint for stmt in kinds(found, Load)}  # type: ignore[attr-defined]
 
 
-def test_the_old_value_of_a_float_atomic_has_no_gradient_and_says_so() -> None:
-    text = (
-        "def k(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = atomic_add(x, 0, 1.0) * x[i]\n"
-    )
-    with pytest.raises(KernelTypeError, match="the old value of x that atomic_add returns has no derivative"):
-        vjp(lowered(text, "k"), ["x", "y"])
+SEQUENTIAL = {
+    "the last writer": "y[0] = x[i] * x[i]",
+    "a scan": "if i > 0:\n        y[i] = y[i - 1] * x[i]\n    else:\n        y[0] = x[0]",
+    "a product into one element": "y[i % 2] *= x[i]",
+    "a sum that sees itself": "atomic_add(y, 0, x[i] * y[0])",
+    "a neighbour that changes": "x[i] += x[(i + 1) % 4] * y[0]",
+    "the old value of an atomic": "y[i] = atomic_add(x, 0, 0.5) * x[i]",
+}
+
+
+@pytest.mark.parametrize("line", SEQUENTIAL.values(), ids=SEQUENTIAL)
+def test_threads_that_run_in_turn_and_see_each_other_have_the_gradient_of_what_ran(line: str) -> None:
+    function = widen(lowered(f"def k(x: array[float], y: array[float]):\n    i = tid()\n    {line}\n", "k"))
+    rng = np.random.default_rng(2)
+    found = derivatives(function, (4,), {"x": rng.normal(size=4), "y": rng.normal(size=4)}, rng)
+    assert found.agree(), found
 
 
 def test_a_float_parameter_gets_its_gradient_in_an_array_of_one_element() -> None:

@@ -1,5 +1,8 @@
 """Arrays: their making, their views, their values, and the memory and gradients that views share."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -382,3 +385,12 @@ def test_rows_of_different_lengths_are_refused() -> None:
 @pytest.mark.parametrize(("name", "dtype"), [("float", float32), ("int", int32), ("float64", float64)])
 def test_a_dtype_by_name_means_what_it_means_in_a_kernel(name: str, dtype: object) -> None:
     assert make.zeros(1, dtype=name).dtype == dtype
+
+
+def test_a_copied_or_pickled_array_is_an_array_of_its_own() -> None:
+    a = array([[1.0, 2.0]], dtype=float32, requires_grad=True)
+    for twin in (copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
+        assert isinstance(twin, array)
+        assert (twin.list(), twin.dtype, twin.requires_grad) == (a.list(), a.dtype, True)
+        twin.fill_(0.0)
+    assert a.numpy().tolist() == [[1.0, 2.0]]

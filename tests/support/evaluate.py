@@ -28,10 +28,11 @@ def evaluate(
     """
     residuals = {p.hint: [] for p in function.params if p.hint not in arguments}
     starts: list[dict[str, int]] = []
-    for linear, place in enumerate(product(*map(range, grid))):
+    threads = list(enumerate(product(*map(range, grid))))
+    for linear, place in reversed(threads) if function.descending else threads:
         starts.append({name: len(values) for name, values in residuals.items()})
-        threads = [linear] if len(function.threads) == 1 else [*place, 0, 0, 0]
-        env = dict(zip(function.threads, map(np.int32, threads), strict=False))
+        indices = [linear] if len(function.threads) == 1 else [*place, 0, 0, 0]
+        env = dict(zip(function.threads, map(np.int32, indices), strict=False))
         if function.linear is not None:
             env[function.linear] = np.int64(linear)
         for param in function.params:

@@ -1,0 +1,108 @@
+"""Writes that a tape did not see, to memory that it had written: there is no adjoint of them.
+
+A launch with ``record_tape=False``, one that failed half way, a host write between two ``with`` blocks, or
+one through a NumPy view changes what the tape computed behind its back.  The next record finds out and leaves
+a mark on the tape; only if an adjoint has to pass the mark is it an error.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelab.errors import Diagnostic, TapeError
+from kernelab.lang.types import uint8
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import Place
+from kernelab.runtime.strided import array
+
+
+class Adjoints(Protocol):
+    """The private adjoints of a sweep."""
+
+    def of(self, primal: array) -> array:
+        """The adjoint of an array: the same elements of a buffer that starts as zeros."""
+
+    def known(self, primal: array) -> array | None:
+        """The same, None while it is zero everywhere."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UnseenRecord:
+    """A write that the tape did not see: an adjoint that reaches it has nowhere to go."""
+
+    dest: array
+    place: Place
+
+    def __repr__(self) -> str:
+        return f"<{self.title} before {self.place}>"
+
+    @property
+    def title(self) -> str:
+        return "a write outside of the tape"
+
+    @property
+    def read(self) -> Sequence[array]:
+        return ()
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return ()
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+    @property
+    def written(self) -> Sequence[array]:
+        return (self.dest,)
+
+    def pull(self, adjoints: Adjoints) -> None:
+        bar = adjoints.known(self.dest)
+        if bar is not None and bar.host().any():
+            raise TapeError(_unseen(self))
+
+
+def _unseen(record: UnseenRecord) -> Diagnostic:
+    return Diagnostic(
+        "an array that this tape computed was changed before this line, and the tape did not see how",
+        record.place.span,
+        "unseen-write",
+        hint="make the change inside `with tape:`, not through NumPy, nor by a launch that failed",
+    )
+
+
+class Written:
+    """Memory that a tape has written, and what was written to it since by others."""
+
+    __slots__ = ("__weakref__", "_checksum", "_memory", "_others")
+
+    def __init__(self, memory: Allocation) -> None:
+        self._memory = memory
+        self._others: list[array] = []
+        self._checksum: int | None = None
+        memory.watch(self, (memory.address, memory.address + memory.nbytes))
+
+    def note(self) -> None:
+        """What the memory holds now is what the tape knows."""
+        self._others.clear()
+        self._checksum = self._sum() if self._memory.is_exposed else None
+
+    def exposed(self) -> None:
+        """From here on a NumPy view may change the bytes unseen."""
+        if not self._others:
+            self._checksum = self._sum()
+
+    def before_write(self, target: array) -> None:
+        """Remember which elements are about to be written."""
+        self._others.append(target)
+
+    def unseen(self, own: int) -> list[array]:
+        """What was written since the last note, without the tape's `own` last writes."""
+        others = self._others[: len(self._others) - own]
+        if others or self._others or self._checksum in (None, self._sum()):
+            return others
+        memory = self._memory
+        return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
+
+    def _sum(self) -> int:
+        return zlib.crc32(self._memory.buffer())

@@ -1,0 +1,49 @@
+"""Whether the threads of a launch may run in any order, or together: a fact of the function's array accesses.
+
+Threads are independent if none can read what another changes: an array that is both read and changed is only
+ever accessed at one place, which the thread's own indices pick.  This is a proof where it says yes; where it
+says no, threads must run one after another to give what a sequential run gives.
+"""
+
+from kernelab.lang.ir import Atom, Atomic, Function, Load, Store, Var, atoms, blocks, walk
+
+
+def independent(function: Function) -> bool:
+    """Whether every thread computes the same whatever the others have done, but for sums by atomics."""
+    used = _used(function)
+    places: dict[Var, set[tuple[Atom, ...]]] = {}
+    read: set[Var] = set()
+    for stmt in walk(function.body):
+        match stmt:
+            case Load(_, array, indices):
+                read.add(array)
+            case Atomic(out, _, array, indices):
+                read |= {array} if out in used else set()
+            case Store(array, indices):
+                pass
+            case _:
+                continue
+        places.setdefault(array, set()).add(indices)
+    observed = changed(function) & read
+    return all(_is_own(function, places[array]) for array in observed)
+
+
+def changed(function: Function) -> frozenset[Var]:
+    """The arrays that a function stores to or accumulates into."""
+    return frozenset(stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic))
+
+
+def _is_own(function: Function, places: set[tuple[Atom, ...]]) -> bool:
+    if len(places) != 1 or not function.threads:
+        return False
+    (indices,) = places
+    return set(function.threads) <= set(indices)
+
+
+def _used(function: Function) -> set[Atom]:
+    found: set[Atom] = set(function.body.yields)
+    for stmt in walk(function.body):
+        found.update(atoms(stmt))
+        for inner in blocks(stmt):
+            found.update(inner.yields)
+    return found

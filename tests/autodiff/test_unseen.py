@@ -1,0 +1,119 @@
+"""Writes behind the tape's back: an error where an adjoint has to pass them, silence where none does."""
+
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, y[tid()])
+
+def half(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 0.5 * x[i + 1]
+"""
+kernels: dict[str, Any] = kl.compile(TEXT)
+square, total, half = (kernels[name] for name in ("square", "total", "half"))
+
+
+def leaf(*values: float) -> Any:
+    return kl.array(values, dtype=float, requires_grad=True)
+
+
+def result(n: int) -> Any:
+    return kl.zeros(n, dtype=float, requires_grad=True)
+
+
+def test_a_write_through_a_numpy_view_between_two_launches_is_an_error_at_backward() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        y.numpy()[0] = 0.0
+        total[3](y, loss)
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(loss)
+
+
+def test_so_is_a_launch_that_was_not_recorded() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        kl.launch(square, 3, [x], [y], record_tape=False)
+        total[3](y, loss)
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(loss)
+
+
+def test_so_is_a_launch_that_failed_half_way() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        with pytest.raises(kl.KernelIndexError):
+            half[3](x, y)
+        total[3](y, loss)
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(loss)
+
+
+@pytest.mark.filterwarnings("ignore:this tape already holds")
+def test_so_is_a_fill_between_two_blocks_of_one_tape() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result(1)
+    tape = kl.Tape()
+    with tape:
+        square[3](x, y)
+    y.fill_(7.0)
+    with tape:
+        total[3](y, loss)
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(loss)
+
+
+def test_a_write_to_other_elements_is_silent() -> None:
+    x, y, loss = leaf(1, 2, 3), result(6), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y[:3])
+        kl.launch(square, 3, [x], [y[3:]], record_tape=False)
+        total[3](y[:3], loss)
+    tape.backward(loss)
+    assert x.grad.list() == [2, 4, 6]
+
+
+def test_a_write_to_what_no_adjoint_reaches_is_silent() -> None:
+    x, y, z, loss = leaf(1, 2, 3), result(3), result(3), result(1)
+    with kl.Tape() as tape:
+        square[3](x, z)
+        z.numpy()[:] = 0.0
+        square[3](x, y)
+        total[3](z, result(1))
+        total[3](y, loss)
+    tape.backward(loss)
+    assert x.grad.list() == [2, 4, 6]
+
+
+def test_reading_through_numpy_is_silent() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        assert y.numpy().sum() == 14
+        total[3](y, loss)
+    tape.backward(loss)
+    assert x.grad.list() == [2, 4, 6]
+
+
+def test_a_computed_number_without_requires_grad_is_a_cut_that_is_reported() -> None:
+    scale = kl.compile(
+        "def scale(x: array[float], g: float, y: array[float]):\n    i = tid()\n    y[i] = g * x[i]\n"
+    )
+    x, gain, y, loss = leaf(1, 2, 3), kl.zeros(1), result(3), result(1)
+    with kl.Tape() as tape:
+        total[3](x, gain)
+        scale["scale"][3](x, gain, y)
+        total[3](y, loss)
+    with pytest.warns(kl.KernelWarning, match="gain"):
+        tape.backward(loss)
