@@ -5,22 +5,22 @@ of the same IR, central, at two steps, extrapolated: their error is then far bel
 in float32 is not blamed for the noise of its differences.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.differences import Floats, Jacobians, Problem, blank, unevaluated
+from kernelab.autodiff.differences import jacobians as differences
 from kernelab.autodiff.tape import Tape
-from kernelab.errors import Diagnostic, GradientError
+from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.lang.types import Array, is_differentiable
-from kernelab.passes.widen import widened
+from kernelab.runtime.arguments import wrong_count
 from kernelab.runtime.array import array, clone, from_numpy, zeros_like
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
-
-STEP = 1e-3
-"""The larger step of the differences, relative to the size of the input element where that exceeds 1."""
+from kernelab.runtime.recorder import unrecorded
 
 RELATIVE = 1e-3
 """The default tolerance, relative to the entry of the Jacobian."""
@@ -29,7 +29,6 @@ NOISE = 1e-5
 """What an entry may be off besides, relative to the largest entry of its Jacobian: rounding in float32."""
 
 Index = tuple[int, ...]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,9 @@ class Tolerance:
     atol: float | None = None
     rtol: float | None = None
 
-    def allowed(self, numeric: Floats) -> Floats:
-        finite = numeric[np.isfinite(numeric)]
-        largest = float(np.abs(finite).max()) if finite.size else 0.0
+    def allowed(self, adjoint: Floats, numeric: Floats) -> Floats:
+        """How far each entry may be off."""
+        largest = min(_largest(adjoint), _largest(numeric))
         atol = NOISE * largest + np.finfo(np.float32).tiny if self.atol is None else self.atol
         rtol = RELATIVE if self.rtol is None else self.rtol
         return np.asarray(atol + rtol * np.abs(numeric))
@@ -108,184 +107,144 @@ def check_kernel(
     """Compare every entry of every Jacobian of a kernel from its adjoint with differences.
 
     Inputs are the arrays of floats with ``requires_grad`` among the arguments, outputs those of `outputs`, or
-    the arrays that the kernel changes.  The arguments keep their values and gradients.  Raises GradientError
-    if there is no pair to check.
+    the arrays that the kernel changes.  The arguments keep their values and gradients, and nothing is
+    recorded.  Raises GradientError if there is no entry to check.
     """
-    arguments = dict(zip((p.hint for p in kernel.primal.params), (*inputs, *outputs), strict=True))
-    sources = _sources(kernel, arguments, len(inputs))
-    targets = _outputs(kernel, arguments, len(inputs))
+    outputs = [outputs] if isinstance(outputs, array) else outputs
+    limit = tolerance or Tolerance()
+    problem = _problem(kernel, dim, inputs, outputs, (max_inputs_per_var, max_outputs_per_var))
+    with unrecorded():
+        adjoint = _adjoint_jacobians(problem)
+        numeric = differences(problem, limit.eps)
+        if limit.eps is None:
+            _look_closer(problem, adjoint, numeric, limit)
+    pairs = [_compare(problem, pair, adjoint[pair], numeric[pair], limit) for pair in problem.pairs]
+    return GradcheckReport(kernel.name, tuple(pairs))
+
+
+def _problem(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    limits: tuple[int, int],
+) -> Problem:
+    arguments = _arguments(kernel, [*inputs, *outputs])
+    names = list(arguments)
+    found = kernel.effects
+    only_changed = {var.hint for var in found.changed - found.reads}
+    sources = [name for name in names[: len(inputs)] if name not in only_changed]
+    sources = [name for name in sources if _has_entries(arguments[name]) and arguments[name].requires_grad]
+    listed = names[len(inputs) :] or [var.hint for var in found.changed]
+    targets = [name for name in names if name in listed and _has_entries(arguments[name])]
     if not sources or not targets:
         raise GradientError(_nothing_to_check(kernel, sources))
-    limit = tolerance or Tolerance()
-    adjoint = _adjoint_jacobians(kernel, dim, arguments, sources, targets, max_outputs_per_var)
-    numeric = _numeric_jacobians(kernel, dim, arguments, sources, targets, max_inputs_per_var, limit.eps)
-    return GradcheckReport(
-        kernel.name,
-        tuple(
-            _compare(arguments, source, target, adjoint[source, target], numeric[source, target], limit)
-            for source in sources
-            for target in targets
-        ),
-    )
+    return Problem(kernel, dim, arguments, tuple(sources), tuple(targets), *limits)
 
 
-def _is_checked(value: Any) -> bool:
-    return isinstance(value, array) and is_differentiable(value.dtype)
+def _arguments(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
+    """The arguments by the names of the parameters; NumPy arrays as arrays, without a copy."""
+    if len(given) != len(kernel.plan.parameters):
+        raise wrong_count(kernel.name, kernel.plan.parameters, len(given), kernel.span)
+    named: dict[str, Any] = {}
+    for param, value in zip(kernel.primal.params, given, strict=True):
+        borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)
+        named[param.hint] = from_numpy(value, dtype=param.type.elem) if borrowed else value  # type: ignore[union-attr]
+    return named
 
 
-def _sources(kernel: Kernel, arguments: Mapping[str, Any], input_count: int) -> list[str]:
-    only_changed = {var.hint for var in kernel.effects.changed - kernel.effects.reads}
-    listed = [name for name in list(arguments)[:input_count] if name not in only_changed]
-    return [name for name in listed if _is_checked(arguments[name]) and arguments[name].requires_grad]
-
-
-def _outputs(kernel: Kernel, arguments: Mapping[str, Any], input_count: int) -> list[str]:
-    listed = list(arguments)[input_count:] or [var.hint for var in kernel.effects.changed]
-    return [name for name in arguments if name in listed and _is_checked(arguments[name])]
+def _has_entries(value: Any) -> bool:
+    return isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
 
 
 def _nothing_to_check(kernel: Kernel, sources: list[str]) -> Diagnostic:
     if not sources:
-        return Diagnostic(
-            f"0 pairs checked: no argument of {kernel.name} has requires_grad",
-            kernel.primal.span,
-            "gradcheck",
-            hint="create the inputs with requires_grad=True",
-        )
-    return Diagnostic(
-        f"0 pairs checked: {kernel.name} changes no array of floats",
-        kernel.primal.span,
-        "gradcheck",
-        hint="pass what the kernel writes as outputs=",
-    )
+        message = f"0 pairs checked: no argument of {kernel.name} has requires_grad, and elements to vary"
+        hint = "create the inputs with requires_grad=True"
+    else:
+        message = f"0 pairs checked: {kernel.name} changes no element of an array of floats"
+        hint = "pass what the kernel writes as outputs="
+    return Diagnostic(message, kernel.primal.span, "gradcheck", hint=hint)
 
 
-Jacobians = dict[tuple[str, str], Floats]
-
-
-def _adjoint_jacobians(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    arguments: Mapping[str, Any],
-    sources: list[str],
-    targets: list[str],
-    max_outputs: int,
-) -> Jacobians:
-    copies = {
-        name: _working_copy(value, name in sources or name in targets) for name, value in arguments.items()
-    }
+def _adjoint_jacobians(problem: Problem) -> Jacobians:
+    copies = _working_copies(problem)
     tape = Tape()
     with tape:
-        launch(kernel, dim, list(copies.values()))
-    jacobians = {(s, t): _empty(arguments[t], arguments[s]) for s in sources for t in targets}
-    for target in targets:
-        for row in _chosen(_count(arguments[target]), max_outputs):
+        launch(problem.kernel, problem.dim, [copies[name] for name in problem.arguments])
+    found = {pair: blank(problem, pair) for pair in problem.pairs}
+    for target in problem.targets:
+        for row in problem.rows(target):
             tape.zero()
-            tape.backward(grads={copies[target]: _unit(copies[target], row)})
-            for source in sources:
-                jacobians[source, target][row] = copies[source].grad.numpy().reshape(-1)
-    return jacobians
+            _backward(tape, copies[target], row)
+            for source in problem.sources:
+                found[source, target][row] = copies[source].grad.numpy().reshape(-1)
+    return found
 
 
-def _working_copy(value: Any, requires_grad: bool) -> Any:
-    return clone(value, requires_grad=requires_grad) if isinstance(value, array) else value
+def _working_copies(problem: Problem) -> dict[str, Any]:
+    """Copies of the arguments; what was passed twice is one copy."""
+    made: dict[int, Any] = {}
+    for name, value in problem.arguments.items():
+        if id(value) not in made:
+            moved = name in problem.sources or name in problem.targets
+            made[id(value)] = clone(value, requires_grad=moved) if isinstance(value, array) else value
+        if isinstance(value, array) and (name in problem.sources or name in problem.targets):
+            made[id(value)].requires_grad = True
+    return {name: made[id(value)] for name, value in problem.arguments.items()}
 
 
-def _unit(like: array, position: int) -> array:
-    seed = zeros_like(like, requires_grad=False)
-    seed.numpy().reshape(-1)[position] = 1.0
-    return seed
+def _backward(tape: Tape, target: array, row: int) -> None:
+    seed = zeros_like(target, requires_grad=False)
+    seed.numpy().reshape(-1)[row] = 1.0
+    try:
+        tape.backward(grads={target: seed})
+    except TapeError as error:
+        # A kernel without any derivative, such as a step function, has an adjoint of zero.
+        if error.diagnostics[0].code != "unreached":
+            raise
 
 
-def _numeric_jacobians(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    arguments: Mapping[str, Any],
-    sources: list[str],
-    targets: list[str],
-    max_inputs: int,
-    eps: float | None,
-) -> Jacobians:
-    wide = kernel.widened()
-    start = {
-        name: _wide_values(value, param.type)
-        for (name, value), param in zip(arguments.items(), kernel.primal.params, strict=True)
-    }
-    jacobians = {(s, t): _empty(arguments[t], arguments[s]) for s in sources for t in targets}
-    for source in sources:
-        for column in _chosen(_count(arguments[source]), max_inputs):
-            slopes = _differences(wide, dim, start, source, column, targets, eps)
-            for target in targets:
-                jacobians[source, target][:, column] = slopes[target]
-    return jacobians
+def _look_closer(problem: Problem, adjoint: Jacobians, numeric: Jacobians, limit: Tolerance) -> None:
+    """Take differences that disagree again, much closer: the function may bend sharply there."""
+    for pair in problem.pairs:
+        off = _excess(adjoint[pair], numeric[pair], limit) > 1.0
+        columns = np.flatnonzero(off.any(axis=0))
+        if columns.size:
+            closer = differences(problem, None, pair, columns.tolist(), scale=SMALLER)[pair]
+            better = np.abs(closer - adjoint[pair]) < np.abs(numeric[pair] - adjoint[pair])
+            numeric[pair][:] = np.where(off & better, closer, numeric[pair])
 
 
-def _wide_values(value: Any, type: Any) -> Any:
-    if not isinstance(type, Array):
-        return value
-    values = value.numpy() if isinstance(value, array) else np.asarray(value)
-    return values.astype(np.float64) if is_differentiable(type) else values.copy()
+SMALLER = 1e-4
+"""How much smaller the step is where a first difference disagrees with the adjoint."""
 
 
-def _differences(
-    wide: Kernel,
-    dim: int | Sequence[int],
-    start: Mapping[str, Any],
-    source: str,
-    column: int,
-    targets: list[str],
-    eps: float | None,
-) -> dict[str, Floats]:
-    """The derivative of every output element along one input element, by Richardson extrapolation."""
-    value = float(start[source].reshape(-1)[column])
-    step = STEP * max(1.0, abs(value)) if eps is None else eps
-    coarse, fine = (_central(wide, dim, start, source, column, targets, h) for h in (step, step / 2))
-    return {target: (4.0 * fine[target] - coarse[target]) / 3.0 for target in targets}
+def _excess(adjoint: Floats, numeric: Floats, limit: Tolerance) -> Floats:
+    """The error of each entry relative to what is allowed: above 1 it fails."""
+    known = ~(unevaluated(adjoint) | unevaluated(numeric))
+    allowed = np.maximum(limit.allowed(adjoint, numeric), np.finfo(np.float64).tiny)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, _errors(adjoint, numeric) / allowed, 0.0))
 
 
-def _central(
-    wide: Kernel,
-    dim: int | Sequence[int],
-    start: Mapping[str, Any],
-    source: str,
-    column: int,
-    targets: list[str],
-    step: float,
-) -> dict[str, Floats]:
-    ahead, behind = (_evaluate(wide, dim, start, source, column, targets, h) for h in (step, -step))
-    return {target: (ahead[target] - behind[target]) / (2.0 * step) for target in targets}
+def _largest(jacobian: Floats) -> float:
+    return float(np.abs(jacobian[np.isfinite(jacobian)]).max(initial=0.0))
 
 
-def _evaluate(
-    wide: Kernel,
-    dim: int | Sequence[int],
-    start: Mapping[str, Any],
-    source: str,
-    column: int,
-    targets: list[str],
-    shift: float,
-) -> dict[str, Floats]:
-    values = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in start.items()}
-    values[source].reshape(-1)[column] += shift
-    types = {param.hint: widened(param.type) for param in wide.primal.params}
-    arguments = [_array_of(values[name], types[name]) for name in values]
-    launch(wide, dim, arguments, record_tape=False)
-    return {target: values[target].reshape(-1) for target in targets}
-
-
-def _array_of(value: Any, type: Any) -> Any:
-    return from_numpy(value, dtype=type.elem) if isinstance(type, Array) else value
+def _errors(adjoint: Floats, numeric: Floats) -> Floats:
+    """The absolute errors; an infinite or undefined entry is right only where both say the same."""
+    with np.errstate(invalid="ignore"):
+        error = np.abs(adjoint - numeric)
+    return np.asarray(np.where(adjoint == numeric, 0.0, np.where(np.isfinite(error), error, np.inf)))
 
 
 def _compare(
-    arguments: Mapping[str, Any], source: str, target: str, adjoint: Floats, numeric: Floats, limit: Tolerance
+    problem: Problem, pair: tuple[str, str], adjoint: Floats, numeric: Floats, limit: Tolerance
 ) -> PairResult:
-    known = ~(_unevaluated(adjoint) | _unevaluated(numeric))
-    error = np.where(known, np.abs(adjoint - numeric), 0.0)
-    # An infinite or undefined entry passes only where both say the same.
-    alike = (adjoint == numeric) & known
-    error = np.where(alike, 0.0, np.where(np.isfinite(error), error, np.inf))
-    excess = np.where(known, error / np.maximum(limit.allowed(numeric), np.finfo(np.float64).tiny), 0.0)
+    source, target = pair
+    known = ~(unevaluated(adjoint) | unevaluated(numeric))
+    error, excess = np.where(known, _errors(adjoint, numeric), 0.0), _excess(adjoint, numeric, limit)
     row, column = np.unravel_index(int(np.argmax(excess)), excess.shape)
     scale = np.abs(numeric[row, column])
     relative = error[row, column] / scale if scale > 0 else (np.inf if error[row, column] > 0 else 0.0)
@@ -294,33 +253,13 @@ def _compare(
         target,
         float(error.max()),
         float(relative),
-        _index(arguments[source], int(column)),
-        _index(arguments[target], int(row)),
+        _index(problem.arguments[source], int(column)),
+        _index(problem.arguments[target], int(row)),
         float(adjoint[row, column]),
         float(numeric[row, column]),
         int(known.sum()),
         bool(excess.max() <= 1.0),
     )
-
-
-UNEVALUATED = np.uint64(0x7FF8_0000_4B4C_0001)
-"""The NaN of entries that were left out, told from a NaN that was computed by its bits."""
-
-
-def _unevaluated(jacobian: Floats) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    return np.asarray(jacobian.view(np.uint64) == UNEVALUATED)
-
-
-def _empty(output: array, input: array) -> Floats:
-    return np.full((_count(output), _count(input)), UNEVALUATED).view(np.float64)
-
-
-def _count(value: array) -> int:
-    return int(value.numpy().size)
-
-
-def _chosen(count: int, limit: int) -> Iterator[int]:
-    yield from range(count if limit <= 0 else min(limit, count))
 
 
 def _index(value: array, position: int) -> Index:

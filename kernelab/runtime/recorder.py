@@ -5,6 +5,8 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -80,3 +82,13 @@ def name_in_caller(value: object) -> str | None:
             if held is value and not name.startswith("_"):
                 return name
     return None
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Within it no tape records."""
+    token = RECORDER.set(None)
+    try:
+        yield
+    finally:
+        RECORDER.reset(token)

@@ -167,3 +167,55 @@ def test_the_summary_is_shown_once(kernels: dict[str, Any], capsys: pytest.Captu
     report = kl.autograd.gradcheck(kernels["squares"], 2, [reals(2)], [kl.zeros(1, dtype=float)])
     assert "PASS" in capsys.readouterr().out
     assert report.shown
+
+
+def made(body: str, parameters: str = "x: array[float], y: array[float]") -> Any:
+    return kl.compile(f"def k({parameters}):\n    i = tid()\n    {body}\n")["k"]
+
+
+def test_a_check_inside_a_tape_is_not_recorded(kernels: dict[str, Any]) -> None:
+    x, y = reals(3), kl.zeros(3, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["wave"], 3, [x, 1.5], [y])
+        assert check(kernels["wave"], 3, [x, 1.5], [y])
+    assert len(tape) == 1
+
+
+def test_a_number_given_by_an_array_of_one_element_is_varied(kernels: dict[str, Any]) -> None:
+    gain = kl.full(1, 1.5, dtype=float, requires_grad=True)
+    report = check(kernels["wave"], 3, [reals(3), gain], [kl.zeros(3, dtype=float)])
+    assert report
+    assert [pair.input for pair in report.pairs] == ["x", "gain"]
+
+
+def test_a_step_function_has_a_derivative_of_zero_and_passes() -> None:
+    assert check(
+        made("y[i] = floor(x[i])"), 3, [kl.array([0.3, 1.7, -2.4], requires_grad=True)], [kl.zeros(3)]
+    )
+
+
+def test_numpy_arrays_are_arguments_like_others(kernels: dict[str, Any]) -> None:
+    assert check(kernels["wave"], 3, [reals(3), 1.5], [np.zeros(3, np.float32)])
+
+
+@pytest.mark.parametrize("body", ["y[i] = 1.0 / x[i]", "y[i] = sqrt(x[i])", "y[i] = sin(1000.0 * x[i])"])
+def test_a_function_that_bends_sharply_near_the_input_is_looked_at_more_closely(body: str) -> None:
+    x = kl.array([1e-3, 2e-3], dtype=float, requires_grad=True)
+    assert check(made(body), 2, [x], [kl.zeros(2)])
+
+
+def test_an_array_that_is_passed_twice_is_checked_as_one() -> None:
+    x = reals(3)
+    report = check(made("y[i] = x[i] * x[i]"), 3, [x, x], [])
+    assert report
+    assert report.pairs[0].entries == 9
+
+
+def test_a_wrong_number_of_arguments_is_named(kernels: dict[str, Any]) -> None:
+    with pytest.raises(kl.LaunchError, match="kernel `wave` takes 3 arguments, not 2; `y` is missing"):
+        check(kernels["wave"], 3, [reals(3), 1.5], [])
+
+
+def test_empty_arrays_are_nothing_to_check(kernels: dict[str, Any]) -> None:
+    with pytest.raises(GradientError, match="0 pairs checked"):
+        check(kernels["wave"], 0, [kl.zeros(0, requires_grad=True), 1.5], [kl.zeros(0)])
