@@ -194,6 +194,10 @@ class Tape:
         seeds: dict[array, Any] = {}
         if loss is not None:
             seeds[_checked_loss(loss)] = np.ones((), np.float64)
+        if grads is not None and (not isinstance(grads, Mapping) or not grads):
+            found = "nothing" if isinstance(grads, Mapping) else f"a {type(grads).__name__}"
+            hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
+            raise _refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
         for target, cotangent in (grads or {}).items():
             values = _checked_cotangent(target, cotangent)
             seeds[target] = seeds[target] + values if target in seeds else values

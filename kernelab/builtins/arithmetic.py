@@ -4,6 +4,7 @@ What Python's operators mean between numbers, truth values and integers.  Signed
 and `%` follow Python, also for floats.  Between vectors and matrices: see `vector` and `matrix`.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -199,7 +200,11 @@ def _floordiv_expand(a: Expr, b: Expr) -> Expr:
     down = quotient.apply("floor")
     rounded = where(gt(quotient - down, 0.5), down + 1.0, down)
     signed = where(eq(quotient, 0), (quotient * 0.0).apply("copysign", a / b), rounded)
-    result: Expr = where(eq(b, 0), a / b, signed)
+    # By an infinity the quotient is a zero of either sign, or just below it.
+    opposite = ne(lt(a, 0), lt(b, 0))
+    below = and_(and_(opposite, ne(a, 0)), lt(a.apply("abs"), math.inf))
+    by_infinity: Expr = where(below, b.const(-1.0), a / b)
+    result: Expr = where(eq(b, 0), a / b, where(eq(b.apply("abs"), math.inf), by_infinity, signed))
     return result
 
 

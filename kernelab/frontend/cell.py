@@ -18,6 +18,7 @@ from kernelab.errors import (
     KernelValueError,
     Related,
     Source,
+    Span,
 )
 from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
 from kernelab.frontend.fence import REFUSALS
@@ -67,6 +68,13 @@ def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
 
 def lower_tree(source: Source, tree: ast.Module, namespace: Mapping[str, Any]) -> Lowered:
     """Lower a cell that has been parsed; lines of the tree count from 1 at `source.first_line`."""
+    try:
+        return _lower(source, tree, namespace)
+    except RecursionError:
+        return Lowered({}, {}, (), (_too_deep("this cell"),))
+
+
+def _lower(source: Source, tree: ast.Module, namespace: Mapping[str, Any]) -> Lowered:
     cell = _Cell(Places(source), namespace, named_in(tree, namespace))
     for stmt in tree.body:
         cell.statement(stmt)
@@ -224,7 +232,11 @@ class _Cell:
             if name in self.functions:
                 self.function(self.functions[name])
             elif isinstance(self.scope.cell[name], KernelRef):
-                outcome = lower_kernel(found)
+                try:
+                    outcome = lower_kernel(found)
+                except RecursionError:
+                    self.collect([_too_deep(found.name, found.span)])
+                    continue
                 self.collect(outcome.errors)
                 self.notes += outcome.notes
                 if outcome.kernel is not None:
@@ -237,7 +249,10 @@ class _Cell:
         self.notes += [note for function in self.functions.values() for note in function.notes]
 
     def function(self, function: UserFunction) -> None:
-        errors = function.check()
+        try:
+            errors = function.check()
+        except RecursionError:
+            errors = (_too_deep(function.name, function.span),)
         self.collect(errors)
         if not errors:
             self.definitions[function.name] = function
@@ -257,6 +272,15 @@ def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
         return (diagnostic.span.line, diagnostic.span.column) if diagnostic.span is not None else (0, 0)
 
     return tuple(sorted(dict.fromkeys(diagnostics), key=place))
+
+
+def _too_deep(name: str, span: Span | None = None) -> Diagnostic:
+    return Diagnostic(
+        f"{name} nests too deeply",
+        span,
+        "depth",
+        hint="split long chains of elif, return and operators into functions or loops",
+    )
 
 
 def _called(node: ast.FunctionDef) -> set[str]:

@@ -670,3 +670,12 @@ def test_a_kernel_whose_backward_pass_is_off_is_refused_where_a_gradient_passes(
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(kl.KernelValueError, match="no policy"):
         kl.Tape(overwrite="sometimes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("grads", "found"), [({}, "nothing"), ([1.0], "a list")])
+def test_cotangents_that_are_no_mapping_of_arrays_are_refused(grads: Any, found: str) -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match=f"maps arrays to their cotangents, and here it is {found}"):
+        tape.backward(grads=grads)

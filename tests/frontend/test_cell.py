@@ -114,3 +114,18 @@ def test_lowering_again_gives_new_functions() -> None:
 def test_numpy_numbers_keep_their_type() -> None:
     found = error("def kernel(x: array[float]):\n    x[0] = x[1] * W\n", W=np.float64(2))
     assert found.message == "cannot multiply float32 by float64"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " + ".join(["x[i]"] * 900),
+        "(" * 150 + "x[i]" + ")" * 150 + " * 2.0" + " + 1.0" * 600,
+    ],
+    ids=["a long sum", "a deep expression"],
+)
+def test_what_nests_too_deeply_is_refused_in_a_sentence(line: str) -> None:
+    text = f"def k(x: array[float]):\n    i = tid()\n    x[i] = {line}\n"
+    (found,) = cell(text).errors
+    assert "nests too deeply" in found.message
+    assert "split long chains" in found.hint
