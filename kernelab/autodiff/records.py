@@ -53,7 +53,8 @@ class Record(Protocol):
 class Outline:
     """What launches of a kernel with the same active parameters have in common: positions of arguments.
 
-    `references` says that arrays stand for some of the numbers.  `reverse` is the KernelTypeError where there
+    `references` says that arrays stand for some of the numbers, `passive` are arrays read that did not
+    require gradients.  `reverse` is the KernelTypeError where there
     is no adjoint, None where nothing could be differentiated.
     """
 
@@ -62,6 +63,7 @@ class Outline:
     reached: tuple[int, ...]
     written: tuple[int, ...]
     references: bool
+    passive: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -142,6 +144,12 @@ class LaunchRecord:
     @property
     def written(self) -> Sequence[array]:
         return self._arrays(self.outline.written)
+
+    @property
+    def late(self) -> Sequence[array]:
+        """The arrays that it read and that were told to require gradients only afterwards."""
+        given = [self.call.arguments[i] for i in self.outline.passive]
+        return [argument for argument in given if argument.requires_grad and self.would_reach(argument)]
 
     def _arrays(self, positions: tuple[int, ...]) -> Sequence[array]:
         arguments = self.call.arguments
@@ -431,7 +439,8 @@ def _outline(call: Call) -> Outline:
     reverse = _reverse(call.kernel, active, call.groups()) if active else None
     reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read
     written = tuple(i for i in plan.written if i in plan.floats)
-    return Outline(reverse, tuple(sorted(read)), tuple(sorted(reached)), written, bool(references))
+    passive = tuple(sorted(read - active))
+    return Outline(reverse, tuple(sorted(read)), tuple(sorted(reached)), written, bool(references), passive)
 
 
 def _not_kept(kernel: Kernel) -> Diagnostic:

@@ -173,6 +173,7 @@ class Tape:
         if not found.reached:
             raise TapeError(_leads_nowhere(seeds, found.cuts))
         warn_of_cuts(found.cuts)
+        _refuse_latecomers(records[i] for i in sorted(found.live))
         adjoints = Buffers()
         replaced: frozenset[Allocation] = frozenset()
         if loss is None and grads is None:
@@ -285,6 +286,16 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Any:
         message = f"the cotangent of {name} has shape {given.shape}, its elements {target.host().shape}"
         raise _refusal("seed", message, "give one cotangent for each element")
     return given.astype(target.host().dtype)
+
+
+def _refuse_latecomers(records: Iterable[Record]) -> None:
+    """Raise where an array has been told to require gradients after it was recorded."""
+    for record in records:
+        for primal in record.late if isinstance(record, LaunchRecord) else ():
+            name = _called(primal, "an array")
+            message = f"{name} requires gradients, but did not when {record.title} was recorded"
+            hint = "set requires_grad=True before the launch"
+            raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
 
 
 def _leads_nowhere(seeds: Iterable[array], cuts: Sequence[Cut]) -> Diagnostic:

@@ -679,3 +679,15 @@ def test_cotangents_that_are_no_mapping_of_arrays_are_refused(grads: Any, found:
         square[1](x, y)
     with pytest.raises(kl.TapeError, match=f"maps arrays to their cotangents, and here it is {found}"):
         tape.backward(grads=grads)
+
+
+def test_gradients_asked_for_after_the_launch_are_refused() -> None:
+    scaled = kl.compile(
+        "def k(x: array[float], w: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * w[i]\n"
+    )["k"]
+    x, w, y = leaf(1, 2), kl.array([3.0, 4.0], dtype=float), kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        scaled[2](x, w, y)
+    w.requires_grad = True
+    with pytest.raises(kl.TapeError, match="`w` requires gradients, but did not when the launch"):
+        tape.backward(grads={y: [1, 1]})
