@@ -22,6 +22,7 @@ from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.kernel import Kernel, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.strided import array
 
 MAX_THREADS = 2**31 - 1
@@ -96,6 +97,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     plan = kernel.plan
     grid = grid_of(dim)
     parts = [grid.packed]
+    given = () if plan.formals is None else tuple(structs_in(arguments))
     bind(kernel, arguments, parts)
     if len(grid.extents) != plan.coordinates and plan.coordinates > 1:
         _warn_of_rank(kernel, grid)
@@ -103,7 +105,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         return
     recorder = RECORDER.get()
     if recorder is not None and record_tape:
-        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts)))
+        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
         return
     for i in plan.written:
         argument = arguments[i]
@@ -125,8 +127,13 @@ def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
 
 
 def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
-    """Check the arguments and append their slots to `parts`; raises LaunchError."""
+    """Check the arguments and append their slots to `parts`; raises LaunchError.
+
+    The list then holds the leaves of structs in their place.
+    """
     plan = kernel.plan
+    if plan.formals is not None:
+        arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
     if len(arguments) != len(plan.types):
         raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
     for i, (argument, expected) in enumerate(zip(arguments, plan.types, strict=True)):
@@ -153,12 +160,16 @@ def _enter(entry: Entry, parts: Sequence[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A validated launch that has not run yet: what a recorder gets, and keeps."""
+    """A validated launch that has not run yet: what a recorder gets, and keeps.
+
+    `structs` are the structs and arrays of structs whose leaves are among the arguments.
+    """
 
     kernel: Kernel
     grid: Grid
     arguments: tuple[Any, ...]
     parts: tuple[bytes, ...]
+    structs: tuple[Any, ...] = ()
 
     @property
     def written(self) -> tuple[array, ...]:
@@ -272,6 +283,8 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     grid = grid_of(dim)
     parts = [grid.packed]
     bind(kernel, arguments, parts)
+    if kernel.plan.formals is not None:
+        given = flattened_adjoints(kernel.plan.formals, given)
     if len(given) > len(arguments):
         message = f"{len(given)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
         raise LaunchError(Diagnostic(message, kernel.span, "count"))
