@@ -220,6 +220,7 @@ class array:  # noqa: N801 (the name users know)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.host().copy(), self.dtype, self.requires_grad)
+
     def _interleaves(self, other: "array") -> bool:
         """Whether the two are apart in every period of their strides, as the fields of structs are."""
         axes = [*zip(self.shape, self.strides, strict=True), *zip(other.shape, other.strides, strict=True)]

@@ -3,6 +3,7 @@
 A class for each definition; knows arrays; must not know kernels.
 """
 
+from copy import deepcopy
 from functools import cache
 from typing import Any, ClassVar
 
@@ -115,8 +116,13 @@ class Instance:
 
     __copy__ = _copy
 
-    def __deepcopy__(self, memo: object) -> "Instance":
-        return self._copy()
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Instance":
+        memo[id(self)] = made = type(self)()
+        made._values.update({name: deepcopy(value, memo) for name, value in self._values.items()})
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._struct, dict(self._values))
 
     # -------------------------------------------------------------------------------------- leaves
 
@@ -192,6 +198,12 @@ def _class(struct: Struct, details: str) -> type[Instance]:
     # A field comes before whatever else structs have: `copy` and `grad` are good names of fields.
     body |= {entry.name: _reader(entry.name) for entry in struct.fields}
     return type(struct.name, (Instance,), body)
+
+
+def _restored(struct: Struct, values: dict[str, Any]) -> Instance:
+    made = class_of(struct)()
+    made._values.update(values)
+    return made
 
 
 def _all_fields(struct: Struct) -> list[Field]:

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -122,6 +123,17 @@ def test_array_fields_hold_the_array_itself_and_numpy_arrays_without_a_copy(made
     assert message(lambda: setattr(c, "weights", wrong)).endswith(
         "is array[float32], not an array2d[float32]"
     )
+
+
+def test_structs_and_arrays_of_them_are_copied_and_pickled(made: dict[str, Any], particles: Any) -> None:
+    cloud = made["Cloud"](weights=kl.ones(2), particles=particles)
+    for other in (copy.deepcopy(cloud), pickle.loads(pickle.dumps(cloud))):
+        assert (other.particles[2].mass, other.weights.list()) == (3, [1, 1])
+        other.particles["mass"][2] = 5.0
+        other.center = (7, 7)
+        assert isinstance(other, made["Cloud"])
+    assert (particles[2].mass, cloud.center[0]) == (3, 0)
+    assert copy.copy(cloud).particles is particles
 
 
 @kl.struct
