@@ -245,6 +245,16 @@ def test_overwritten_fields_are_saved(made: dict[str, Any]) -> None:
     assert 3 * 8 <= tape.saved_bytes <= 3 * ms.numpy().itemsize
 
 
+def test_a_change_of_a_field_that_the_tape_did_not_see_is_noticed(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        made["swap"][3](ms)
+        kl.launch(made["swap"], 3, [ms], record_tape=False)
+        made["square"][3](ms, out)
+    with pytest.raises(TapeError, match="the tape did not see how"):
+        tape.backward(grads={out: np.ones(3)})
+
+
 def test_only_arrays_of_structs_with_floats_require_gradients() -> None:
     Count = kl.compile("class Count:\n    n: int\n    b: bool\n")["Count"]
     with pytest.raises(KernelError, match="has no field of floats"):
