@@ -161,6 +161,9 @@ class _Cell:
 
     def struct(self, node: ast.ClassDef) -> None:
         """A class is a struct; it is known to what stands below it."""
+        if node.name in self.scope.cell or node.name in self.templates:
+            self.error(node, f"{node.name} is defined twice in this cell", "name", "rename one of them")
+            return
         self.scope.cell[node.name] = Poison()
         definition, errors = lower_class(node, self.places, self.scope, self.evaluate)
         self.collect(errors)

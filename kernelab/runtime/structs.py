@@ -83,9 +83,6 @@ class Instance:
             raise _NoField(Diagnostic(message, hint=f"its fields are {known}", code="field"))
         return self._struct.fields[k]
 
-    def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *self._values]
-
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={_shown(value)}" for name, value in self._values.items())
         return f"{self._struct}({fields})"
@@ -273,8 +270,10 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
 
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> HostArray:
+    if isinstance(value, array):
+        raise _wrong(entry, struct, f"an {value.type}", "give its numbers: x.numpy(); no gradient goes there")
     try:
-        given = np.asarray(value.host() if isinstance(value, array) else value)
+        given = np.asarray(value)
     except ValueError:
         raise _wrong(entry, struct, _described(value)) from None
     kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
@@ -284,9 +283,9 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> HostArray
     return np.array(given, scalar_of(type).dtype).reshape(shape_of(type))
 
 
-def _wrong(entry: Field, struct: str, found: str) -> KernelTypeError:
+def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
     message = f"the field {entry.name} of {struct} is {entry.type}, not {found}"
-    return KernelTypeError(Diagnostic(message, code="field"))
+    return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
 
 
 def _described(value: Any) -> str:

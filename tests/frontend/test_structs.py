@@ -380,6 +380,21 @@ def test_what_cannot_be_done_with_a_struct_is_refused(line: str, message: str) -
     assert [found.message for found in errors(TWO + USES.format(line))] == [message]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class P:\n    x: float\nclass P:\n    y: float\n", "P is defined twice in this cell"),
+        (
+            "def P(x: array[float]):\n    x[0] = 1.0\nclass P:\n    y: float\n",
+            "P is defined twice in this cell",
+        ),
+        ("class P:\n    y: float\ndef P(x: array[float]):\n    x[0] = 1.0\n", "P is a struct of this cell"),
+    ],
+)
+def test_a_name_is_defined_once(text: str, message: str) -> None:
+    assert error(text).message == message
+
+
 def test_an_array_cannot_hold_structs_that_hold_arrays() -> None:
     found = error("class G:\n    v: array[float]\ndef kernel(g: array[G]):\n    g[0].v[0] = 1.0\n")
     assert found.message == "an array cannot hold G: its field v is an array"

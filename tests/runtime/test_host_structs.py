@@ -97,6 +97,7 @@ def test_fields_are_converted_to_their_types_and_copied(made: dict[str, Any]) ->
         ("id", 2**31, "the field id of Particle is int32, not 2147483648, which it cannot hold"),
         ("fixed", 1, "the field fixed of Particle is bool, not the int 1"),
         ("pos", (1, 2), "the field pos of Particle is vec3, not a tuple"),
+        ("pos", kl.zeros(3), "the field pos of Particle is vec3, not an array[float32]"),
         ("spring", 3.0, "the field spring of Particle is Spring, not the float 3.0"),
         ("weight", 1, "Particle has no field weight"),
     ],
