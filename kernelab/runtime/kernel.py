@@ -110,6 +110,7 @@ class Kernel:
         self._load = load
         self._widened = widened
         self._by_leaves = by_leaves or widened
+        self.sharing: dict[tuple[bytes, ...], Groups] = {}
         self._reverse: dict[tuple[tuple[str, ...], Groups], Reverse] = {}
         self._tangents: dict[tuple[str, ...], Function] = {}
         self._tangent_entries: dict[tuple[str, ...], Entry] = {}

@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.device import Device, get_device
-from kernelab.runtime.kernel import Kernel, Reverse
+from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
@@ -27,6 +27,9 @@ from kernelab.runtime.strided import array
 
 MAX_THREADS = 2**31 - 1
 """Thread indices are int32."""
+
+_REMEMBERED = 64
+"""For how many layouts of its arguments a kernel knows which of them share bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,16 @@ def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], 
     allocations = [arguments[i].allocation for i in plan.arrays]
     if not plan.written or len(set(allocations)) == len(allocations):
         return ()
+    layouts = tuple([arguments[i].packed for i in plan.arrays])
+    known = kernel.sharing.get(layouts)
+    if known is None:
+        known = kernel.sharing[layouts] = _groups(plan, arguments)
+        if len(kernel.sharing) > _REMEMBERED:
+            del kernel.sharing[next(iter(kernel.sharing))]
+    return known
+
+
+def _groups(plan: Plan, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     groups: list[set[int]] = []
     for i in plan.arrays:
         partners = {j for j in plan.arrays if _share(plan.written, arguments, i, j)}
