@@ -15,7 +15,7 @@ from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.joins import RETURNED, Joined, Side, Slot, Slots, fill, join, mixed, same
 from kernelab.frontend.jumps import Jump
 from kernelab.frontend.promote import cast, default_scalar
-from kernelab.frontend.values import Meaning, Origin, Poison, TupleOf, Typed, Weak
+from kernelab.frontend.values import Meaning, Origin, Poison, StructArrayRef, TupleOf, Typed, Weak
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Block, For, If, Stmt, Var, While
 from kernelab.lang.types import Scalar, Value, bool_, float32
@@ -340,6 +340,10 @@ def _first_set(value: Meaning | None, name: str, carries: _Carries) -> Meaning |
         case TupleOf(items) as whole:
             found = (_first_set(item, whole.label(name, k), carries) for k, item in enumerate(items))
             return whole.of(item for item in found if item is not None)
+        case StructArrayRef(indices=(index, *_)):
+            message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
+            span = index.span if isinstance(index, Var) else None
+            raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
         case Typed(atom, origins) if isinstance(atom, Var):
             var = Var(value.type, hint_of(name), atom.span)
             carries.vars.append(var)

@@ -395,6 +395,14 @@ def test_a_name_is_defined_once(text: str, message: str) -> None:
     assert error(text).message == message
 
 
+def test_a_row_of_structs_that_a_loop_takes_ends_with_it() -> None:
+    text = "class P:\n    x: float\ndef kernel(ps: array2d[P], out: array[float]):\n"
+    text += "    for i in range(3):\n        row = ps[i]\n        out[i] = row[0].x\n"
+    assert not errors(text)
+    found = error(text + "    out[0] = row[1].x\n")
+    assert "is a row of ps that a loop takes: it cannot be used after the loop" in found.message
+
+
 def test_an_array_cannot_hold_structs_that_hold_arrays() -> None:
     found = error("class G:\n    v: array[float]\ndef kernel(g: array[G]):\n    g[0].v[0] = 1.0\n")
     assert found.message == "an array cannot hold G: its field v is an array"
