@@ -44,7 +44,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.decorators import compile, func, kernel
+from kernelab.runtime.decorators import compile, func, kernel, struct
 from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
@@ -150,6 +150,7 @@ __all__ = [
     "ones",
     "ones_like",
     "static",
+    "struct",
     "synchronize",
     "tid",
     "zeros",

@@ -4,6 +4,7 @@ Knows the language and the table of operations; must not know backends, arrays o
 """
 
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
+from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
 from kernelab.frontend.source import source_of
 
@@ -11,8 +12,10 @@ __all__ = [
     "Definition",
     "KernelDefinition",
     "Lowered",
+    "StructDefinition",
     "UserFunction",
     "lower_source",
     "lower_tree",
     "source_of",
+    "struct_of",
 ]

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import KernelDefinition, UserFunction
-from kernelab.runtime.kernel import Kernel, compile_source, definition_of
+from kernelab.frontend import KernelDefinition, UserFunction, struct_of
+from kernelab.runtime.kernel import Kernel, Made, compile_source, definition_of
+from kernelab.runtime.structs import Instance, class_of
 
 
 def kernel(function: Callable[..., Any] | None = None, *, enable_backward: bool = True) -> Any:
@@ -38,8 +39,8 @@ def compile(
     text: str,
     namespace: Mapping[str, Any] | None = None,
     label: str = "<text>",
-) -> dict[str, Kernel | UserFunction]:
-    """The kernels and functions of a text, by name, as a %%kernel cell would make them.
+) -> dict[str, Made]:
+    """The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
 
     `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
     the text.  Raises KernelError with up to ten mistakes.
@@ -48,6 +49,14 @@ def compile(
     compiled = compile_source(Source(text, label), around)
     compiled.raise_errors()
     return compiled.definitions
+
+
+def struct(cls: type) -> type[Instance]:
+    """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
+
+    Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
+    """
+    return class_of(struct_of(cls, _names_around(2)))
 
 
 class Function:

@@ -189,3 +189,33 @@ def test_interrupting_the_notebook_ends_a_kernel_that_would_run_for_ever(noteboo
     notebook.run("timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))")
     assert notebook.run("timer.start()\nendless[1](x)").error_name == "KeyboardInterrupt"
     assert notebook.run("1 + 1").text == "2"
+
+
+PARTICLE = """%%kernel
+class Particle:
+    pos: vec3
+    mass: float{}"""
+WEIGH = """%%kernel
+def weigh(ps: array[Particle], out: array[float]):
+    i = tid()
+    out[i] = ps[i].mass * ps[i].pos.x"""
+
+
+def test_a_class_is_a_struct_of_the_notebook_and_kernels_keep_the_one_they_were_compiled_with(
+    notebook: Notebook,
+) -> None:
+    assert notebook.run(PARTICLE.format(" = 2.0")).error_name == ""
+    assert notebook.run("Particle()").text == "Particle(pos=[0.0, 0.0, 0.0], mass=2.0)"
+    assert "kernel weigh" in notebook.run(WEIGH).text
+    launch = (
+        "ps, out = kl.full(1, Particle(pos=(3, 0, 0), mass=2)), kl.zeros(1)\nweigh[1](ps, out)\nout.list()"
+    )
+    assert notebook.run(launch).text == "[6.0]"
+    notebook.run(PARTICLE.format(" = 2.0"))
+    assert notebook.run(launch).text == "[6.0]"
+    notebook.run(PARTICLE.format("\n    charge: int"))
+    refused = notebook.run(launch)
+    assert refused.error_name == "LaunchError"
+    assert "of another definition: the other one has a field charge too" in refused.traceback
+    notebook.run(WEIGH)
+    assert notebook.run(launch).text == "[6.0]"
