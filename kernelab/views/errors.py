@@ -12,12 +12,11 @@ frame of kernelab or of the notebook is shown.
 
 import linecache
 import re
-import sys
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
 
-from kernelab.errors import Diagnostic, KernelError
+from kernelab.errors import Diagnostic, KernelError, label_of
 
 MAX_CALLS = 4
 """How many of the user's calls are shown, the innermost ones."""
@@ -68,17 +67,10 @@ def _user_calls(trace: TracebackType | None) -> Iterator[list[str]]:
         # A cell magic runs its cell: that line is shown by the diagnostic itself.
         if module.partition(".")[0] in _OTHERS or not text or _is_magic(text):
             continue
-        place = f"  {_label(frame.f_code.co_filename)}, line {number}"
+        place = f"  {label_of(frame.f_code.co_filename)}, line {number}"
         name = frame.f_code.co_name
         yield [place + ("" if name.startswith("<") else f", in {name}"), f"{number:>5} | {text}"]
 
 
 def _is_magic(text: str) -> bool:
     return text.startswith(("%%", "get_ipython().run_cell_magic"))
-
-
-def _label(filename: str) -> str:
-    """``Cell In[3]`` for the file of a notebook's cell, asked of the shell that is running, if one is."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(filename)
-    return filename if number is None else f"Cell In[{number}]"

@@ -133,6 +133,19 @@ def test_an_error_while_a_kernel_runs_shows_its_line_and_the_line_of_the_launch(
     assert "File " not in outcome.traceback
 
 
+DECORATED = """@kl.kernel
+def outside(x: kl.array(dtype=float)):
+    i = kl.tid()
+    x[i + 1] = 1.0"""
+
+
+def test_a_decorated_kernel_of_a_cell_is_called_after_its_cell(notebook: Notebook) -> None:
+    cell = notebook.run(DECORATED).number
+    outcome = notebook.run("outside[3](kl.zeros(3))")
+    assert f"  Cell In[{cell}], line 4\n    4 |     x[i + 1] = 1.0" in outcome.traceback
+    assert f"Cell In[{cell}]" in notebook.run("outside").text
+
+
 def test_the_source_and_the_signature_of_a_kernel_can_be_inspected(notebook: Notebook) -> None:
     notebook.run(TWO)
     source = notebook.run("import inspect\nprint(inspect.getsource(thrice))").stream
