@@ -3,6 +3,7 @@
 import linecache
 import re
 from collections.abc import Callable
+from functools import cached_property
 
 import pytest
 
@@ -64,6 +65,22 @@ def test_an_error_of_a_launch_shows_the_users_calls_that_led_to_it() -> None:
     assert "  called from" in shown
     assert shown.endswith("  <cell>, line 3, in train\n    3 |     launch()")
     assert "raise error" not in shown
+
+
+def test_a_call_that_the_message_names_already_and_one_of_pythons_own_library_are_left_out() -> None:
+    text = "def train():\n    launch()\n"
+    here = Span(Source(text, "<cell>"), 2, 4, 2, 12)
+    raised = KernelTypeError(Diagnostic("this overwrites x", here))
+    train = user_code("<cell>", text, raised)
+    outer = user_code("<outer>", "def train():\n    owner.value\n", raised)
+    owner = type("Owner", (), {"value": cached_property(lambda _: train())})()
+    outer.__globals__["owner"] = owner
+    with pytest.raises(KernelTypeError) as caught:
+        outer()
+    shown = plain(error_lines(caught.value))
+    assert "functools" not in shown
+    assert shown.count("<cell>, line 2") == 1
+    assert "  <outer>, line 2, in train" in shown
 
 
 def test_the_line_that_runs_a_cell_magic_is_no_call_of_the_users() -> None:
