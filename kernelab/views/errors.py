@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from kernelab.errors import Diagnostic, KernelError, label_of
+from kernelab.errors import Diagnosed, Diagnostic, label_of
 
 MAX_CALLS = 4
 """How many of the user's calls are shown, the innermost ones."""
@@ -34,7 +34,7 @@ _COLOURS = (
 )
 
 
-def error_lines(error: KernelError) -> list[str]:
+def error_lines(error: Diagnosed) -> list[str]:
     """The message as lines for a terminal or a notebook, coloured."""
     titles = {diagnostic.message.split("\n")[0] for diagnostic in error.diagnostics}
     first, *rest = [
@@ -57,7 +57,7 @@ def _coloured(line: str) -> str:
     return line
 
 
-def _calls(error: KernelError) -> list[str]:
+def _calls(error: Diagnosed) -> list[str]:
     """The user's own calls that led to an error of a launch, outermost first."""
     named = {str(diagnostic.span) for diagnostic in error.diagnostics}
     calls = [call for call in _user_calls(error.__traceback__) if call.place not in named]

@@ -200,5 +200,12 @@ def test_interrupting_the_notebook_ends_a_kernel_that_would_run_for_ever(noteboo
     # What "Interrupt Kernel" sends.
     notebook.run("import os, signal, threading")
     notebook.run("timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))")
-    assert notebook.run("timer.start()\nendless[1](x)").error_name == "KeyboardInterrupt"
+    outcome = notebook.run("timer.start()\nendless[1](x)")
+    assert outcome.traceback.splitlines() == [
+        "KernelInterrupt: the kernel `endless` was interrupted; the arrays that it writes are partly written",
+        "",
+        "  called from",
+        f"  Cell In[{outcome.number}], line 2",
+        "    2 | endless[1](x)",
+    ]
     assert notebook.run("1 + 1").text == "2"
