@@ -78,6 +78,13 @@ class Table:
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which columns hold numbers: their heads stand to the right as they do."""
+        return tuple(
+            bool(self.rows) and all(row[k].is_number for row in self.rows) for k in range(len(self.head))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Beside:

@@ -100,16 +100,23 @@ def _link(line: CodeLine) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in table.head)
+    head = "".join(map(_head, table.head, table.numbers))
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     parts = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="kl-scroll"><table>{parts}</table></div>'
 
 
+def _head(title: str, is_number: bool) -> str:
+    return f'<th scope="col"{_kind(is_number)}>{escape(title)}</th>'
+
+
 def _cell(cell: Cell) -> str:
-    kind = ' class="kl-number"' if cell.is_number else ""
-    return f"<td{kind}>{_runs(cell.runs)}</td>"
+    return f"<td{_kind(cell.is_number)}>{_runs(cell.runs)}</td>"
+
+
+def _kind(is_number: bool) -> str:
+    return ' class="kl-number"' if is_number else ""
 
 
 def _links(node: Node, scope: str) -> str:
