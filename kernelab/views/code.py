@@ -99,10 +99,10 @@ class _Places:
             if span.source is not NOWHERE.source:
                 self.used.setdefault(span.source, set()).add(span.line)
 
-    def line(self, runs: Iterable[Run], span: Span | None) -> CodeLine:
+    def line(self, runs: Iterable[Run], span: Span | None, goes_on: bool = False) -> CodeLine:
         if span is None or span.source not in self.used:
             return CodeLine(tuple(runs))
-        return CodeLine(tuple(runs), span.line, list(self.used).index(span.source))
+        return CodeLine(tuple(runs), span.line, list(self.used).index(span.source), goes_on)
 
     def panes(self) -> Iterator[Code]:
         """The text of every definition that went into the kernel, a pane for each cell."""
@@ -134,7 +134,8 @@ def _listing(title: str, listing: Listing, places: _Places) -> Code:
     """A derived program; the comments that name source lines give way to the numbers in the gutter."""
     shown = [line for line in listing.lines if not line.is_comment]
     runs = highlight.python("\n".join(line.text for line in shown))
-    return Code(title, tuple(places.line(run, line.span) for run, line in zip(runs, shown, strict=True)))
+    lines = (places.line(run, line.span, line.goes_on) for run, line in zip(runs, shown, strict=True))
+    return Code(title, tuple(lines))
 
 
 def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:

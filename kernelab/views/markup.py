@@ -37,17 +37,19 @@ class Words:
 class CodeLine:
     """A line of code; `number` is that of the source line it comes from, None where no user wrote one.
 
-    `cell` tells lines of several cells apart: 0 is the cell that the view is of.
+    `cell` tells lines of several cells apart: 0 is the cell that the view is of.  A line that goes on with
+    the one before shows no number.
     """
 
     runs: tuple[Run, ...]
     number: int | None = None
     cell: int = 0
+    goes_on: bool = False
 
     @property
     def mark(self) -> str:
         """The number as a gutter shows it, with a stroke for each cell further away."""
-        return "" if self.number is None else f"{self.number}{chr(39) * self.cell}"
+        return "" if self.number is None or self.goes_on else f"{self.number}{chr(39) * self.cell}"
 
     @property
     def text(self) -> str:

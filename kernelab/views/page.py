@@ -17,6 +17,12 @@ from kernelab.views.text import gutters
 
 STYLE = Path(__file__).with_name("static") / "view.css"
 
+NARROWEST = 20
+"""How narrow parts beside each other become, in em on average, before they go one under the other."""
+
+GUTTER = 6
+"""The room that the gutter and the edges of a pane take, in characters."""
+
 _CLASSES: dict[Style, str] = {"dim": "s1", "keyword": "sk", "comment": "sc", "number": "sn"}
 _CLASSES |= {"string": "ss", "name": "sd", "good": "sg", "bad": "sb"}
 
@@ -39,7 +45,7 @@ def _html(node: Node) -> str:
         case Table():
             return _table(node)
         case Beside(parts):
-            return f'<div class="kl-beside">{"".join(map(_share, parts))}</div>'
+            return f'<div class="kl-beside">{_shares(parts)}</div>'
         case Below(parts):
             return "".join(map(_html, parts))
         case Fold(title, part):
@@ -48,19 +54,30 @@ def _html(node: Node) -> str:
             assert_never(node)
 
 
-def _share(part: Node) -> str:
-    """A part beside others, which gets room in proportion to its longest line."""
-    return f'<div style="flex-grow:{_longest(part)}">{_html(part)}</div>'
+def _shares(parts: tuple[Node, ...]) -> str:
+    """Parts beside each other, which share the room in proportion to their longest lines."""
+    widths = [_longest(part) + GUTTER for part in parts]
+    bases = [NARROWEST * len(parts) * width // sum(widths) for width in widths]
+    return "".join(
+        f'<div style="flex-grow:{width};flex-basis:{basis}em">{_html(part)}</div>'
+        for part, width, basis in zip(parts, widths, bases, strict=True)
+    )
 
 
 def _longest(node: Node) -> int:
     match node:
         case Code(_, lines):
-            return max((len(line.text) for line in lines), default=1)
+            return max((len(line.text) for line in lines if not _is_head(line)), default=1)
         case Beside(parts) | Below(parts):
             return max(map(_longest, parts), default=1)
         case _:
             return 1
+
+
+def _is_head(line: CodeLine) -> bool:
+    """Whether a line of code is a signature or prose, which may be longer than its pane."""
+    styles = {run.style for run in line.runs if run.text.strip()}
+    return "name" in styles or styles <= {"string", "comment"}
 
 
 def _runs(runs: tuple[Run, ...]) -> str:
@@ -94,7 +111,7 @@ def _linked(link: str, lines: Iterable[tuple[str, CodeLine]]) -> str:
 
 
 def _link(line: CodeLine) -> str:
-    if not line.mark:
+    if line.number is None:
         return ""
     return f"l{line.number}" if line.cell == 0 else f"l{line.number}-{line.cell}"
 
@@ -128,7 +145,7 @@ def _links(node: Node, scope: str) -> str:
 def _all_links(node: Node) -> set[str]:
     match node:
         case Code(_, lines):
-            return {_link(line) for line in lines if line.mark}
+            return {_link(line) for line in lines if line.number is not None}
         case Beside(parts) | Below(parts):
             return set().union(*map(_all_links, parts))
         case Fold(_, part):

@@ -57,6 +57,15 @@ def test_the_adjoint_has_the_numbers_of_the_source_instead_of_comments(scan: kl.
     assert [line for line in shown if line.startswith("6 │         x_bar[k] += ")]
 
 
+def test_a_signature_of_several_lines_has_one_number_and_lights_as_one(scan: kl.Kernel) -> None:
+    shown = lines(scan, "adjoint")
+    first = shown.index("2 │ def scan_adjoint(")
+    numbers = [line.partition("│")[0].strip() for line in shown[first : first + 3]]
+    assert numbers == ["2", "", ""]
+    signature = page.render(view(scan, ("adjoint",))).split("<span class=l2>")[1]
+    assert signature.partition("</span>\n<span")[0].count("array[") > 2
+
+
 @pytest.mark.parametrize(
     ("pane", "words"), [("tangent", "scan_tangent("), ("cpp", "scan_entry("), ("cuda", "blockIdx")]
 )
