@@ -10,8 +10,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from kernelab.errors import KernelWarning
 from kernelab.jupyter.completion import matcher
-from kernelab.jupyter.inspection import Inspector
+from kernelab.jupyter.inspection import Inspector, explain, explain_in_html
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics
+
+HOOKS = {"text/plain": explain, "text/html": explain_in_html}
+"""How IPython's inspector tells of kernels, by MIME type."""
 
 
 class Extension:
@@ -23,6 +26,7 @@ class Extension:
         self.matcher = matcher(OPTIONS, CHOICES)
         kernel = getattr(shell, "kernel", None)
         self.inspector = None if kernel is None else Inspector(kernel)
+        self.hooks_before = shell.inspector.mime_hooks
         self.format_before = warnings.formatwarning
 
     def install(self) -> None:
@@ -30,6 +34,7 @@ class Extension:
         self.shell.Completer.custom_matchers.append(self.matcher)
         if self.inspector is not None:
             self.inspector.install()
+        self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
         warnings.formatwarning = self.format
 
     def remove(self) -> None:
@@ -38,6 +43,7 @@ class Extension:
         self.shell.Completer.custom_matchers.remove(self.matcher)
         if self.inspector is not None:
             self.inspector.remove()
+        self.shell.inspector.mime_hooks = self.hooks_before
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before
 

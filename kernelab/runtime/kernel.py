@@ -36,6 +36,10 @@ Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 
+OFFERED = ("doc", "effects", "jvp", "name", "primal", "source", "span", "vjp", "widened")
+"""The attributes of a kernel that completion offers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
@@ -107,6 +111,10 @@ class Kernel:
         self._tangent_entries: dict[tuple[str, ...], Entry] = {}
 
     __kernelab_kernel__ = True
+
+    def __dir__(self) -> list[str]:
+        """What a completer offers: the names that serve a user."""
+        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *OFFERED})
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"

@@ -133,6 +133,45 @@ def test_an_error_while_a_kernel_runs_shows_its_line_and_the_line_of_the_launch(
     assert "File " not in outcome.traceback
 
 
+SPRING = """%%kernel --quiet
+def half(x: float):
+    "Half of x."
+    return 0.5 * x
+
+def spring(x: array[vec3], rest: float, energy: array[float]):
+    "The energy of springs."
+    i = tid()
+    atomic_add(energy, 0, half(length(x[i]) - rest))"""
+
+
+def test_a_kernel_is_explained_by_its_own_signature_and_docstring(notebook: Notebook) -> None:
+    cell = notebook.run(SPRING).number
+    assert notebook.inspect("spring").splitlines() == [
+        "Signature:  spring(x: array[vec3], rest: float, energy: array[float])",
+        "Docstring:  The energy of springs.",
+        "Launch:    ",
+        "spring[n](x, rest, energy)",
+        "kl.launch(spring, dim=n, inputs=[x, rest, energy])",
+        f"Defined in: Cell In[{cell}], line 6",
+    ]
+    assert notebook.inspect("half").splitlines() == [
+        "Signature:  half(x: float)",
+        "Docstring:  Half of x.",
+        f"Defined in: Cell In[{cell}], line 2",
+    ]
+    notebook.run("from math import hypot")
+    assert "Type:" in notebook.inspect("hypot")
+    notebook.run("%unload_ext kernelab")
+    assert "Type:" in notebook.inspect("spring")
+
+
+def test_completion_after_a_kernel_offers_what_serves_a_user(notebook: Notebook) -> None:
+    notebook.run(SPRING)
+    offered = {word.rpartition(".")[2] for word in notebook.complete("spring.")}
+    assert {"name", "doc", "source", "effects"} <= offered
+    assert not [word for word in offered if word.startswith("_") or "entry" in word]
+
+
 DECORATED = """@kl.kernel
 def outside(x: kl.array(dtype=float)):
     i = kl.tid()
