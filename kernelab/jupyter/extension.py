@@ -12,6 +12,7 @@ from kernelab.errors import KernelWarning
 from kernelab.jupyter.completion import matcher
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics
+from kernelab.views.errors import warning_lines
 
 HOOKS = {"text/plain": explain, "text/html": explain_in_html}
 """How IPython's inspector tells of kernels, by MIME type."""
@@ -50,5 +51,5 @@ class Extension:
     def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
         """Our warnings name the user's line themselves: the line of ours that issued them is left out."""
         if issubclass(category, KernelWarning):
-            return f"{category.__name__}: {message}\n"
+            return "\n".join(warning_lines(category.__name__, str(message))) + "\n"
         return self.format_before(message, category, *place, **named)

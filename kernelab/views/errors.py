@@ -45,8 +45,13 @@ def error_lines(error: Diagnosed) -> list[str]:
 
 def diagnostic_lines(diagnostic: Diagnostic) -> list[str]:
     """A warning or an information as lines, coloured."""
-    first, *rest = diagnostic.render().split("\n")
-    return [f"{BLUE}{BOLD}{diagnostic.severity}{PLAIN}: {first}", *map(_coloured, rest)]
+    return warning_lines(diagnostic.severity, diagnostic.render())
+
+
+def warning_lines(name: str, text: str) -> list[str]:
+    """A warning's name and text as lines, coloured."""
+    first, *rest = text.split("\n")
+    return [f"{BLUE}{BOLD}{name}{PLAIN}: {first}", *map(_coloured, rest)]
 
 
 def _coloured(line: str) -> str:

@@ -82,7 +82,9 @@ def test_device_builds_the_machine_code_at_once(notebook: Notebook) -> None:
 
 
 def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebook) -> None:
-    assert "unrecognized arguments: --fast" in notebook.run(with_options("--fast")).stream
+    unknown = notebook.run(with_options("--shw all")).stream
+    assert "unrecognized arguments: --shw" in unknown
+    assert "the options are --show, --quiet, --device, --no-backward" in unknown
     assert "there is no sauce" in notebook.run(with_options("--show sauce")).stream
     device = notebook.run(with_options("--device cuda"))
     assert device.error_name == "LaunchError"
@@ -101,7 +103,8 @@ def test_a_mistake_is_shown_at_its_line_of_the_running_cell_and_nothing_else_is(
 
 def test_the_good_kernels_of_a_cell_with_a_mistake_land_and_earlier_ones_work(notebook: Notebook) -> None:
     notebook.run(SCALE)
-    notebook.run(HALF_BROKEN)
+    broken = notebook.run(HALF_BROKEN)
+    assert [display["text/plain"].split(" · ")[0] for display in broken.displays] == ["kernel good"]
     outcome = notebook.run("x = kl.zeros(2)\ngood[2](x)\nscale[2](x, 4.0)\nx.list()")
     assert outcome.text == "[4.0, 4.0]"
     assert notebook.run("bad").error_name == "NameError"

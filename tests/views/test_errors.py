@@ -8,7 +8,7 @@ from functools import cached_property
 import pytest
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Source, Span
-from kernelab.views.errors import diagnostic_lines, error_lines
+from kernelab.views.errors import diagnostic_lines, error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
 SPAN = Span(CELL, 3, 8, 3, 18)
@@ -39,6 +39,12 @@ def test_the_message_the_place_the_caret_and_the_hint_stand_out() -> None:
     lines = error_lines(KernelTypeError(MISTAKE))
     colours = [re.findall(r"\x1b\[([1-9]\d?)m", line) for line in lines]
     assert colours == [["31", "1", "1"], ["32"], [], ["1"], ["34"]]
+
+
+def test_the_place_and_the_hint_of_a_warning_stand_out_as_those_of_an_error_do() -> None:
+    name, *shown = warning_lines("KernelWarning", MISTAKE.render())
+    assert plain([name]) == "KernelWarning: cannot add vec3 and float32"
+    assert shown == error_lines(KernelTypeError(MISTAKE))[1:]
 
 
 def user_code(name: str, text: str, raised: Exception) -> Callable[[], None]:
