@@ -11,7 +11,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from kernelab.errors import KernelWarning
 from kernelab.jupyter.completion import matcher
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html
-from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics
+from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, tell
+from kernelab.jupyter.stale import Watch
 from kernelab.views.errors import warning_lines
 
 HOOKS = {"text/plain": explain, "text/html": explain_in_html}
@@ -27,6 +28,7 @@ class Extension:
         self.matcher = matcher(OPTIONS, CHOICES)
         kernel = getattr(shell, "kernel", None)
         self.inspector = None if kernel is None else Inspector(kernel)
+        self.watch = Watch()
         self.hooks_before = shell.inspector.mime_hooks
         self.format_before = warnings.formatwarning
 
@@ -36,6 +38,7 @@ class Extension:
         if self.inspector is not None:
             self.inspector.install()
         self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
+        self.shell.events.register("post_run_cell", self.look)
         warnings.formatwarning = self.format
 
     def remove(self) -> None:
@@ -45,8 +48,13 @@ class Extension:
         if self.inspector is not None:
             self.inspector.remove()
         self.shell.inspector.mime_hooks = self.hooks_before
+        self.shell.events.unregister("post_run_cell", self.look)
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before
+
+    def look(self, *_: Any) -> None:
+        """Point out what changed under compiled kernels, after each cell."""
+        tell(self.watch.look(self.shell.user_ns))
 
     def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
         """Our warnings name the user's line themselves: the line of ours that issued them is left out."""

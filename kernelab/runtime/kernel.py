@@ -268,7 +268,9 @@ def _made(definition: KernelDefinition | UserFunction, options: Mapping[str, Any
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
-    return Kernel(chosen.name, lambda: chosen)
+    made = Kernel(chosen.name, lambda: chosen)
+    made.definition = chosen
+    return made
 
 
 def definition_of(

@@ -170,7 +170,7 @@ def _effects(primal: Function) -> dict[str, list[str]]:
 
 def _notes(parts: Parts) -> Iterator[Words]:
     if parts.captured:
-        values = ", ".join(f"{name} = {_short(value)}" for name, value in parts.captured.items())
+        values = ", ".join(_captured(name, value) for name, value in parts.captured.items())
         yield words(Run("captured from the notebook: ", "dim"), values)
     if parts.adjoint is not None:
         yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings))
@@ -178,6 +178,10 @@ def _notes(parts: Parts) -> Iterator[Words]:
         yield words(Run("kept by a tape: ", "dim"), _savings(parts.residuals))
     if parts.refused:
         yield words(Run("no adjoint: ", "dim"), parts.refused)
+
+
+def _captured(name: str, value: object) -> str:
+    return f"{name}()" if callable(value) else f"{name} = {short(value)}"
 
 
 def _savings(savings: tuple[Saving, ...]) -> str:
@@ -190,8 +194,7 @@ def _saving(saving: Saving) -> str:
     return f"{where}: {', '.join(saving.names)} ({saving.size})"
 
 
-def _short(value: Any) -> str:
-    if callable(value):
-        return f"{getattr(value, '__name__', type(value).__name__)}()"
+def short(value: Any) -> str:
+    """A value of the notebook in a few characters."""
     text = str(value.tolist()) if isinstance(value, np.generic | np.ndarray) else repr(value)
     return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"

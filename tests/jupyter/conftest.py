@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        return "\n".join(display.get("text/plain", "") for display in self.displays)
+        return "\n".join(_uncoloured(display.get("text/plain", "")) for display in self.displays)
 
 
 class Notebook:
