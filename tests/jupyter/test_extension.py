@@ -35,6 +35,26 @@ def test_views_and_clean_errors_need_no_loading(fresh: Notebook) -> None:
     assert "File " not in outcome.traceback
 
 
+def test_after_the_import_alone_the_first_kernel_cell_loads_the_extension(fresh: Notebook) -> None:
+    fresh.run("import kernelab as kl")
+    assert fresh.run("get_ipython().Completer.custom_matchers").text == "[]"
+    cell = fresh.run(MAGIC.replace("--quiet", ""))
+    assert "kernel f" in cell.text
+    assert fresh.run("len(get_ipython().Completer.custom_matchers)").text == "1"
+    broken = fresh.run(MAGIC.replace("1.0", "wrong"))
+    assert broken.traceback.splitlines()[1] == f"  Cell In[{broken.number}], line 3"
+    assert "already loaded" in fresh.run("%load_ext kernelab").stream
+    fresh.run("%unload_ext kernelab")
+    assert "not found" in fresh.run(MAGIC).stream
+
+
+def test_the_import_leaves_a_kernel_magic_of_the_notebooks_own_alone(fresh: Notebook) -> None:
+    fresh.run("from IPython.core.magic import register_cell_magic")
+    fresh.run("@register_cell_magic\ndef kernel(line, cell):\n    print('mine')")
+    fresh.run("import kernelab")
+    assert fresh.run(MAGIC).stream == "mine\n"
+
+
 def test_a_warning_of_ours_is_one_line_and_others_stay_as_they_are(notebook: Notebook) -> None:
     ours = notebook.run("import warnings\nwarnings.warn('an array was overwritten', kl.KernelWarning)")
     assert ours.stream == "KernelWarning: an array was overwritten\n"
