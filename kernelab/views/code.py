@@ -10,6 +10,7 @@ a kernel is compiled, nor HTML.
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.codegen.entry import Unit
-from kernelab.codegen.python import Listing, Saving
+from kernelab.codegen.python import Line, Listing, Saving
 from kernelab.errors import NOWHERE, Source, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array
@@ -27,6 +28,11 @@ from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run
 
 MAX_GENERATED = 150
 """How many lines of generated text a view folds in, so that notebooks stay small."""
+
+WIDTH = 76
+"""How many characters of a derived program stand on a line."""
+
+_BREAK = re.compile(r"(?<=,) | (?=(?:if|else|and|or|[-+*/<>]|[<>=]=) )")
 
 MAX_VALUE = 40
 """How many characters of a captured value are shown."""
@@ -132,10 +138,23 @@ def _definitions(source: Source, used: set[int]) -> list[int]:
 
 def _listing(title: str, listing: Listing, places: _Places) -> Code:
     """A derived program; the comments that name source lines give way to the numbers in the gutter."""
-    shown = [line for line in listing.lines if not line.is_comment]
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
     runs = highlight.python("\n".join(line.text for line in shown))
     lines = (places.line(run, line.span, line.goes_on) for run, line in zip(runs, shown, strict=True))
     return Code(title, tuple(lines))
+
+
+def _broken(line: Line) -> Iterator[Line]:
+    """The line in parts that fit beside the source, broken before an operator or behind a comma."""
+    indent = len(line.text) - len(line.text.lstrip()) + 8
+    text, goes_on = line.text, line.goes_on
+    while len(text) > WIDTH:
+        places = [place.end() for place in _BREAK.finditer(text, indent, WIDTH)]
+        if not places:
+            break
+        yield replace(line, text=text[: places[-1]].rstrip(), goes_on=goes_on)
+        text, goes_on = " " * indent + text[places[-1] :], True
+    yield replace(line, text=text, goes_on=goes_on)
 
 
 def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:

@@ -20,6 +20,9 @@ STYLE = Path(__file__).with_name("static") / "view.css"
 NARROWEST = 20
 """How narrow parts beside each other become, in em on average, before they go one under the other."""
 
+WIDEST = 76
+"""The longest line that a pane is given room for, in characters."""
+
 GUTTER = 6
 """The room that the gutter and the edges of a pane take, in characters."""
 
@@ -67,7 +70,7 @@ def _shares(parts: tuple[Node, ...]) -> str:
 def _longest(node: Node) -> int:
     match node:
         case Code(_, lines):
-            return max((len(line.text) for line in lines if not _is_head(line)), default=1)
+            return min(WIDEST, max((len(line.text) for line in lines if not _is_head(line)), default=1))
         case Beside(parts) | Below(parts):
             return max(map(_longest, parts), default=1)
         case _:
