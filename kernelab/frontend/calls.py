@@ -6,6 +6,7 @@ Works on operands that have been lowered already.
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kernelab.errors import Related
 from kernelab.frontend import places, structs
@@ -355,7 +356,7 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
         raise frame.error(
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
-    frame.scope.captured |= function.captured
+    frame.scope.captured |= function.captured | _of_another_cell(frame, function, node)
     outs: list[Var] = []
     numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
     result = None
@@ -363,6 +364,13 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
         result = _received(instance.results, outs, numbers, frame, ("call", frame.places(node)))
     frame.builder.emit(Call(tuple(outs), instance.function, tuple(atoms), frame.builder.span))
     return result
+
+
+def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:
+    """The function under the notebook's name for it; nothing where the notebook has no such name."""
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    held = frame.scope.namespace.get(name)
+    return {name: held} if getattr(held, "__kernelab_function__", None) is function else {}
 
 
 def _bind(

@@ -5,6 +5,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
 from kernelab.frontend import fence, structs
 from kernelab.frontend.annotations import annotation
@@ -170,6 +172,11 @@ def _uses_warp(node: ast.FunctionDef) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "wp" for part in ast.walk(node))
 
 
+def _kept(captured: Mapping[str, Any]) -> dict[str, Any]:
+    """Captured values as they are now, should the notebook change an array in place."""
+    return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
+
+
 # ------------------------------------------------------------------------- kernels
 
 
@@ -210,7 +217,7 @@ def lower_kernel(template: Template) -> Outcome:
         template.doc,
         template.span,
         template.options,
-        dict(frame.scope.captured),
+        _kept(frame.scope.captured),
         tuple(signature),
     )
     return Outcome(kernel, (), tuple(frame.notes))
@@ -398,7 +405,7 @@ class UserFunction:
             )
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
-        self.captured |= frame.scope.captured
+        self.captured |= _kept(frame.scope.captured)
         self.notes += [note for note in frame.notes if note not in self.notes]
         return self._finished(frame, params)
 

@@ -3,6 +3,7 @@
 A decorated function is lowered when it is first needed, with the names that are around it then.
 """
 
+import functools
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Mapping
@@ -90,7 +91,7 @@ def _kernel(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Kerne
         return found
 
     made = Kernel(function.__name__, load)
-    made.__doc__ = function.__doc__
+    functools.update_wrapper(made, function, ("__doc__",), ())
     return made
 
 

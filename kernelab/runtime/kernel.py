@@ -40,6 +40,10 @@ Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 
+OFFERED = ("doc", "effects", "jvp", "name", "primal", "source", "span", "vjp", "widened")
+"""The attributes of a kernel that completion offers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
@@ -116,6 +120,10 @@ class Kernel:
         self._tangent_entries: dict[tuple[str, ...], Entry] = {}
 
     __kernelab_kernel__ = True
+
+    def __dir__(self) -> list[str]:
+        """What a completer offers: the names that serve a user."""
+        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *OFFERED})
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -283,7 +291,9 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
-    return Kernel(chosen.name, lambda: chosen)
+    made = Kernel(chosen.name, lambda: chosen)
+    made.definition = chosen
+    return made
 
 
 def definition_of(
