@@ -1,7 +1,7 @@
 """The patterns that annotate the operands of records: which types an operand may have.
 
 Equal names within a signature mean the same type or length: `dot(a: VecN, b: VecN)` takes two vectors of
-one length and one scalar type.  `Num...` allows integers, `Any...` also truth values; matrices hold floats.
+one length and one scalar type.  `Num...` allows integers, `Any...` also truth values.
 """
 
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     MatMK: TypeAlias = Any
     MatNK: TypeAlias = Any
     Mat33: TypeAlias = Any
+    NumVecM: TypeAlias = Any
+    NumMatNM: TypeAlias = Any
+    NumMatMN: TypeAlias = Any
+    NumMatMK: TypeAlias = Any
+    NumMatNK: TypeAlias = Any
+    AnyVecM: TypeAlias = Any
+    AnyMatNM: TypeAlias = Any
 else:
     Float = ScalarPattern("Float", ("float",))
     Signed = ScalarPattern("Signed", ("int",))
@@ -54,3 +61,10 @@ else:
     MatMK = MatPattern(Float, "m", "k")
     MatNK = MatPattern(Float, "n", "k")
     Mat33 = MatPattern(Float, 3, 3)
+    NumVecM = VecPattern(Number, "m")
+    NumMatNM = MatPattern(Number, "n", "m")
+    NumMatMN = MatPattern(Number, "m", "n")
+    NumMatMK = MatPattern(Number, "m", "k")
+    NumMatNK = MatPattern(Number, "n", "k")
+    AnyVecM = VecPattern(Element, "m")
+    AnyMatNM = MatPattern(Element, "n", "m")

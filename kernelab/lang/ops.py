@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from kernelab.lang.types import Array, Kind, Mat, Scalar, Type, Value, Vec, int32
+from kernelab.lang.types import LARGEST, Array, Kind, Mat, Scalar, Type, Value, Vec, int32, size_of
 
 Dims = dict[str, Any]
 """What the variables of a signature stand for: scalars by pattern name, lengths by letter."""
@@ -195,7 +195,8 @@ class Op:
         for param, type in zip(self.params, types, strict=True):
             if not matches(param.pattern, type, dims):
                 return None
-        return instantiate(self.result, dims)
+        result = instantiate(self.result, dims)
+        return result if size_of(result) <= LARGEST else None
 
 
 class _ShapeOf(Op):
@@ -217,6 +218,8 @@ SHAPE = _ShapeOf("shape", (), int32, _no_numpy, Zero(), doc="The extent of an ar
 """``shape(array, axis)``: int32; every backend reads it from the launch's arguments."""
 
 _OVERLOADS: dict[str, list[Op]] = {}
+_MADE: dict[str, tuple[Op, ...]] = {}
+_MAKERS: list[Callable[[str], tuple[Op, ...]]] = []
 
 
 def register(op: Op) -> None:
@@ -224,19 +227,29 @@ def register(op: Op) -> None:
     _OVERLOADS.setdefault(op.name, []).append(op)
 
 
+def register_maker(maker: Callable[[str], tuple[Op, ...]]) -> None:
+    """Add what makes operations on demand, by name: there are too many types to list all constructors."""
+    _MAKERS.append(maker)
+
+
 def overloads(name: str) -> tuple[Op, ...]:
     """The operations of that name, () if there is none."""
-    return tuple(_OVERLOADS.get(name, ()))
+    listed = _OVERLOADS.get(name)
+    if listed is not None:
+        return tuple(listed)
+    if name not in _MADE:
+        _MADE[name] = tuple(op for maker in _MAKERS for op in maker(name))
+    return _MADE[name]
 
 
 def names() -> tuple[str, ...]:
-    """The names of all operations, in the order of the table."""
+    """The names of the operations that are listed, in the order of the table."""
     return tuple(_OVERLOADS)
 
 
 def resolve(name: str, types: Sequence[Type]) -> tuple[Op, Value] | None:
     """The overload of `name` that takes operands of these types, and its result type."""
-    for op in _OVERLOADS.get(name, ()):
+    for op in _OVERLOADS.get(name) or overloads(name):
         result = op.infer(types)
         if result is not None:
             return op, result

@@ -5,6 +5,7 @@ dtype of an array, and called on the host build a NumPy value.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -92,7 +93,8 @@ class Mat:
         return (self.n, self.m)
 
     def __str__(self) -> str:
-        return f"mat{self.n}{self.m}{_suffix(self.scalar)}"
+        between = "x" if max(self.n, self.m) > 9 else ""
+        return f"mat{self.n}{between}{self.m}{_suffix(self.scalar)}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -120,10 +122,19 @@ Value = Scalar | Vec | Mat
 Type = Value | Array
 
 
+LARGEST = 16
+"""How many scalars a value holds at most."""
+
+_SUFFIXES = {
+    float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul",
+    int8: "b", uint8: "ub", int16: "s", uint16: "us", bool_: "bool",
+}  # fmt: skip
+_BY_SUFFIX = {suffix: scalar for scalar, suffix in _SUFFIXES.items()} | {"f": float32}
+_SHAPED = re.compile(r"(?:vec(\d+)|mat(\d)(\d)|mat(\d+)x(\d+))([a-z]*)")
+
+
 def _suffix(scalar: Scalar) -> str:
-    suffixes = {float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul"}
-    suffixes |= {int8: "b", uint8: "ub", int16: "s", uint16: "us", bool_: "bool"}
-    return suffixes[scalar]
+    return _SUFFIXES[scalar]
 
 
 def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any, Any]:
@@ -177,15 +188,29 @@ def is_differentiable(type: Type) -> bool:
 def _named() -> dict[str, Value]:
     names: dict[str, Value] = {scalar.name: scalar for scalar in SCALARS}
     for scalar in SCALARS:
-        for n in (2, 3, 4):
-            names[str(Vec(scalar, n))] = Vec(scalar, n)
-            if scalar.is_float:
-                names[str(Mat(scalar, n, n))] = Mat(scalar, n, n)
-    for shape in ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44"):
-        names[shape + "f"] = names[shape]
+        shaped: list[Value] = [Vec(scalar, n) for n in (2, 3, 4)]
+        if scalar.is_float:
+            shaped += [Mat(scalar, n, m) for n in (2, 3, 4) for m in (2, 3, 4)]
+        names |= {str(type): type for type in shaped}
+        if scalar == float32:
+            names |= {f"{type}f": type for type in shaped}
     return names
 
 
 def named_types() -> dict[str, Value]:
     """The value types that have a name of their own, by that name (``float32``, ``vec3``, ``mat44d``)."""
     return dict(_named())
+
+
+@cache
+def type_named(name: str) -> Value | None:
+    """The value type of a name, of any size up to 16 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
+    known = _named().get(name)
+    shaped = _SHAPED.fullmatch(name)
+    if known is not None or shaped is None or shaped[6] not in _BY_SUFFIX:
+        return known
+    n, *m = (int(extent) for extent in shaped.groups()[:5] if extent)
+    if not 1 <= math.prod((n, *m)) <= LARGEST:
+        return None
+    scalar = _BY_SUFFIX[shaped[6]]
+    return Mat(scalar, n, m[0]) if m else Vec(scalar, n)

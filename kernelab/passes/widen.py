@@ -12,7 +12,7 @@ from dataclasses import replace
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var
-from kernelab.lang.types import SCALARS, Array, Type, Value, float64, named_types, scalar_of, with_scalar
+from kernelab.lang.types import Array, Type, Value, float64, scalar_of, type_named, with_scalar
 from kernelab.passes.copying import Copier
 
 
@@ -58,5 +58,5 @@ class _Widener(Copier):
 
 def _renamed(name: str) -> str:
     """The name of a cast or constructor of the wide type: ``vec3`` becomes ``vec3d``."""
-    named: dict[str, Value] = {str(scalar): scalar for scalar in SCALARS} | named_types()
-    return str(_wide(named[name])) if name in named else name
+    type = type_named(name)
+    return name if type is None else str(_wide(type))

@@ -5,9 +5,9 @@ from typing import Any
 from kernelab.builtins.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
-from kernelab.lang.types import named_types
+from kernelab.lang.types import named_types, type_named
 
-ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub")
+ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub", "vector", "matrix", "identity")
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
 
@@ -44,14 +44,20 @@ static.__kernelab_name__ = "static"  # type: ignore[attr-defined]
 
 def names() -> tuple[str, ...]:
     """Every type and every operation of the language that the host can name."""
-    return (*named_types(), *(name for name in ops.names() if name not in _OWN | set(named_types())))
+    return (
+        *ONLY_IN_KERNELS,
+        *named_types(),
+        *(name for name in ops.names() if name not in _OWN | set(named_types())),
+    )
 
 
 def word(name: str) -> Any:
     """The type or operation of that name; KeyError if there is none."""
-    types = named_types()
-    if name in types:
-        return types[name]
+    type = type_named(name)
+    if type is not None:
+        return type
+    if name in ONLY_IN_KERNELS:
+        return Word(name)
     if name in names():
         return Builtin(name)
     raise KeyError(name)

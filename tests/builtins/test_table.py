@@ -23,6 +23,7 @@ from kernelab.passes.scalarise import scalarise
 from kernelab.passes.vjp import vjp
 from tests.support.table import (
     LANES,
+    NAMES,
     Case,
     Numpy,
     cases,
@@ -34,7 +35,7 @@ from tests.support.table import (
     zeros,
 )
 
-RECORDS = [op for name in ops.names() for op in ops.overloads(name)]
+RECORDS = [op for name in NAMES for op in ops.overloads(name)]
 CASES = list(cases(SCALARS))
 SPELLED = (bool_, int32, uint8, float16, float32, float64)
 # What is no operation over scalars becomes such operations before it is compiled: one width will do.

@@ -40,6 +40,9 @@ Numpy = np.ndarray[Any, Any]
 
 SCALARS = (bool_, int32, int64, uint8, float32, float64)
 LANES = 16
+ON_DEMAND = ("vec1", "vec5", "vec16d", "vec6i", "mat11", "mat11d", "mat23i", "mat28ub", "mat1x12", "mat12x1d")
+"""Constructors of types that are not listed."""
+NAMES = (*ops.names(), *ON_DEMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def _drawn(rng: np.random.Generator, type: Value, domain: tuple[float, float]) -
 
 def cases(scalars: tuple[Scalar, ...] = SCALARS) -> Iterator[Case]:
     """Every record at the types that its patterns allow, lengths from 2 to 4."""
-    for name in ops.names():
+    for name in NAMES:
         for op in ops.overloads(name):
             yield from _cases(op, scalars)
 
