@@ -27,6 +27,7 @@ from kernelab.builtins.table import ANYWHERE, builtin, define, title_of
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import (
     Derivative,
+    KindPattern,
     Linear,
     MatPattern,
     Op,
@@ -37,11 +38,26 @@ from kernelab.lang.ops import (
     Zero,
     register_maker,
 )
-from kernelab.lang.types import SCALARS, Mat, Scalar, Value, Vec, bool_, shape_of, size_of, type_named
+from kernelab.lang.types import (
+    SCALARS,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Value,
+    Vec,
+    bool_,
+    shape_of,
+    size_of,
+    type_named,
+)
 
 FAMILY = title_of(__name__)
 VECTORS = tuple(Vec(scalar, n) for scalar in SCALARS for n in (2, 3, 4))
 MATRICES = tuple(Mat(s, n, m) for s in SCALARS if s.is_float for n in (2, 3, 4) for m in (2, 3, 4))
+KINDS: tuple[Quat | Transform, ...] = tuple(
+    kind(s) for kind in (Quat, Transform) for s in SCALARS if s.is_float
+)
 
 
 def _record(
@@ -106,7 +122,9 @@ def _names(type: Vec | Mat) -> list[str]:
 
 
 def _constructors(type: Vec | Mat) -> Iterator[Op]:
-    kind = "vector" if isinstance(type, Vec) else "matrix"
+    kind = (
+        type.__class__.__name__.lower() if type in KINDS else "vector" if isinstance(type, Vec) else "matrix"
+    )
     joined = [(name, type.scalar) for name in _names(type)]
     order = " of these components." if isinstance(type, Vec) else " of these entries, row by row."
     yield _record(
@@ -118,7 +136,7 @@ def _constructors(type: Vec | Mat) -> Iterator[Op]:
         expand=lambda *xs: xs[0].make(type, *xs),
         tags=("make",),
     )
-    if size_of(type) > 1:
+    if size_of(type) > 1 and not isinstance(type, Quat | Transform):
         yield _record(
             type,
             [("s", type.scalar)],
@@ -145,6 +163,8 @@ def _conversions(type: Vec | Mat, kind: str) -> Iterator[Op]:
 def _convertible(type: Vec | Mat) -> list[tuple[Pattern, Derivative]]:
     """What a vector or matrix can be made of by converting each component."""
     match type:
+        case Quat() | Transform():
+            return [(KindPattern(type.__class__, Float), _BACK)]
         case Vec(scalar, n) if scalar.is_float:
             return [(VecPattern(Float, n), _BACK), (VecPattern(Whole, n), Zero())]
         case Vec(_, n):
@@ -169,7 +189,7 @@ def _constructors_named(name: str) -> tuple[Op, ...]:
 for _scalar in SCALARS:
     for _op in _casts(_scalar):
         define(_op, FAMILY)
-_LISTED: tuple[Vec | Mat, ...] = (*VECTORS, *MATRICES)
+_LISTED: tuple[Vec | Mat, ...] = (*VECTORS, *MATRICES, *KINDS)
 for _type in _LISTED:
     for _op in _constructors(_type):
         define(_op, FAMILY)

@@ -6,8 +6,8 @@ one length and one scalar type.  `Num...` allows integers, `Any...` also truth v
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelab.lang.ops import MatPattern, ScalarPattern, VecPattern
-from kernelab.lang.types import bool_, int32
+from kernelab.lang.ops import KindPattern, MatPattern, ScalarPattern, VecPattern
+from kernelab.lang.types import Quat, Transform, bool_, int32
 
 if TYPE_CHECKING:
     # To a type checker a record's operands are anything; the patterns below are what the table reads.
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     NumMatNK: TypeAlias = Any
     AnyVecM: TypeAlias = Any
     AnyMatNM: TypeAlias = Any
+    QuatF: TypeAlias = Any
+    TransformF: TypeAlias = Any
+    Vec2: TypeAlias = Any
+    Vec4: TypeAlias = Any
+    Vec6: TypeAlias = Any
+    Mat44: TypeAlias = Any
 else:
     Float = ScalarPattern("Float", ("float",))
     Signed = ScalarPattern("Signed", ("int",))
@@ -68,3 +74,9 @@ else:
     NumMatNK = MatPattern(Number, "n", "k")
     AnyVecM = VecPattern(Element, "m")
     AnyMatNM = MatPattern(Element, "n", "m")
+    QuatF = KindPattern(Quat, Float)
+    TransformF = KindPattern(Transform, Float)
+    Vec2 = VecPattern(Float, 2)
+    Vec4 = VecPattern(Float, 4)
+    Vec6 = VecPattern(Float, 6)
+    Mat44 = MatPattern(Float, 4, 4)

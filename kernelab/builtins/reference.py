@@ -7,7 +7,7 @@ from kernelab.builtins.table import families, signature
 from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
 
-SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44")
+SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44", "quat", "transform")
 
 
 def reference() -> str:

@@ -92,7 +92,7 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             pair = builtin(frame, name, (first, second), node)
             assert pair is not None
             return builtin(frame, name, (Argument(pair, node), *rest), node)
-        case "vector" | "matrix" | "identity":
+        case _ if name in shaped.WORDS:
             return _shaped(frame, name, arguments, node)
         case "range":
             raise frame.error(node, "range(...) stands only behind for ... in")
@@ -107,9 +107,15 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             )
         case _:
             ordered = _in_order(frame, name, arguments, node)
-            return operate(
-                frame, name, [number(frame, name, a) for a in ordered], node, [a.node for a in ordered]
-            )
+            operands = [number(frame, name, a) for a in ordered]
+            result = operate(frame, name, operands, node, [a.node for a in ordered])
+            return _axis_and_angle(frame, result) if name == "quat_to_axis_angle" else result
+
+
+def _axis_and_angle(frame: Frame, whole: Weak | Typed) -> TupleOf:
+    assert isinstance(whole, Typed)
+    *axis, angle = [frame.builder.apply("extract", whole.atom, integer(i)) for i in range(4)]
+    return TupleOf((_built(frame, Vec(scalar_of(whole.type), 3), axis), Typed(angle)))
 
 
 def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
@@ -230,18 +236,18 @@ def accumulate(
 def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     """`vector(...)`, `matrix(...)` and `identity(...)`, whose keywords say which type is meant."""
     named = {a.keyword: a.value for a in arguments if a.keyword is not None}
-    plain = [] if name == "identity" else [a for a in arguments if a.keyword is None]
+    is_identity = name in shaped.IDENTITIES
+    plain = [] if is_identity else [a for a in arguments if a.keyword is None]
     given = [number(frame, name, argument) for argument in plain]
-    first = [a.value for a in arguments if a.keyword is None and name == "identity"]
+    first = [a.value for a in arguments if a.keyword is None and is_identity]
     kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in given]
     kinds.sort(key=lambda kind: not scalar_of(kind).is_float)
     try:
         type = shaped.shaped_type(name, shaped.bound(name, first, named), kinds)
     except shaped.Unshaped as error:
         raise frame.error(node, error.message, hint=error.hint) from None
-    if name == "identity":
-        ones = [constant(i == j, type.scalar) for i in range(type.n) for j in range(type.n)]
-        return _built(frame, type, ones)
+    if is_identity:
+        return _built(frame, type, [constant(one, type.scalar) for one in shaped.is_one(type)])
     return construct(frame, type, plain, node)
 
 

@@ -17,7 +17,7 @@ from kernelab.frontend.values import Meaning, Origin, Typed, Weak, describe
 from kernelab.lang import ops
 from kernelab.lang.build import constant
 from kernelab.lang.ir import Atom, Var
-from kernelab.lang.ops import MatPattern, Op, Pattern, ScalarPattern, VecPattern
+from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
 from kernelab.lang.types import (
     Scalar,
     Type,
@@ -375,6 +375,8 @@ def _wanted(pattern: Pattern) -> str:
             return kinds[0] if len(kinds) == 1 else "int" if set(kinds) == {"int", "uint"} else "number"
         case VecPattern(_, n):
             return f"vec{n}" if isinstance(n, int) else "vector"
+        case KindPattern(kind):
+            return kind.__name__.lower()
         case MatPattern(_, n, m):
             return f"mat{n}{m}" if isinstance(n, int) and isinstance(m, int) else "matrix"
         case _:

@@ -7,15 +7,20 @@ As types, `types.vector(length=5, dtype=float)`; in a kernel, `vector(1.0, 2.0, 
 from collections.abc import Mapping, Sequence
 
 from kernelab.frontend.values import Meaning, TupleOf, TypeRef, Weak
-from kernelab.lang.types import LARGEST, Mat, Scalar, Value, Vec, float32, size_of
+from kernelab.lang.types import LARGEST, Mat, Quat, Scalar, Transform, Value, Vec, float32, size_of
 
-WORDS = ("vector", "matrix", "identity")
+IDENTITIES = ("identity", "quat_identity", "transform_identity")
+WORDS = ("vector", "matrix", *IDENTITIES)
 _KEYWORDS = {
+    "quat_identity": ("dtype",),
+    "transform_identity": ("dtype",),
     "vector": ("length", "dtype"),
     "matrix": ("shape", "dtype"),
     "identity": ("n", "dtype"),
 }
 _EXAMPLES = {
+    "quat_identity": "quat_identity(dtype=float)",
+    "transform_identity": "transform_identity(dtype=float)",
     "vector": "vector(length=5, dtype=float)",
     "matrix": "matrix(shape=(2, 3), dtype=float)",
     "identity": "identity(n=3, dtype=float)",
@@ -46,6 +51,12 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
     """
     scalar = _scalar(name, words.get("dtype"), components)
     match name, words.get(_KEYWORDS[name][0]):
+        case "quat_identity" | "transform_identity", _ if not scalar.is_float:
+            raise Unshaped(name, f"{name} holds floats, not {scalar}")
+        case "quat_identity", _:
+            return Quat(scalar)
+        case "transform_identity", _:
+            return Transform(scalar)
         case "vector", Weak(int() as n):
             type: Vec | Mat = Vec(scalar, n)
         case "vector", None if len(components) > 1:
@@ -61,6 +72,13 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
     if min(type.shape) < 1 or size_of(type) > LARGEST:
         raise Unshaped(name, f"a kernel value holds 1 to {LARGEST} numbers, not {size_of(type)}")
     return type
+
+
+def is_one(type: Vec | Mat) -> Sequence[bool]:
+    """Which components of an identity are 1, the others being 0."""
+    if isinstance(type, Mat):
+        return [i == j for i in range(type.n) for j in range(type.m)]
+    return [i == type.n - 1 for i in range(type.n)]
 
 
 def _scalar(name: str, dtype: Meaning | None, components: Sequence[Value]) -> Scalar:

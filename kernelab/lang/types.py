@@ -80,6 +80,26 @@ class Vec:
         return _host_value(self, components)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Quat(Vec):
+    """A quaternion: a vector x, y, z, w whose product ``*`` is the quaternion product."""
+
+    n: int = 4
+
+    def __str__(self) -> str:
+        return f"quat{_suffix(self.scalar)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Transform(Vec):
+    """A rigid motion: three numbers of a translation, then the four of the quaternion of a rotation."""
+
+    n: int = 7
+
+    def __str__(self) -> str:
+        return f"transform{_suffix(self.scalar)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Mat:
     """A matrix of `n` rows and `m` columns, a value like a number."""
@@ -143,9 +163,10 @@ def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any,
         return np.zeros(type.shape, type.scalar.dtype)
     if len(components) == 1:
         return np.broadcast_to(np.asarray(components[0], type.scalar.dtype), type.shape).copy()
-    if len(components) != size:
-        raise TypeError(f"{type} takes 0, 1 or {size} components, not {len(components)}")
-    return np.array(components, type.scalar.dtype).reshape(type.shape)
+    joined = np.concatenate([np.ravel(component) for component in components])
+    if joined.size != size:
+        raise TypeError(f"{type} takes 0, 1 or {size} components, not {joined.size}")
+    return joined.astype(type.scalar.dtype).reshape(type.shape)
 
 
 def shape_of(type: Value) -> tuple[int, ...]:
@@ -169,7 +190,7 @@ def with_scalar(type: Value, scalar: Scalar) -> Value:
         case Scalar():
             return scalar
         case Vec(_, n):
-            return Vec(scalar, n)
+            return type.__class__(scalar, n)
         case Mat(_, n, m):
             return Mat(scalar, n, m)
 
@@ -191,9 +212,11 @@ def _named() -> dict[str, Value]:
         shaped: list[Value] = [Vec(scalar, n) for n in (2, 3, 4)]
         if scalar.is_float:
             shaped += [Mat(scalar, n, m) for n in (2, 3, 4) for m in (2, 3, 4)]
+            shaped += [Quat(scalar), Transform(scalar)]
+            names["spatial_vector" + _suffix(scalar)] = Vec(scalar, 6)
         names |= {str(type): type for type in shaped}
         if scalar == float32:
-            names |= {f"{type}f": type for type in shaped}
+            names |= {f"{type}f": type for type in shaped} | {"spatial_vectorf": Vec(scalar, 6)}
     return names
 
 

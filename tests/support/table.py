@@ -15,9 +15,19 @@ from kernelab.backend import interp
 from kernelab.lang import ops
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Function, Var
-from kernelab.lang.ops import MatPattern, Op, Pattern, ScalarPattern, VecPattern, instantiate
+from kernelab.lang.ops import (
+    Dims,
+    KindPattern,
+    MatPattern,
+    Op,
+    Pattern,
+    ScalarPattern,
+    VecPattern,
+    instantiate,
+)
 from kernelab.lang.types import (
     Array,
+    Quat,
     Scalar,
     Value,
     bool_,
@@ -130,9 +140,19 @@ def _cases(op: Op, scalars: tuple[Scalar, ...]) -> Iterator[Case]:
     choices = [[s for s in scalars if s.kind in pattern.kinds] for pattern in kinds.values()]
     for scalar, length in product(product(*choices), _sizes(len(lengths))):
         dims = dict(zip(kinds, scalar, strict=True)) | dict(zip(lengths, length, strict=True))
-        types = tuple(instantiate(param.pattern, dims) for param in op.params)
-        if all(scalar_of(type) in scalars for type in types):
-            yield Case(op, types, instantiate(op.result, dims))
+        for alike in _kinds(dims, lengths):
+            types = tuple(instantiate(param.pattern, dims | alike) for param in op.params)
+            result = op.infer(types)
+            if result is not None and all(scalar_of(type) in scalars for type in types):
+                yield Case(op, types, result)
+
+
+def _kinds(dims: Dims, lengths: list[str]) -> list[Dims]:
+    """Vectors proper; and quaternions in place of vectors of length 4, where a record knows one length."""
+    floats = all(value.is_float for value in dims.values() if isinstance(value, Scalar))
+    if len(lengths) != 1 or dims[lengths[0]] != 4 or not floats:
+        return [{}]
+    return [{}, {f"kind of {lengths[0]}": Quat}]
 
 
 def _sizes(count: int) -> list[tuple[int, ...]]:
@@ -142,7 +162,7 @@ def _sizes(count: int) -> list[tuple[int, ...]]:
 
 
 def _scalar_patterns(pattern: Pattern) -> list[ScalarPattern]:
-    inner = pattern.scalar if isinstance(pattern, VecPattern | MatPattern) else pattern
+    inner = pattern.scalar if isinstance(pattern, VecPattern | MatPattern | KindPattern) else pattern
     return [inner] if isinstance(inner, ScalarPattern) else []
 
 
