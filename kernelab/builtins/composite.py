@@ -13,12 +13,12 @@ import numpy as np
 
 from kernelab.builtins.arithmetic import and_, le, where
 from kernelab.builtins.components import added, matrix, parts, rows, stacked, stacked_rows, vector
-from kernelab.builtins.scalar import acos, atan2, cos, log, sin, sqrt
+from kernelab.builtins.scalar import acos, atan2, cbrt, cos, floor, log, sin, sqrt
 from kernelab.builtins.table import ANYWHERE, Interval, builtin
 from kernelab.builtins.vector import length
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
-from kernelab.lang.types import scalar_of
+from kernelab.lang.types import SCALARS, Scalar, scalar_of
 
 
 class Functions:
@@ -27,10 +27,37 @@ class Functions:
     sqrt, sin, cos, acos, atan2, log = (staticmethod(f) for f in (sqrt, sin, cos, acos, atan2, log))
     where, both, le = staticmethod(where), staticmethod(and_), staticmethod(le)
 
+    cbrt, floor = staticmethod(cbrt), staticmethod(floor)
+
     @staticmethod
     def norm(v: Sequence[Any]) -> Any:
         """The length of a vector."""
         return length(vector(v))
+
+    @staticmethod
+    def to(x: Expr, scalar: Scalar) -> Expr:
+        """A number converted to another type."""
+        return x if x.type == scalar else x.apply(str(scalar))
+
+    @staticmethod
+    def type_of(x: Expr) -> Scalar:
+        """The type of a number."""
+        return scalar_of(x.type)
+
+    @staticmethod
+    def shr(x: Expr, by: Any) -> Expr:
+        """The bits of an unsigned number moved down."""
+        return x.apply("shr", by)
+
+    @staticmethod
+    def xor(x: Expr, y: Expr) -> Expr:
+        """The bits set in exactly one."""
+        return x.apply("bit_xor", y)
+
+    @staticmethod
+    def rem(x: Expr, y: Expr) -> Expr:
+        """The remainder of unsigned numbers, of which the second is not 0."""
+        return x.apply("mod", y)
 
 
 class NumpyFunctions:
@@ -45,6 +72,19 @@ class NumpyFunctions:
     def where(cond: Any, a: Any, b: Any) -> Any:
         """`a` where `cond`, else `b`; a number takes the type of the other."""
         return np.where(cond, a, b)
+
+    cbrt, floor = staticmethod(np.cbrt), staticmethod(np.floor)
+    shr, xor, rem = (staticmethod(f) for f in (np.right_shift, np.bitwise_xor, np.mod))
+
+    @staticmethod
+    def to(x: Any, scalar: Scalar) -> Any:
+        """A number converted to another type."""
+        return np.asarray(x).astype(scalar.dtype)
+
+    @staticmethod
+    def type_of(x: Any) -> Scalar:
+        """The type of a number."""
+        return next(scalar for scalar in SCALARS if scalar.dtype == np.asarray(x).dtype)
 
     @staticmethod
     def norm(v: Sequence[Any]) -> Any:

@@ -51,9 +51,19 @@ class _Widener(Copier):
     def let(self, stmt: Let) -> None:
         args = self.atoms(stmt.args)
         type = _wide(type_of(stmt.out))
+        if stmt.op is ops.SHAPE:
+            self.env[stmt.out] = self.builder.let(stmt.op, args, type, stmt.out.hint)
+            return
         found = ops.resolve(_renamed(stmt.op.name), [arg.type for arg in args])
-        op = stmt.op if stmt.op is ops.SHAPE or found is None else found[0]
-        self.env[stmt.out] = self.builder.let(op, args, type, stmt.out.hint)
+        # An operation of float32 alone, such as `randf`, stays one.
+        op, own = (stmt.op, type_of(stmt.out)) if found is None else found
+        if found is None:
+            pairs = zip(args, stmt.args, strict=True)
+            args = tuple(self.converted(arg, type_of(old)) for arg, old in pairs)
+        self.env[stmt.out] = self.converted(self.builder.let(op, args, own, stmt.out.hint), type)
+
+    def converted(self, atom: Atom, type: Value) -> Atom:
+        return atom if atom.type == type else self.builder.apply(str(type), atom)
 
 
 def _renamed(name: str) -> str:

@@ -32,6 +32,7 @@ def test_families_are_the_titles_of_the_modules_of_records() -> None:
         "Vectors: choices and comparisons",
         "Matrices",
         "Quaternions",
+        "Random numbers",
         "Special functions",
         "Rigid motions and spatial vectors",
     ]

@@ -16,7 +16,7 @@ from kernelab.codegen.flavors import Cuda
 from kernelab.lang import ops
 from kernelab.lang.ir import Function
 from kernelab.lang.ops import Linear, Op
-from kernelab.lang.types import SCALARS, bool_, float16, float32, float64, int32, scalar_of, uint8
+from kernelab.lang.types import SCALARS, bool_, float16, float32, float64, int32, scalar_of, uint8, uint32
 from kernelab.lang.verify import verify
 from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
@@ -42,7 +42,10 @@ SPELLED = (bool_, int32, uint8, float16, float32, float64)
 COMPILED = [case for case in cases(SPELLED) if case.op.cpp is not None] + [
     case for case in cases((bool_, int32, float32)) if case.op.cpp is None
 ]
+RANDOM = [case for case in cases((int32, uint32, float32, float64)) if case.types[:1] == (uint32,)]
+COMPILED += [case for case in RANDOM if any(tag.startswith("draws") for tag in case.op.tags)]
 DIFFERENTIABLE = [case for case in cases((bool_, int32, float64)) if case.active]
+DIFFERENTIABLE += [case for case in RANDOM if case.active and case.result == float64]
 
 TOLERANCE = {float16: 1e-3, float32: 3e-6, float64: 1e-13}
 """Relative, for what goes through a mathematical library."""
