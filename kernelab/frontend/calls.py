@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kernelab.errors import Related
 from kernelab.frontend import places, shaped
+from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, Recursion, counted
 from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant, weak_origins
 from kernelab.frontend.values import (
@@ -109,6 +110,7 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             ordered = _in_order(frame, name, arguments, node)
             operands = [number(frame, name, a) for a in ordered]
             result = operate(frame, name, operands, node, [a.node for a in ordered])
+            advance(frame, name, node)
             return _axis_and_angle(frame, result) if name == "quat_to_axis_angle" else result
 
 

@@ -244,6 +244,9 @@ def _plans(name: str, operands: Operands, width: Scalar | None) -> Iterator[list
     if any_float or only_for_floats:
         wide = float64 if not any_float and any(s.bits == 64 for s in ints) else float_type
         yield [_as_float(o, wide) for o in operands]
+    if int_type != int32:
+        # As in `randi(state, 0, 10)`, where the state alone is unsigned.
+        yield [_own(o, float_type, int32) for o in operands]
 
 
 def _own(operand: Weak | Typed, float_type: Scalar, int_type: Scalar) -> Value:
