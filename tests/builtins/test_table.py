@@ -42,8 +42,12 @@ SPELLED = (bool_, int32, uint8, float16, float32, float64)
 COMPILED = [case for case in cases(SPELLED) if case.op.cpp is not None] + [
     case for case in cases((bool_, int32, float32)) if case.op.cpp is None
 ]
-RANDOM = [case for case in cases((int32, uint32, float32, float64)) if case.types[:1] == (uint32,)]
-COMPILED += [case for case in RANDOM if any(tag.startswith("draws") for tag in case.op.tags)]
+RANDOM = [
+    case
+    for case in cases((int32, uint32, float32, float64))
+    if uint32 in [param.pattern for param in case.op.params]
+]
+COMPILED += RANDOM
 DIFFERENTIABLE = [case for case in cases((bool_, int32, float64)) if case.active]
 DIFFERENTIABLE += [case for case in RANDOM if case.active and case.result == float64]
 
