@@ -77,3 +77,22 @@ def kernel(x: array[vec2], y: array[float], seed: int):
             ends.append(out.numpy().astype(float))
         slopes.append((ends[0] - ends[1]) / (2 * step))
     np.testing.assert_allclose(x.grad.numpy(), np.stack(slopes, -1), atol=5e-3)
+
+
+def test_the_flow_in_the_plane_follows_the_lines_of_equal_noise() -> None:
+    points, h = RNG.uniform(-3, 3, (LANES, 2)), 1e-5
+    along = [
+        (field("noise", 2, points + h * e) - field("noise", 2, points - h * e)) / (2 * h) for e in np.eye(2)
+    ]
+    np.testing.assert_allclose(field("curlnoise", 2, points), np.stack([along[1], -along[0]], -1), atol=1e-8)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_flow_has_no_sources(n: int) -> None:
+    points, h = RNG.uniform(-3, 3, (LANES, n)), 1e-5
+    sources = 0.0
+    for k in range(n):
+        step = h * np.eye(n)[k]
+        ends = [field("curlnoise", n, points + sign * step)[..., k] for sign in (1, -1)]
+        sources = sources + (ends[0] - ends[1]) / (2 * h)
+    np.testing.assert_allclose(sources, 0.0, atol=1e-8)
