@@ -3,11 +3,8 @@
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelValueError
-from kernelab.lang.types import Array, Mat, Scalar, Vec, named_types, scalar_of
+from kernelab.lang.types import LARGEST, Array, Mat, Scalar, Vec, scalar_of, type_named
 from kernelab.runtime.interop import value_type
-
-LARGEST = 16
-"""How many scalars a value holds at most."""
 
 
 def vector(length: int, dtype: Any = float) -> Vec:
@@ -31,10 +28,10 @@ def _require_size(count: int) -> None:
 
 def __getattr__(name: str) -> Any:
     """The named types: ``kl.types.vec3``."""
-    try:
-        return named_types()[name]
-    except KeyError:
-        raise AttributeError(f"kernelab.types has no {name}", name=name, obj=None) from None
+    type = type_named(name)
+    if type is None:
+        raise AttributeError(f"kernelab.types has no {name}", name=name, obj=None)
+    return type
 
 
 __all__ = ["Array", "Mat", "Scalar", "Vec", "matrix", "vector"]

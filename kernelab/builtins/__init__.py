@@ -3,6 +3,30 @@
 Importing this package fills the table.
 """
 
-from kernelab.builtins import arithmetic, convert, matrix, scalar, selection, special, vector
+from kernelab.builtins import (
+    arithmetic,
+    convert,
+    matrix,
+    noise,
+    quaternion,
+    random,
+    scalar,
+    selection,
+    special,
+    transform,
+    vector,
+)
 
-__all__ = ["arithmetic", "convert", "matrix", "scalar", "selection", "special", "vector"]
+__all__ = [
+    "arithmetic",
+    "convert",
+    "matrix",
+    "noise",
+    "quaternion",
+    "random",
+    "scalar",
+    "selection",
+    "special",
+    "transform",
+    "vector",
+]

@@ -4,7 +4,7 @@ Every type's name is an operation: ``int32(x)`` converts a number, ``vec3(x, y, 
 components, by rows, ``vec3(s)`` repeats one, and ``vec3d(v)`` converts a vector of another scalar type.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,42 @@ from kernelab.builtins.components import (
     vector,
     zero_of,
 )
-from kernelab.builtins.patterns import AnyVecN, Element, Float, Index, MatNM, VecM, Whole
+from kernelab.builtins.patterns import AnyMatNM, AnyVecM, AnyVecN, Element, Float, Index, VecM, Whole
 from kernelab.builtins.table import ANYWHERE, builtin, define, title_of
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Derivative, Linear, MatPattern, Op, Parameter, Pattern, Rules, VecPattern, Zero
-from kernelab.lang.types import SCALARS, Mat, Scalar, Value, Vec, bool_, shape_of, size_of
+from kernelab.lang.ops import (
+    Derivative,
+    KindPattern,
+    Linear,
+    MatPattern,
+    Op,
+    Parameter,
+    Pattern,
+    Rules,
+    VecPattern,
+    Zero,
+    register_maker,
+)
+from kernelab.lang.types import (
+    SCALARS,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Value,
+    Vec,
+    bool_,
+    shape_of,
+    size_of,
+    type_named,
+)
 
 FAMILY = title_of(__name__)
 VECTORS = tuple(Vec(scalar, n) for scalar in SCALARS for n in (2, 3, 4))
 MATRICES = tuple(Mat(s, n, m) for s in SCALARS if s.is_float for n in (2, 3, 4) for m in (2, 3, 4))
+KINDS: tuple[Quat | Transform, ...] = tuple(
+    kind(s) for kind in (Quat, Transform) for s in SCALARS if s.is_float
+)
 
 
 def _record(
@@ -43,9 +70,9 @@ def _record(
     expand: Callable[..., Any] | None = None,
     cpp: str | None = None,
     tags: Sequence[str] = (),
-) -> None:
+) -> Op:
     operands = tuple(Parameter(name, pattern) for name, pattern in params)
-    op = Op(
+    return Op(
         str(type),
         operands,
         type,
@@ -58,7 +85,6 @@ def _record(
         doc=doc,
         tags=frozenset(tags),
     )
-    define(op, FAMILY)
 
 
 def _as_type(dtype: np.dtype[Any]) -> Callable[..., Numpy]:
@@ -69,19 +95,19 @@ _BACK = Linear(lambda w, x: (w.apply(str(x.type)),))
 """The cotangent of a conversion between floats is converted back."""
 
 
-def _define_casts(to: Scalar) -> None:
+def _casts(to: Scalar) -> Iterator[Op]:
     cpp = "({x} != 0)" if to == bool_ else "(({T}){x})"
     doc = f"``x`` as {to}, rounded to the nearest."
     if to.is_float:
-        _record(to, [("x", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
-        _record(to, [("x", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+        yield _record(to, [("x", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
+        yield _record(to, [("x", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
         return
     doc = (
         "Whether ``x`` is not 0."
         if to == bool_
         else (f"``x`` as {to}: a float is rounded towards 0 and must be in range, an integer wraps around.")
     )
-    _record(to, [("x", Element)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+    yield _record(to, [("x", Element)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
 
 
 def _rule(type: Value, transpose: Callable[..., Any]) -> Derivative:
@@ -91,15 +117,17 @@ def _rule(type: Value, transpose: Callable[..., Any]) -> Derivative:
 
 def _names(type: Vec | Mat) -> list[str]:
     if isinstance(type, Vec):
-        return list("xyzw"[: type.n])
-    return [f"m{i}{j}" for i in range(type.n) for j in range(type.m)]
+        return list("xyzw"[: type.n]) if type.n <= 4 else [f"v{i}" for i in range(type.n)]
+    return [f"m{i}_{j}" if max(type.shape) > 9 else f"m{i}{j}" for i in range(type.n) for j in range(type.m)]
 
 
-def _define_constructors(type: Vec | Mat) -> None:
-    kind = "vector" if isinstance(type, Vec) else "matrix"
+def _constructors(type: Vec | Mat) -> Iterator[Op]:
+    kind = (
+        type.__class__.__name__.lower() if type in KINDS else "vector" if isinstance(type, Vec) else "matrix"
+    )
     joined = [(name, type.scalar) for name in _names(type)]
     order = " of these components." if isinstance(type, Vec) else " of these entries, row by row."
-    _record(
+    yield _record(
         type,
         joined,
         lambda *xs: _shaped(type, xs),
@@ -108,20 +136,21 @@ def _define_constructors(type: Vec | Mat) -> None:
         expand=lambda *xs: xs[0].make(type, *xs),
         tags=("make",),
     )
-    _record(
-        type,
-        [("s", type.scalar)],
-        lambda s: _shaped(type, [s] * size_of(type)),
-        _rule(type, lambda w, s: (added(parts(w)),)),
-        f"The {kind} with ``s`` everywhere.",
-        expand=lambda s: s.make(type, *[s] * size_of(type)),
-    )
-    _define_conversions(type, kind)
+    if size_of(type) > 1 and not isinstance(type, Quat | Transform):
+        yield _record(
+            type,
+            [("s", type.scalar)],
+            lambda s: _shaped(type, [s] * size_of(type)),
+            _rule(type, lambda w, s: (added(parts(w)),)),
+            f"The {kind} with ``s`` everywhere.",
+            expand=lambda s: s.make(type, *[s] * size_of(type)),
+        )
+    yield from _conversions(type, kind)
 
 
-def _define_conversions(type: Vec | Mat, kind: str) -> None:
+def _conversions(type: Vec | Mat, kind: str) -> Iterator[Op]:
     for pattern, derivative in _convertible(type):
-        _record(
+        yield _record(
             type,
             [("v", pattern)],
             _as_type(type.scalar.dtype),
@@ -134,12 +163,16 @@ def _define_conversions(type: Vec | Mat, kind: str) -> None:
 def _convertible(type: Vec | Mat) -> list[tuple[Pattern, Derivative]]:
     """What a vector or matrix can be made of by converting each component."""
     match type:
+        case Quat() | Transform():
+            return [(KindPattern(type.__class__, Float), _BACK)]
         case Vec(scalar, n) if scalar.is_float:
             return [(VecPattern(Float, n), _BACK), (VecPattern(Whole, n), Zero())]
         case Vec(_, n):
             return [(VecPattern(Element, n), Zero())]
+        case Mat(scalar, n, m) if scalar.is_float:
+            return [(MatPattern(Float, n, m), _BACK), (MatPattern(Whole, n, m), Zero())]
         case Mat(_, n, m):
-            return [(MatPattern(Float, n, m), _BACK)]
+            return [(MatPattern(Element, n, m), Zero())]
 
 
 def _shaped(type: Vec | Mat, components: Sequence[Any]) -> Numpy:
@@ -147,12 +180,20 @@ def _shaped(type: Vec | Mat, components: Sequence[Any]) -> Numpy:
     return joined.reshape(*joined.shape[:-1], *shape_of(type))
 
 
+def _constructors_named(name: str) -> tuple[Op, ...]:
+    """The constructors of a type that is not listed, such as ``vec5`` or ``mat23i``."""
+    type = type_named(name)
+    return tuple(_constructors(type)) if isinstance(type, Vec | Mat) and str(type) == name else ()
+
+
 for _scalar in SCALARS:
-    _define_casts(_scalar)
-for _vector in VECTORS:
-    _define_constructors(_vector)
-for _matrix in MATRICES:
-    _define_constructors(_matrix)
+    for _op in _casts(_scalar):
+        define(_op, FAMILY)
+_LISTED: tuple[Vec | Mat, ...] = (*VECTORS, *MATRICES, *KINDS)
+for _type in _LISTED:
+    for _op in _constructors(_type):
+        define(_op, FAMILY)
+register_maker(_constructors_named)
 
 
 def _from_end(i: Expr, length: int) -> Expr:
@@ -255,7 +296,7 @@ def extract(v: AnyVecN, i: Index) -> Element:
     tags=("extract",),
     domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO),
 )
-def extract_entry(m: MatNM, i: Index, j: Index) -> Float:
+def extract_entry(m: AnyMatNM, i: Index, j: Index) -> Element:
     """The entry ``m[i, j]``; negative indices count from the end, one outside gives the last."""
 
 
@@ -287,7 +328,7 @@ def _expand_insert_entry(m: Expr, i: Expr, j: Expr, x: Expr) -> Expr:
     numpy=lambda m, i, j, x: _numpy_insert_row(m, i, _numpy_insert(_numpy_row(m, i), j, x)),
     domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO, ANYWHERE),
 )
-def insert_entry(m: MatNM, i: Index, j: Index, x: Float) -> MatNM:
+def insert_entry(m: AnyMatNM, i: Index, j: Index, x: Element) -> AnyMatNM:
     """``m`` with ``x`` as entry ``[i, j]``; negative indices count from the end."""
 
 
@@ -297,7 +338,7 @@ def _expand_row(m: Expr, i: Expr) -> Expr:
 
 
 @builtin(expand=_expand_row, numpy=_numpy_row, derivative=ROW, exact=True, domain=(ANYWHERE, WITHIN_TWO))
-def row(m: MatNM, i: Index) -> VecM:
+def row(m: AnyMatNM, i: Index) -> AnyVecM:
     """The row ``m[i]``; a negative index counts from the end, one outside gives the last."""
 
 
@@ -314,7 +355,7 @@ def _expand_insert_row(m: Expr, i: Expr, v: Expr) -> Expr:
     exact=True,
     domain=(ANYWHERE, WITHIN_TWO, ANYWHERE),
 )
-def insert_row(m: MatNM, i: Index, v: VecM) -> MatNM:
+def insert_row(m: AnyMatNM, i: Index, v: AnyVecM) -> AnyMatNM:
     """``m`` with ``v`` as row ``i``; a negative index counts from the end; outside, nothing changes."""
 
 

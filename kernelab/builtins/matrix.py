@@ -23,16 +23,20 @@ from kernelab.builtins.components import (
     zero_of,
 )
 from kernelab.builtins.patterns import (
+    AnyMatNM,
     Bool,
     Float,
     Mat33,
-    MatMK,
-    MatMN,
-    MatNK,
     MatNM,
     MatNN,
+    Number,
+    NumMatMK,
+    NumMatMN,
+    NumMatNK,
+    NumMatNM,
+    NumVecM,
+    NumVecN,
     Vec3,
-    VecM,
     VecN,
 )
 from kernelab.builtins.selection import differ_expand, equal_expand
@@ -51,7 +55,7 @@ from kernelab.lang.ops import Bilinear, Linear, Rules, Zero
     name="add",
     tags=COMMUTATIVE,
 )
-def add_matrices(a: MatNM, b: MatNM) -> MatNM:
+def add_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
     """The sum of two matrices."""
 
 
@@ -63,7 +67,7 @@ def add_matrices(a: MatNM, b: MatNM) -> MatNM:
     name="sub",
     derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
 )
-def sub_matrices(a: MatNM, b: MatNM) -> MatNM:
+def sub_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
     """The difference of two matrices."""
 
 
@@ -75,7 +79,7 @@ def sub_matrices(a: MatNM, b: MatNM) -> MatNM:
     symbol="-",
     name="neg",
 )
-def neg_matrix(m: MatNM) -> MatNM:
+def neg_matrix(m: NumMatNM) -> NumMatNM:
     """The opposite matrix."""
 
 
@@ -87,7 +91,7 @@ def neg_matrix(m: MatNM) -> MatNM:
     symbol="+",
     name="pos",
 )
-def pos_matrix(m: MatNM) -> MatNM:
+def pos_matrix(m: NumMatNM) -> NumMatNM:
     """``m`` itself."""
 
 
@@ -99,7 +103,7 @@ def pos_matrix(m: MatNM) -> MatNM:
     symbol="*",
     name="mul",
 )
-def scale_matrix(s: Float, m: MatNM) -> MatNM:
+def scale_matrix(s: Number, m: NumMatNM) -> NumMatNM:
     """The matrix ``m`` times a scalar."""
 
 
@@ -111,7 +115,7 @@ def scale_matrix(s: Float, m: MatNM) -> MatNM:
     symbol="*",
     name="mul",
 )
-def matrix_scaled(m: MatNM, s: Float) -> MatNM:
+def matrix_scaled(m: NumMatNM, s: Number) -> NumMatNM:
     """The matrix ``m`` times a scalar."""
 
 
@@ -186,7 +190,7 @@ def _columns(m: Expr) -> list[tuple[Expr, ...]]:
     lambda m, v: added([m[..., :, k] * v[..., None, k] for k in range(v.shape[-1])]),
     lambda m, v: vector([_inner(row, parts(v)) for row in rows(m)]),
 )
-def matrix_times_vector(m: MatNM, v: VecM) -> VecN:
+def matrix_times_vector(m: NumMatNM, v: NumVecM) -> NumVecN:
     """The matrix applied to a column vector."""
 
 
@@ -196,7 +200,7 @@ def matrix_times_vector(m: MatNM, v: VecM) -> VecN:
     lambda v, m: added([v[..., k, None] * m[..., k, :] for k in range(v.shape[-1])]),
     lambda v, m: vector([_inner(parts(v), column) for column in _columns(m)]),
 )
-def vector_times_matrix(v: VecN, m: MatNM) -> VecM:
+def vector_times_matrix(v: NumVecN, m: NumMatNM) -> NumVecM:
     """A row vector times the matrix."""
 
 
@@ -206,7 +210,7 @@ def vector_times_matrix(v: VecN, m: MatNM) -> VecM:
     lambda a, b: added([a[..., :, k, None] * b[..., None, k, :] for k in range(b.shape[-2])]),
     lambda a, b: matrix([[_inner(row, column) for column in _columns(b)] for row in rows(a)]),
 )
-def matrix_product(a: MatNM, b: MatMK) -> MatNK:
+def matrix_product(a: NumMatNM, b: NumMatMK) -> NumMatNK:
     """The matrix product."""
 
 
@@ -218,7 +222,7 @@ def matrix_product(a: MatNM, b: MatMK) -> MatNK:
     derivative=Bilinear(lambda w, a, b: cw_mul(w, b), lambda w, a, b: cw_mul(w, a)),
     tags=COMMUTATIVE,
 )
-def cw_mul_matrices(a: MatNM, b: MatNM) -> MatNM:
+def cw_mul_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
     """The product entry by entry."""
 
 
@@ -240,7 +244,7 @@ def cw_div_matrices(a: MatNM, b: MatNM) -> MatNM:
     exact=True,
     derivative=Linear(lambda w, m: (transpose(w),)),
 )
-def transpose(m: MatNM) -> MatMN:
+def transpose(m: NumMatNM) -> NumMatMN:
     """The matrix with rows and columns exchanged."""
 
 
@@ -344,6 +348,8 @@ def _cofactors(m: Sequence[Sequence[Any]]) -> list[list[Any]]:
         value = _determinant(_minor(m, i, j))
         return value if (i + j) % 2 == 0 else -value
 
+    if len(m) == 1:
+        return [[m[0][0] * 0 + 1]]
     return [[cofactor(i, j) for j in range(len(m))] for i in range(len(m))]
 
 
@@ -404,7 +410,7 @@ def _where_rule_numpy(cond: Numpy, a: Numpy, b: Numpy) -> Numpy:
     numpy=_where_rule_numpy,
     tags=SELECTS,
 )
-def where_matrix(cond: Bool, a: MatNM, b: MatNM) -> MatNM:
+def where_matrix(cond: Bool, a: AnyMatNM, b: AnyMatNM) -> AnyMatNM:
     """``a`` where ``cond`` holds, else ``b``; both are computed, the derivative follows the one chosen."""
 
 
@@ -417,7 +423,7 @@ def where_matrix(cond: Bool, a: MatNM, b: MatNM) -> MatNM:
     symbol="==",
     tags=COMMUTATIVE,
 )
-def eq_matrices(a: MatNM, b: MatNM) -> Bool:
+def eq_matrices(a: AnyMatNM, b: AnyMatNM) -> Bool:
     """Whether all entries are equal."""
 
 
@@ -430,7 +436,7 @@ def eq_matrices(a: MatNM, b: MatNM) -> Bool:
     symbol="!=",
     tags=COMMUTATIVE,
 )
-def ne_matrices(a: MatNM, b: MatNM) -> Bool:
+def ne_matrices(a: AnyMatNM, b: AnyMatNM) -> Bool:
     """Whether any entries differ."""
 
 

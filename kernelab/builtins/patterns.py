@@ -1,13 +1,13 @@
 """The patterns that annotate the operands of records: which types an operand may have.
 
 Equal names within a signature mean the same type or length: `dot(a: VecN, b: VecN)` takes two vectors of
-one length and one scalar type.  `Num...` allows integers, `Any...` also truth values; matrices hold floats.
+one length and one scalar type.  `Num...` allows integers, `Any...` also truth values.
 """
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelab.lang.ops import MatPattern, ScalarPattern, VecPattern
-from kernelab.lang.types import bool_, int32
+from kernelab.lang.ops import KindPattern, MatPattern, ScalarPattern, VecPattern
+from kernelab.lang.types import Quat, Transform, bool_, int32
 
 if TYPE_CHECKING:
     # To a type checker a record's operands are anything; the patterns below are what the table reads.
@@ -32,6 +32,19 @@ if TYPE_CHECKING:
     MatMK: TypeAlias = Any
     MatNK: TypeAlias = Any
     Mat33: TypeAlias = Any
+    NumVecM: TypeAlias = Any
+    NumMatNM: TypeAlias = Any
+    NumMatMN: TypeAlias = Any
+    NumMatMK: TypeAlias = Any
+    NumMatNK: TypeAlias = Any
+    AnyVecM: TypeAlias = Any
+    AnyMatNM: TypeAlias = Any
+    QuatF: TypeAlias = Any
+    TransformF: TypeAlias = Any
+    Vec2: TypeAlias = Any
+    Vec4: TypeAlias = Any
+    Vec6: TypeAlias = Any
+    Mat44: TypeAlias = Any
 else:
     Float = ScalarPattern("Float", ("float",))
     Signed = ScalarPattern("Signed", ("int",))
@@ -54,3 +67,16 @@ else:
     MatMK = MatPattern(Float, "m", "k")
     MatNK = MatPattern(Float, "n", "k")
     Mat33 = MatPattern(Float, 3, 3)
+    NumVecM = VecPattern(Number, "m")
+    NumMatNM = MatPattern(Number, "n", "m")
+    NumMatMN = MatPattern(Number, "m", "n")
+    NumMatMK = MatPattern(Number, "m", "k")
+    NumMatNK = MatPattern(Number, "n", "k")
+    AnyVecM = VecPattern(Element, "m")
+    AnyMatNM = MatPattern(Element, "n", "m")
+    QuatF = KindPattern(Quat, Float)
+    TransformF = KindPattern(Transform, Float)
+    Vec2 = VecPattern(Float, 2)
+    Vec4 = VecPattern(Float, 4)
+    Vec6 = VecPattern(Float, 6)
+    Mat44 = MatPattern(Float, 4, 4)

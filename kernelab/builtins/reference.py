@@ -7,7 +7,11 @@ from kernelab.builtins.table import families, signature
 from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
 
-SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44")
+SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44", "quat", "transform")
+INTRODUCTION = """\
+The operations of the kernel language, generated from the table in `kernelab/builtins/`. `Float`, `Number` and
+the like stand for a type of that kind, the same wherever the name stands in a signature; `vec[n, Float]` is a
+vector of any length."""
 
 
 def reference() -> str:
@@ -16,7 +20,7 @@ def reference() -> str:
     Of the constructors of vectors and matrices those of float32 stand for all.
     """
     sections = [_section(title, filter(_is_shown, records)) for title, records in families().items()]
-    return "\n".join(["# Operations", "", *sections])
+    return "\n".join(["# Operations", "", INTRODUCTION, "", *sections]).rstrip() + "\n"
 
 
 def _is_shown(op: Op) -> bool:
@@ -47,3 +51,11 @@ def _prose(op: Op) -> str:
             return f"{doc} Derivative zero."
         case _:
             return doc
+
+
+if __name__ == "__main__":
+    import sys
+
+    import kernelab.builtins  # noqa: F401 (fills the table)
+
+    sys.stdout.write(reference())

@@ -16,6 +16,7 @@ from kernelab.lang import ops
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import (
     Derivative,
+    KindPattern,
     MatPattern,
     Op,
     Parameter,
@@ -24,7 +25,19 @@ from kernelab.lang.ops import (
     ScalarPattern,
     VecPattern,
 )
-from kernelab.lang.types import SCALARS, Array, Mat, Type, Vec, bool_, float32, int32, scalar_of
+from kernelab.lang.types import (
+    SCALARS,
+    Array,
+    Mat,
+    Quat,
+    Transform,
+    Type,
+    Vec,
+    bool_,
+    float32,
+    int32,
+    scalar_of,
+)
 
 Interval = tuple[float, float]
 ANYWHERE: Interval = (-3.0, 3.0)
@@ -65,7 +78,7 @@ class Builtin:
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
         types = [host_type(x) for x in operands]
-        found = ops.resolve(self.name, types)
+        found = ops.resolve(self.name, types) or ops.resolve(self.name, [_kind_of(t) for t in types])
         if found is None:
             given = ", ".join(str(t) for t in types)
             wanted = "; ".join(signature(op) for op in self.overloads)
@@ -106,6 +119,17 @@ def host_type(value: Any) -> Type:
             return scalar
 
 
+def _kind_of(type: Type) -> Type:
+    """On the host a quaternion is an array of four numbers, a transform one of seven."""
+    match type:
+        case Vec(scalar, 4):
+            return Quat(scalar)
+        case Vec(scalar, 7):
+            return Transform(scalar)
+        case _:
+            return type
+
+
 def signature(op: Op) -> str:
     """The operation as documentation shows it: ``dot(a: vec[n], b: vec[n]) -> Float``."""
     params = ", ".join(f"{p.name}: {_spell(p.pattern)}" for p in op.params)
@@ -118,6 +142,8 @@ def _spell(pattern: Pattern) -> str:
             return name
         case VecPattern(scalar, n):
             return f"vec[{n}, {_spell(scalar)}]"
+        case KindPattern(kind, scalar):
+            return f"{kind.__name__.lower()}[{_spell(scalar)}]"
         case MatPattern(scalar, n, m):
             return f"mat[{n}, {m}, {_spell(scalar)}]"
         case _:

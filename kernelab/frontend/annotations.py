@@ -9,10 +9,21 @@ import ast
 from kernelab.errors import Diagnostic
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.names import Scope, Unknown
+from kernelab.frontend.shaped import Unshaped, bound, shaped_type
 from kernelab.frontend.source import Places
-from kernelab.frontend.values import BuiltinRef, Meaning, ModuleRef, Poison, StructRef, TypeRef, describe
+from kernelab.frontend.values import (
+    BuiltinRef,
+    Meaning,
+    ModuleRef,
+    Poison,
+    StructRef,
+    TupleOf,
+    TypeRef,
+    Weak,
+    describe,
+)
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
-from kernelab.lang.types import Array
+from kernelab.lang.types import Array, Value
 
 _DIMENSIONS = {"array": 1, "array1d": 1, "array2d": 2, "array3d": 3, "array4d": 4}
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
@@ -92,7 +103,28 @@ def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, e
             return _array(scope, places, node, elem, ndim)
 
 
+def _shaped(scope: Scope, places: Places, node: ast.Call, name: str) -> Value:
+    def word(part: ast.expr) -> Meaning:
+        match part:
+            case ast.Constant(value=int() as number):
+                return Weak(number)
+            case ast.Tuple(elts=parts):
+                return TupleOf(tuple(word(inner) for inner in parts))
+            case _:
+                return _meaning(scope, places, part)
+
+    plain = [word(part) for part in node.args]
+    named = {keyword.arg or "": word(keyword.value) for keyword in node.keywords}
+    try:
+        return shaped_type(name, bound(name, plain, named))
+    except Unshaped as error:
+        raise _mistake(places, node, error.message, error.hint) from None
+
+
 def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> AnyType:
+    match _meaning(scope, places, head):
+        case BuiltinRef("vector" | "matrix" as name):
+            return _shaped(scope, places, node, name)
     ndim = _dimensions(scope, places, node, head)
     given = {word.arg: word.value for word in node.keywords}
     given |= dict(zip(("dtype", "ndim"), node.args, strict=False))

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelab.errors import Related
-from kernelab.frontend import places, structs
+from kernelab.frontend import places, shaped, structs
+from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, Recursion, counted
-from kernelab.frontend.promote import cast, convert, operate, weak_constant, weak_origins
+from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant, weak_origins
 from kernelab.frontend.values import (
     ArrayRef,
     Bound,
@@ -31,10 +32,10 @@ from kernelab.frontend.values import (
     describe,
 )
 from kernelab.lang import ops
-from kernelab.lang.build import integer, zero
+from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Call, Const, Var
 from kernelab.lang.structs import Struct, StructArray
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, size_of
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, scalar_of, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             pair = builtin(frame, name, (first, second), node)
             assert pair is not None
             return builtin(frame, name, (Argument(pair, node), *rest), node)
+        case _ if name in shaped.WORDS:
+            return _shaped(frame, name, arguments, node)
         case "range":
             raise frame.error(node, "range(...) stands only behind for ... in")
         case _ if not ops.overloads(name):
@@ -112,9 +115,16 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             )
         case _:
             ordered = _in_order(frame, name, arguments, node)
-            return operate(
-                frame, name, [number(frame, name, a) for a in ordered], node, [a.node for a in ordered]
-            )
+            operands = [number(frame, name, a) for a in ordered]
+            result = operate(frame, name, operands, node, [a.node for a in ordered])
+            advance(frame, name, node)
+            return _axis_and_angle(frame, result) if name == "quat_to_axis_angle" else result
+
+
+def _axis_and_angle(frame: Frame, whole: Weak | Typed) -> TupleOf:
+    assert isinstance(whole, Typed)
+    *axis, angle = [frame.builder.apply("extract", whole.atom, integer(i)) for i in range(4)]
+    return TupleOf((_built(frame, Vec(scalar_of(whole.type), 3), axis), Typed(angle)))
 
 
 def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
@@ -234,6 +244,24 @@ def accumulate(
 # ------------------------------------------------------------------------- casts and constructors
 
 
+def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """`vector(...)`, `matrix(...)` and `identity(...)`, whose keywords say which type is meant."""
+    named = {a.keyword: a.value for a in arguments if a.keyword is not None}
+    is_identity = name in shaped.IDENTITIES
+    plain = [] if is_identity else [a for a in arguments if a.keyword is None]
+    given = [number(frame, name, argument) for argument in plain]
+    first = [a.value for a in arguments if a.keyword is None and is_identity]
+    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in given]
+    kinds.sort(key=lambda kind: not scalar_of(kind).is_float)
+    try:
+        type = shaped.shaped_type(name, shaped.bound(name, first, named), kinds)
+    except shaped.Unshaped as error:
+        raise frame.error(node, error.message, hint=error.hint) from None
+    if is_identity:
+        return _built(frame, type, [constant(one, type.scalar) for one in shaped.is_one(type)])
+    return construct(frame, type, plain, node)
+
+
 def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -> Meaning:
     """`float(x)`, `vec3(x, y, z)`, `vec3(0.0)`, `vec3()`, `mat22(...)` by rows, or one from another."""
     operands = [number(frame, str(type), argument) for argument in arguments]
@@ -261,6 +289,9 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
                     for k in range(type.m)
                 ],
             )
+        case _ if isinstance(type, Vec) and _join(operands, type):
+            parts = [part for o in operands for part in _entries(frame, o, type)]
+            return _built(frame, type, parts)
         case _ if len(operands) == size_of(type) and all(_is_scalar(o) for o in operands):
             return _built(
                 frame, type, [_entry(frame, o, type, a) for o, a in zip(operands, arguments, strict=True)]
@@ -272,6 +303,19 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
 
 def _is_row(operand: Weak | Typed, type: Mat) -> bool:
     return isinstance(operand, Typed) and operand.type == Vec(type.scalar, type.m)
+
+
+def _join(operands: Sequence[Weak | Typed], type: Vec) -> bool:
+    """Whether vectors, and numbers of their type, make up a longer vector, as in `vec6(v, w)`."""
+    given = [o.type for o in operands if isinstance(o, Typed)]
+    alike = all(not isinstance(t, Mat) and scalar_of(t) == type.scalar for t in given)
+    whole = len(given) == len(operands) and any(isinstance(t, Vec) for t in given)
+    return alike and whole and sum(size_of(t) for t in given) == type.n
+
+
+def _entries(frame: Frame, operand: Weak | Typed, type: Vec) -> list[Atom]:
+    assert isinstance(operand, Typed)
+    return [operand.atom] if isinstance(operand.type, Scalar) else _cast_entries(frame, operand, type)
 
 
 def _is_scalar(operand: Weak | Typed) -> bool:
@@ -291,10 +335,11 @@ def _entry(frame: Frame, operand: Weak | Typed, type: Vec | Mat, argument: Argum
 
 
 def _cast_entries(frame: Frame, value: Typed, type: Vec | Mat) -> list[Atom]:
+    assert isinstance(value.type, Vec | Mat)
     indices = (
-        [(i,) for i in range(type.n)]
-        if isinstance(type, Vec)
-        else [(i, j) for i in range(type.n) for j in range(type.m)]
+        [(i,) for i in range(value.type.n)]
+        if isinstance(value.type, Vec)
+        else [(i, j) for i in range(value.type.n) for j in range(value.type.m)]
     )
     entries = (frame.builder.apply("extract", value.atom, *(integer(k) for k in index)) for index in indices)
     return [cast(frame, entry, type.scalar) for entry in entries]

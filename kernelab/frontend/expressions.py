@@ -10,6 +10,7 @@ from functools import partial
 
 from kernelab.errors import Related
 from kernelab.frontend import calls, places, structs
+from kernelab.frontend.advance import advanced
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
 from kernelab.frontend.names import Unknown, meaning_of
@@ -318,8 +319,15 @@ def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom],
     """`left and right`, or `or`, where the right side is evaluated only if it decides."""
     if isinstance(left, Const):
         return right() if bool(left.value) == is_and else left
+    before = dict(frame.env)
     with frame.builder.block() as block:
         value = right()
+    if any(before.get(name) is not held for name, held in frame.env.items()):
+        raise frame.error(
+            node,
+            "a random number cannot be drawn here: it depends on what stands before whether it is",
+            hint="draw it on a line of its own, before",
+        )
     if _is_pure(block.stmts):
         _replay(frame, block.stmts)
         return frame.builder.apply("and" if is_and else "or", left, value)
@@ -383,7 +391,8 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
 
         return evaluate
 
-    branch(frame, id(node), cond, side(node.body), side(node.orelse), {THE_VALUE})
+    changed = advanced([node.body, node.orelse])
+    branch(frame, id(node), cond, side(node.body), side(node.orelse), {THE_VALUE, *changed})
     result = frame.env.pop(THE_VALUE)
     if saved is not None:
         frame.env[THE_VALUE] = saved

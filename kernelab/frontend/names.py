@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import kernelab.builtins  # noqa: F401 (fills the table of operations)
+from kernelab.frontend import shaped
 from kernelab.frontend.values import (
     BuiltinRef,
     FunctionRef,
@@ -31,13 +32,22 @@ from kernelab.frontend.values import (
 from kernelab.lang import ops
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import SCALARS, Mat, Scalar, Value, Vec, bool_, float32, int32, named_types
+from kernelab.lang.types import (
+    LARGEST,
+    SCALARS,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    bool_,
+    float32,
+    int32,
+    named_types,
+    type_named,
+)
 
 PREFIXES = ("kl", "wp", "kernelab")
 _WORD = re.compile(r"[^\W\d]\w*")
-LARGEST = 16
-"""How many numbers a vector or matrix of the notebook may hold to become a constant."""
-
 SPECIAL = (
     "tid",
     "atomic_add",
@@ -51,6 +61,7 @@ SPECIAL = (
     "array2d",
     "array3d",
     "array4d",
+    *shaped.WORDS,
 )
 """The words that lowering knows itself."""
 
@@ -132,6 +143,9 @@ class Scope:
             return words[name]
         if name in self.namespace:
             return self._value(name, self.namespace[name])
+        shaped = type_named(name)
+        if shaped is not None:
+            return TypeRef(shaped)
         if name in PREFIXES:
             return ModuleRef(name, None)
         raise Unknown(f"the name {name} is not known here", self._did_you_mean(name, (*words, *also)))
@@ -142,6 +156,9 @@ class Scope:
         own = module.module is None or module.module.__name__.partition(".")[0] in ("kernelab", "warp")
         if own and name in words:
             return words[name]
+        shaped = type_named(name) if own else None
+        if shaped is not None:
+            return TypeRef(shaped)
         if not own:
             word = _FOREIGN.get(name, name)
             if word in words and callable(getattr(module.module, name, None)):

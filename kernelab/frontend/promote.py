@@ -17,7 +17,7 @@ from kernelab.frontend.values import Meaning, Origin, Typed, Weak, describe
 from kernelab.lang import ops
 from kernelab.lang.build import constant
 from kernelab.lang.ir import Atom, Var
-from kernelab.lang.ops import MatPattern, Op, Pattern, ScalarPattern, VecPattern
+from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
 from kernelab.lang.types import (
     Scalar,
     Type,
@@ -244,6 +244,9 @@ def _plans(name: str, operands: Operands, width: Scalar | None) -> Iterator[list
     if any_float or only_for_floats:
         wide = float64 if not any_float and any(s.bits == 64 for s in ints) else float_type
         yield [_as_float(o, wide) for o in operands]
+    if int_type != int32:
+        # As in `randi(state, 0, 10)`, where the state alone is unsigned.
+        yield [_own(o, float_type, int32) for o in operands]
 
 
 def _own(operand: Weak | Typed, float_type: Scalar, int_type: Scalar) -> Value:
@@ -375,6 +378,8 @@ def _wanted(pattern: Pattern) -> str:
             return kinds[0] if len(kinds) == 1 else "int" if set(kinds) == {"int", "uint"} else "number"
         case VecPattern(_, n):
             return f"vec{n}" if isinstance(n, int) else "vector"
+        case KindPattern(kind):
+            return kind.__name__.lower()
         case MatPattern(_, n, m):
             return f"mat{n}{m}" if isinstance(n, int) and isinstance(m, int) else "matrix"
         case _:

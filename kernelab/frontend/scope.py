@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kernelab.frontend.advance import advanced
+
 Names = frozenset[str]
 Read = Literal["local", "unset", "outer"]
 NONE: Names = frozenset()
@@ -78,7 +80,8 @@ def _names(target: ast.expr) -> Iterator[ast.Name]:
 
 
 def changed(stmt: ast.stmt) -> Iterator[str]:
-    """The names whose values a statement itself may change: assigned, or written through a component."""
+    """The names whose values a statement itself may change: assigned, advanced, or through a component."""
+    yield from advanced(_own(stmt))
     yield from (name.id for name in targets(stmt))
     match stmt:
         case ast.Assign(targets=found):
@@ -130,20 +133,24 @@ def _collect(stmts: Sequence[ast.stmt], facts: Facts, in_loop: bool) -> None:
             _collect(inner, facts, in_loop or isinstance(stmt, ast.For | ast.While))
 
 
-def _reads(stmt: ast.stmt) -> list[ast.Name]:
-    """The names that a statement itself reads."""
+def _own(stmt: ast.stmt) -> list[ast.AST]:
+    """What a statement itself evaluates, without the statements inside it."""
     match stmt:
         case ast.If(test=test):
-            parts: list[ast.AST] = [test]
+            return [test]
         case ast.While():
-            parts = []
+            return []
         case ast.For(iter=iterable):
-            parts = [iterable]
+            return [iterable]
         case ast.AnnAssign(target=target, value=value):
-            parts = [target] if value is None else [target, value]
+            return [target] if value is None else [target, value]
         case _:
-            parts = [stmt]
-    found = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)]
+            return [stmt]
+
+
+def _reads(stmt: ast.stmt) -> list[ast.Name]:
+    """The names that a statement itself reads."""
+    found = [node for part in _own(stmt) for node in ast.walk(part) if isinstance(node, ast.Name)]
     reads = [node for node in found if isinstance(node.ctx, ast.Load)]
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
         reads.append(stmt.target)

@@ -7,6 +7,7 @@ This module knows the shape of the record and the overload sets by name; the rec
     Linear        linear in all its operands: the JVP is the operation itself, the VJP its transpose
     Bilinear      linear in each of two operands: one transpose for each
     Rules         anything else: a JVP and a VJP, written as IR
+    Expanded      composed of other operations: differentiated as these are
     Zero          derivative zero wherever it exists (floor, comparisons, integer results)
     Undefined     no derivative: differentiating is an error that gives the reason
 """
@@ -15,7 +16,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from kernelab.lang.types import Array, Kind, Mat, Scalar, Type, Value, Vec, int32
+from kernelab.lang.types import (
+    LARGEST,
+    Array,
+    Kind,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Type,
+    Value,
+    Vec,
+    int32,
+    size_of,
+)
 
 Dims = dict[str, Any]
 """What the variables of a signature stand for: scalars by pattern name, lengths by letter."""
@@ -46,7 +60,15 @@ class MatPattern:
     m: int | str
 
 
-Pattern = ScalarPattern | VecPattern | MatPattern | Scalar | Vec | Mat
+@dataclass(frozen=True, slots=True)
+class KindPattern:
+    """A quaternion or a transform, over a scalar."""
+
+    kind: type[Quat] | type[Transform]
+    scalar: ScalarPattern
+
+
+Pattern = ScalarPattern | VecPattern | MatPattern | KindPattern | Scalar | Vec | Mat
 
 
 def matches(pattern: Pattern, type: Type, dims: Dims) -> bool:
@@ -57,7 +79,10 @@ def matches(pattern: Pattern, type: Type, dims: Dims) -> bool:
         case ScalarPattern(name, kinds):
             return isinstance(type, Scalar) and type.kind in kinds and dims.setdefault(name, type) == type
         case VecPattern(scalar, n):
-            return isinstance(type, Vec) and matches(scalar, type.scalar, dims) and _binds(n, type.n, dims)
+            fits = isinstance(type, Vec) and matches(scalar, type.scalar, dims)
+            return isinstance(type, Vec) and fits and _binds(n, type.n, dims) and _is_kind(n, type, dims)
+        case KindPattern(kind, scalar):
+            return isinstance(type, kind) and matches(scalar, type.scalar, dims)
         case MatPattern(scalar, n, m):
             fits = isinstance(type, Mat) and matches(scalar, type.scalar, dims)
             return isinstance(type, Mat) and fits and _binds(n, type.n, dims) and _binds(m, type.m, dims)
@@ -74,7 +99,10 @@ def instantiate(pattern: Pattern, dims: Dims) -> Value:
             bound: Scalar = dims[name]
             return bound
         case VecPattern(scalar, n):
-            return Vec(_scalar(scalar, dims), _length(n, dims))
+            kind: type[Vec] = dims.get(f"kind of {n}", Vec)
+            return kind(_scalar(scalar, dims), _length(n, dims))
+        case KindPattern(kind_of, scalar):
+            return kind_of(_scalar(scalar, dims))
         case MatPattern(scalar, n, m):
             return Mat(_scalar(scalar, dims), _length(n, dims), _length(m, dims))
         case _:
@@ -83,6 +111,13 @@ def instantiate(pattern: Pattern, dims: Dims) -> Value:
 
 def _binds(length: int | str, found: int, dims: Dims) -> bool:
     return length == found if isinstance(length, int) else dims.setdefault(length, found) == found
+
+
+def _is_kind(length: int | str, type: Vec, dims: Dims) -> bool:
+    """Vectors of one length variable are all vectors, all quaternions or all transforms."""
+    if isinstance(length, int):
+        return type.__class__ is Vec
+    return bool(dims.setdefault(f"kind of {length}", type.__class__) is type.__class__)
 
 
 def _length(length: int | str, dims: Dims) -> int:
@@ -141,13 +176,18 @@ class Zero:
 
 
 @dataclass(frozen=True, slots=True)
+class Expanded:
+    """The derivative is that of the operations in `expand`, which stand for this one before it is taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class Undefined:
     """There is no derivative, for a reason that a user can read."""
 
     reason: str
 
 
-Derivative = Partials | Linear | Bilinear | Rules | Zero | Undefined
+Derivative = Partials | Linear | Bilinear | Rules | Expanded | Zero | Undefined
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +227,13 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+    @property
+    def _has_matrix(self) -> bool:
+        """Whether a vector operand is a row or column of a matrix, which no quaternion is."""
+        return any(
+            isinstance(p, MatPattern) for p in (self.result, *(param.pattern for param in self.params))
+        )
+
     def infer(self, types: Sequence[Type]) -> Value | None:
         """The result type for operands of these types, None where they do not fit."""
         if len(types) != len(self.params):
@@ -195,7 +242,10 @@ class Op:
         for param, type in zip(self.params, types, strict=True):
             if not matches(param.pattern, type, dims):
                 return None
-        return instantiate(self.result, dims)
+        if any(value in (Quat, Transform) for value in dims.values()) and self._has_matrix:
+            return None
+        result = instantiate(self.result, dims)
+        return result if size_of(result) <= LARGEST else None
 
 
 class _ShapeOf(Op):
@@ -217,6 +267,8 @@ SHAPE = _ShapeOf("shape", (), int32, _no_numpy, Zero(), doc="The extent of an ar
 """``shape(array, axis)``: int32; every backend reads it from the launch's arguments."""
 
 _OVERLOADS: dict[str, list[Op]] = {}
+_MADE: dict[str, tuple[Op, ...]] = {}
+_MAKERS: list[Callable[[str], tuple[Op, ...]]] = []
 
 
 def register(op: Op) -> None:
@@ -224,19 +276,29 @@ def register(op: Op) -> None:
     _OVERLOADS.setdefault(op.name, []).append(op)
 
 
+def register_maker(maker: Callable[[str], tuple[Op, ...]]) -> None:
+    """Add what makes operations on demand, by name: there are too many types to list all constructors."""
+    _MAKERS.append(maker)
+
+
 def overloads(name: str) -> tuple[Op, ...]:
     """The operations of that name, () if there is none."""
-    return tuple(_OVERLOADS.get(name, ()))
+    listed = _OVERLOADS.get(name)
+    if listed is not None:
+        return tuple(listed)
+    if name not in _MADE:
+        _MADE[name] = tuple(op for maker in _MAKERS for op in maker(name))
+    return _MADE[name]
 
 
 def names() -> tuple[str, ...]:
-    """The names of all operations, in the order of the table."""
+    """The names of the operations that are listed, in the order of the table."""
     return tuple(_OVERLOADS)
 
 
 def resolve(name: str, types: Sequence[Type]) -> tuple[Op, Value] | None:
     """The overload of `name` that takes operands of these types, and its result type."""
-    for op in _OVERLOADS.get(name, ()):
+    for op in _OVERLOADS.get(name) or overloads(name):
         result = op.infer(types)
         if result is not None:
             return op, result

@@ -5,6 +5,7 @@ dtype of an array, and called on the host build a NumPy value.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -79,6 +80,26 @@ class Vec:
         return _host_value(self, components)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Quat(Vec):
+    """A quaternion: a vector x, y, z, w whose product ``*`` is the quaternion product."""
+
+    n: int = 4
+
+    def __str__(self) -> str:
+        return f"quat{_suffix(self.scalar)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Transform(Vec):
+    """A rigid motion: three numbers of a translation, then the four of the quaternion of a rotation."""
+
+    n: int = 7
+
+    def __str__(self) -> str:
+        return f"transform{_suffix(self.scalar)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Mat:
     """A matrix of `n` rows and `m` columns, a value like a number."""
@@ -92,7 +113,8 @@ class Mat:
         return (self.n, self.m)
 
     def __str__(self) -> str:
-        return f"mat{self.n}{self.m}{_suffix(self.scalar)}"
+        between = "x" if max(self.n, self.m) > 9 else ""
+        return f"mat{self.n}{between}{self.m}{_suffix(self.scalar)}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -120,10 +142,19 @@ Value = Scalar | Vec | Mat
 Type = Value | Array
 
 
+LARGEST = 16
+"""How many scalars a value holds at most."""
+
+_SUFFIXES = {
+    float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul",
+    int8: "b", uint8: "ub", int16: "s", uint16: "us", bool_: "bool",
+}  # fmt: skip
+_BY_SUFFIX = {suffix: scalar for scalar, suffix in _SUFFIXES.items()} | {"f": float32}
+_SHAPED = re.compile(r"(?:vec(\d+)|mat(\d)(\d)|mat(\d+)x(\d+))([a-z]*)")
+
+
 def _suffix(scalar: Scalar) -> str:
-    suffixes = {float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul"}
-    suffixes |= {int8: "b", uint8: "ub", int16: "s", uint16: "us", bool_: "bool"}
-    return suffixes[scalar]
+    return _SUFFIXES[scalar]
 
 
 def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any, Any]:
@@ -132,9 +163,10 @@ def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any,
         return np.zeros(type.shape, type.scalar.dtype)
     if len(components) == 1:
         return np.broadcast_to(np.asarray(components[0], type.scalar.dtype), type.shape).copy()
-    if len(components) != size:
-        raise TypeError(f"{type} takes 0, 1 or {size} components, not {len(components)}")
-    return np.array(components, type.scalar.dtype).reshape(type.shape)
+    joined = np.concatenate([np.ravel(component) for component in components])
+    if joined.size != size:
+        raise TypeError(f"{type} takes 0, 1 or {size} components, not {joined.size}")
+    return joined.astype(type.scalar.dtype).reshape(type.shape)
 
 
 def shape_of(type: Value) -> tuple[int, ...]:
@@ -158,7 +190,7 @@ def with_scalar(type: Value, scalar: Scalar) -> Value:
         case Scalar():
             return scalar
         case Vec(_, n):
-            return Vec(scalar, n)
+            return type.__class__(scalar, n)
         case Mat(_, n, m):
             return Mat(scalar, n, m)
 
@@ -177,15 +209,31 @@ def is_differentiable(type: Type) -> bool:
 def _named() -> dict[str, Value]:
     names: dict[str, Value] = {scalar.name: scalar for scalar in SCALARS}
     for scalar in SCALARS:
-        for n in (2, 3, 4):
-            names[str(Vec(scalar, n))] = Vec(scalar, n)
-            if scalar.is_float:
-                names[str(Mat(scalar, n, n))] = Mat(scalar, n, n)
-    for shape in ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44"):
-        names[shape + "f"] = names[shape]
+        shaped: list[Value] = [Vec(scalar, n) for n in (2, 3, 4)]
+        if scalar.is_float:
+            shaped += [Mat(scalar, n, m) for n in (2, 3, 4) for m in (2, 3, 4)]
+            shaped += [Quat(scalar), Transform(scalar)]
+            names["spatial_vector" + _suffix(scalar)] = Vec(scalar, 6)
+        names |= {str(type): type for type in shaped}
+        if scalar == float32:
+            names |= {f"{type}f": type for type in shaped} | {"spatial_vectorf": Vec(scalar, 6)}
     return names
 
 
 def named_types() -> dict[str, Value]:
     """The value types that have a name of their own, by that name (``float32``, ``vec3``, ``mat44d``)."""
     return dict(_named())
+
+
+@cache
+def type_named(name: str) -> Value | None:
+    """The value type of a name, of any size up to 16 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
+    known = _named().get(name)
+    shaped = _SHAPED.fullmatch(name)
+    if known is not None or shaped is None or shaped[6] not in _BY_SUFFIX:
+        return known
+    n, *m = (int(extent) for extent in shaped.groups()[:5] if extent)
+    if not 1 <= math.prod((n, *m)) <= LARGEST:
+        return None
+    scalar = _BY_SUFFIX[shaped[6]]
+    return Mat(scalar, n, m[0]) if m else Vec(scalar, n)

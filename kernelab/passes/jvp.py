@@ -29,9 +29,10 @@ from kernelab.lang.ir import (
     Var,
     While,
 )
-from kernelab.lang.ops import Bilinear, Linear, Op, Partials, Rules, Undefined, Zero
+from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.activity import refuse_undefined, varied
 from kernelab.passes.copying import Copier
+from kernelab.passes.expand import expanded
 from kernelab.passes.simplify import simplify
 
 
@@ -41,6 +42,7 @@ def jvp(function: Function, active: Iterable[str]) -> Function:
     Results are followed by their tangents.  Raises KernelTypeError where an operation has no derivative.
     """
     names = set(active)
+    function = expanded(function)
     params = [param for param in function.params if param.hint in names]
     found = varied(function, frozenset(params))
     refuse_undefined(function, found)
@@ -178,6 +180,8 @@ def push(op: Op, y: Expr, xs: Sequence[Expr], dots: Sequence[Expr | None]) -> Ex
             return moved
         case Zero() | Undefined():
             return None
+        case Expanded():
+            raise AssertionError(f"{op.name} should have been expanded")
 
 
 def op_of(op: Op, y: Expr, operands: Sequence[Expr]) -> Expr:

@@ -43,12 +43,13 @@ from kernelab.lang.ir import (
     blocks,
     defs,
 )
-from kernelab.lang.ops import Bilinear, Linear, Op, Partials, Rules, Undefined, Zero
+from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
 from kernelab.passes.copying import Copier
 from kernelab.passes.effects import Groups, effects
+from kernelab.passes.expand import expanded
 from kernelab.passes.jvp import as_tuple, scaled
 from kernelab.passes.record import Recorded, Residual, record
 from kernelab.passes.simplify import simplify
@@ -72,6 +73,7 @@ def vjp(function: Function, active: Iterable[str], groups: Groups = ()) -> Vjp:
     KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
+    function = expanded(function)
     every = record(function, groups)
     adjoint = _adjoint(every, names)
     needed = effects(adjoint).reads
@@ -392,6 +394,8 @@ def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr, masked: bool = False) -> 
             return _cotangents(rule(y, tuple(xs), g))
         case Zero() | Undefined():
             return (None,) * len(xs)
+        case Expanded():
+            raise AssertionError(f"{op.name} should have been expanded")
 
 
 def _cotangents(value: object) -> tuple[Expr | None, ...]:

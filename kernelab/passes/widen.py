@@ -12,7 +12,7 @@ from dataclasses import replace
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import Atom, Const, Function, Let, Var
-from kernelab.lang.types import SCALARS, Array, Type, Value, float64, named_types, scalar_of, with_scalar
+from kernelab.lang.types import Array, Type, Value, float64, scalar_of, type_named, with_scalar
 from kernelab.passes.copying import Copier
 
 
@@ -51,12 +51,22 @@ class _Widener(Copier):
     def let(self, stmt: Let) -> None:
         args = self.atoms(stmt.args)
         type = _wide(type_of(stmt.out))
+        if stmt.op is ops.SHAPE:
+            self.env[stmt.out] = self.builder.let(stmt.op, args, type, stmt.out.hint)
+            return
         found = ops.resolve(_renamed(stmt.op.name), [arg.type for arg in args])
-        op = stmt.op if stmt.op is ops.SHAPE or found is None else found[0]
-        self.env[stmt.out] = self.builder.let(op, args, type, stmt.out.hint)
+        # An operation of float32 alone, such as `randf`, stays one.
+        op, own = (stmt.op, type_of(stmt.out)) if found is None else found
+        if found is None:
+            pairs = zip(args, stmt.args, strict=True)
+            args = tuple(self.converted(arg, type_of(old)) for arg, old in pairs)
+        self.env[stmt.out] = self.converted(self.builder.let(op, args, own, stmt.out.hint), type)
+
+    def converted(self, atom: Atom, type: Value) -> Atom:
+        return atom if atom.type == type else self.builder.apply(str(type), atom)
 
 
 def _renamed(name: str) -> str:
     """The name of a cast or constructor of the wide type: ``vec3`` becomes ``vec3d``."""
-    named: dict[str, Value] = {str(scalar): scalar for scalar in SCALARS} | named_types()
-    return str(_wide(named[name])) if name in named else name
+    type = type_named(name)
+    return name if type is None else str(_wide(type))

@@ -24,9 +24,9 @@ from kernelab.lang.types import (
     float64,
     int32,
     int64,
-    named_types,
     scalar_of,
     shape_of,
+    type_named,
 )
 
 HostArray = np.ndarray[Any, Any]
@@ -70,7 +70,7 @@ def value_type(dtype: Any) -> Value:
         return struct  # type: ignore[no-any-return]
     found = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
     if found is None and isinstance(dtype, str):
-        return _BY_NAME.get(dtype) or named_types().get(dtype) or _by_numpy(dtype)
+        return _BY_NAME.get(dtype) or type_named(dtype) or _by_numpy(dtype)
     return found or _by_numpy(dtype)
 
 

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import numpy as np
+
 from kernelab.builtins.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
-from kernelab.lang.types import named_types
+from kernelab.lang.types import named_types, scalar_of, type_named
+from kernelab.runtime.interop import value_type
 
-ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub")
+ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub", "vector", "matrix", "identity")
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
 
@@ -42,16 +45,37 @@ def static(value: Any) -> Any:
 static.__kernelab_name__ = "static"  # type: ignore[attr-defined]
 
 
+def quat_identity(dtype: Any = float) -> np.ndarray[Any, Any]:
+    """The quaternion that turns nothing."""
+    return np.array([0, 0, 0, 1], scalar_of(value_type(dtype)).dtype)
+
+
+def transform_identity(dtype: Any = float) -> np.ndarray[Any, Any]:
+    """The transform that moves nothing."""
+    return np.array([0, 0, 0, 0, 0, 0, 1], scalar_of(value_type(dtype)).dtype)
+
+
+_ON_THE_HOST = {function.__name__: function for function in (quat_identity, transform_identity)}
+for _function in _ON_THE_HOST.values():
+    _function.__kernelab_name__ = _function.__name__  # type: ignore[attr-defined]
+
+
 def names() -> tuple[str, ...]:
     """Every type and every operation of the language that the host can name."""
-    return (*named_types(), *(name for name in ops.names() if name not in _OWN | set(named_types())))
+    types = named_types()
+    operations = (name for name in ops.names() if name not in _OWN | set(types))
+    return (*ONLY_IN_KERNELS, *_ON_THE_HOST, *types, *operations)
 
 
 def word(name: str) -> Any:
     """The type or operation of that name; KeyError if there is none."""
-    types = named_types()
-    if name in types:
-        return types[name]
+    type = type_named(name)
+    if type is not None:
+        return type
+    if name in _ON_THE_HOST:
+        return _ON_THE_HOST[name]
+    if name in ONLY_IN_KERNELS:
+        return Word(name)
     if name in names():
         return Builtin(name)
     raise KeyError(name)

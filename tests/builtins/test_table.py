@@ -16,13 +16,14 @@ from kernelab.codegen.flavors import Cuda
 from kernelab.lang import ops
 from kernelab.lang.ir import Function
 from kernelab.lang.ops import Linear, Op
-from kernelab.lang.types import SCALARS, bool_, float16, float32, float64, int32, scalar_of, uint8
+from kernelab.lang.types import SCALARS, bool_, float16, float32, float64, int32, scalar_of, uint8, uint32
 from kernelab.lang.verify import verify
 from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.vjp import vjp
 from tests.support.table import (
     LANES,
+    NAMES,
     Case,
     Numpy,
     cases,
@@ -34,14 +35,21 @@ from tests.support.table import (
     zeros,
 )
 
-RECORDS = [op for name in ops.names() for op in ops.overloads(name)]
+RECORDS = [op for name in NAMES for op in ops.overloads(name)]
 CASES = list(cases(SCALARS))
 SPELLED = (bool_, int32, uint8, float16, float32, float64)
 # What is no operation over scalars becomes such operations before it is compiled: one width will do.
 COMPILED = [case for case in cases(SPELLED) if case.op.cpp is not None] + [
     case for case in cases((bool_, int32, float32)) if case.op.cpp is None
 ]
+RANDOM = [
+    case
+    for case in cases((int32, uint32, float32, float64))
+    if uint32 in [param.pattern for param in case.op.params]
+]
+COMPILED += [case for case in RANDOM if float64 not in map(scalar_of, (case.result, *case.types))]
 DIFFERENTIABLE = [case for case in cases((bool_, int32, float64)) if case.active]
+DIFFERENTIABLE += [case for case in RANDOM if case.active and scalar_of(case.result) == float64]
 
 TOLERANCE = {float16: 1e-3, float32: 3e-6, float64: 1e-13}
 """Relative, for what goes through a mathematical library."""

@@ -15,9 +15,19 @@ from kernelab.backend import interp
 from kernelab.lang import ops
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Function, Var
-from kernelab.lang.ops import MatPattern, Op, Pattern, ScalarPattern, VecPattern, instantiate
+from kernelab.lang.ops import (
+    Dims,
+    KindPattern,
+    MatPattern,
+    Op,
+    Pattern,
+    ScalarPattern,
+    VecPattern,
+    instantiate,
+)
 from kernelab.lang.types import (
     Array,
+    Quat,
     Scalar,
     Value,
     bool_,
@@ -40,6 +50,9 @@ Numpy = np.ndarray[Any, Any]
 
 SCALARS = (bool_, int32, int64, uint8, float32, float64)
 LANES = 16
+ON_DEMAND = ("vec1", "vec5", "vec16d", "vec6i", "mat11", "mat11d", "mat23i", "mat28ub", "mat1x12", "mat12x1d")
+"""Constructors of types that are not listed."""
+NAMES = (*ops.names(), *ON_DEMAND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +128,7 @@ def _drawn(rng: np.random.Generator, type: Value, domain: tuple[float, float]) -
 
 def cases(scalars: tuple[Scalar, ...] = SCALARS) -> Iterator[Case]:
     """Every record at the types that its patterns allow, lengths from 2 to 4."""
-    for name in ops.names():
+    for name in NAMES:
         for op in ops.overloads(name):
             yield from _cases(op, scalars)
 
@@ -127,9 +140,19 @@ def _cases(op: Op, scalars: tuple[Scalar, ...]) -> Iterator[Case]:
     choices = [[s for s in scalars if s.kind in pattern.kinds] for pattern in kinds.values()]
     for scalar, length in product(product(*choices), _sizes(len(lengths))):
         dims = dict(zip(kinds, scalar, strict=True)) | dict(zip(lengths, length, strict=True))
-        types = tuple(instantiate(param.pattern, dims) for param in op.params)
-        if all(scalar_of(type) in scalars for type in types):
-            yield Case(op, types, instantiate(op.result, dims))
+        for alike in _kinds(dims, lengths):
+            types = tuple(instantiate(param.pattern, dims | alike) for param in op.params)
+            result = op.infer(types)
+            if result is not None and all(scalar_of(type) in scalars for type in types):
+                yield Case(op, types, result)
+
+
+def _kinds(dims: Dims, lengths: list[str]) -> list[Dims]:
+    """Vectors proper; and quaternions in place of vectors of length 4, where a record knows one length."""
+    floats = all(value.is_float for value in dims.values() if isinstance(value, Scalar))
+    if len(lengths) != 1 or dims[lengths[0]] != 4 or not floats:
+        return [{}]
+    return [{}, {f"kind of {lengths[0]}": Quat}]
 
 
 def _sizes(count: int) -> list[tuple[int, ...]]:
@@ -139,7 +162,7 @@ def _sizes(count: int) -> list[tuple[int, ...]]:
 
 
 def _scalar_patterns(pattern: Pattern) -> list[ScalarPattern]:
-    inner = pattern.scalar if isinstance(pattern, VecPattern | MatPattern) else pattern
+    inner = pattern.scalar if isinstance(pattern, VecPattern | MatPattern | KindPattern) else pattern
     return [inner] if isinstance(inner, ScalarPattern) else []
 
 

@@ -1,0 +1,163 @@
+"""Records that are composed of scalar operations: one Python function says what they mean, twice.
+
+`composite` calls it with expressions to expand the operation into scalar ones, through which derivatives go,
+and with NumPy arrays to compute.  A vector reaches it as the list of its components, a matrix as the list of
+its rows; it returns the same.  Its first argument has the functions for either.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.builtins.arithmetic import and_, le, where
+from kernelab.builtins.components import added, matrix, parts, rows, stacked, stacked_rows, vector
+from kernelab.builtins.scalar import acos, atan2, cbrt, cos, floor, log, sin, sqrt
+from kernelab.builtins.table import ANYWHERE, Interval, builtin
+from kernelab.builtins.vector import length
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
+from kernelab.lang.types import SCALARS, Scalar, scalar_of
+
+
+class Functions:
+    """What composed operations are made of: the table's functions, of expressions."""
+
+    sqrt, sin, cos, acos, atan2, log = (staticmethod(f) for f in (sqrt, sin, cos, acos, atan2, log))
+    where, both, le = staticmethod(where), staticmethod(and_), staticmethod(le)
+
+    cbrt, floor = staticmethod(cbrt), staticmethod(floor)
+
+    @staticmethod
+    def norm(v: Sequence[Any]) -> Any:
+        """The length of a vector."""
+        return length(vector(v))
+
+    @staticmethod
+    def to(x: Expr, scalar: Scalar) -> Expr:
+        """A number converted to another type."""
+        return x if x.type == scalar else x.apply(str(scalar))
+
+    @staticmethod
+    def type_of(x: Expr) -> Scalar:
+        """The type of a number."""
+        return scalar_of(x.type)
+
+    @staticmethod
+    def shr(x: Expr, by: Any) -> Expr:
+        """The bits of an unsigned number moved down."""
+        return x.apply("shr", by)
+
+    @staticmethod
+    def xor(x: Expr, y: Expr) -> Expr:
+        """The bits set in exactly one."""
+        return x.apply("bit_xor", y)
+
+    @staticmethod
+    def rem(x: Expr, y: Expr) -> Expr:
+        """The remainder of unsigned numbers, of which the second is not 0."""
+        return x.apply("mod", y)
+
+
+class NumpyFunctions:
+    """The same of NumPy arrays."""
+
+    sqrt, sin, cos, acos, atan2, log = (
+        staticmethod(f) for f in (np.sqrt, np.sin, np.cos, np.arccos, np.arctan2, np.log)
+    )
+    both, le = staticmethod(np.logical_and), staticmethod(np.less_equal)
+
+    @staticmethod
+    def where(cond: Any, a: Any, b: Any) -> Any:
+        """`a` where `cond`, else `b`; a number takes the type of the other."""
+        return np.where(cond, a, b)
+
+    cbrt, floor = staticmethod(np.cbrt), staticmethod(np.floor)
+    shr, xor, rem = (staticmethod(f) for f in (np.right_shift, np.bitwise_xor, np.mod))
+
+    @staticmethod
+    def to(x: Any, scalar: Scalar) -> Any:
+        """A number converted to another type."""
+        return np.asarray(x).astype(scalar.dtype)
+
+    @staticmethod
+    def type_of(x: Any) -> Scalar:
+        """The type of a number."""
+        return next(scalar for scalar in SCALARS if scalar.dtype == np.asarray(x).dtype)
+
+    @staticmethod
+    def norm(v: Sequence[Any]) -> Any:
+        """The length of a vector."""
+        return np.sqrt(added([x * x for x in v]))
+
+
+def composite(
+    meaning: Callable[..., Any],
+    *,
+    derivative: Derivative | None = None,
+    domain: Interval | tuple[Interval, ...] = ANYWHERE,
+    exact: bool = False,
+    name: str = "",
+    symbol: str = "",
+    tags: Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function's record; ``meaning(functions, *operands)`` says what it computes."""
+
+    def decorate(template: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(template)
+        operands = [parameter.annotation for parameter in signature.parameters.values()]
+        result: Pattern = signature.return_annotation
+        return builtin(
+            expand=lambda *xs: _expression(result, xs, meaning(Functions, *map(_taken_apart, xs))),
+            numpy=lambda *xs: _array(result, meaning(NumpyFunctions, *map(_columns, operands, xs))),
+            derivative=Expanded() if derivative is None else derivative,
+            domain=domain,
+            exact=exact,
+            name=name,
+            symbol=symbol,
+            tags=tags,
+        )(template)
+
+    return decorate
+
+
+def _taken_apart(x: Expr) -> Any:
+    found: list[Any] = parts(x)
+    if len(getattr(x.type, "shape", ())) == 2:
+        return rows(x)
+    return found if hasattr(x.type, "shape") else x
+
+
+def _expression(pattern: Pattern, operands: Sequence[Expr], value: Any) -> Expr:
+    match pattern:
+        case KindPattern(kind):
+            first: Expr = value[0]
+            return first.make(kind(scalar_of(first.type)), *value)
+        case VecPattern():
+            return vector(value)
+        case MatPattern():
+            return matrix(value)
+        case _:
+            result: Expr = value
+            return result
+
+
+def _columns(pattern: Pattern, x: Any) -> Any:
+    match pattern:
+        case MatPattern():
+            return [[x[..., i, j] for j in range(x.shape[-1])] for i in range(x.shape[-2])]
+        case VecPattern() | KindPattern():
+            return [x[..., k] for k in range(x.shape[-1])]
+        case _:
+            return x
+
+
+def _array(pattern: Pattern, value: Any) -> Any:
+    match pattern:
+        case MatPattern():
+            return stacked_rows(value)
+        case VecPattern() | KindPattern():
+            return stacked(value)
+        case _:
+            return value

@@ -1,0 +1,111 @@
+"""Rigid motions and spatial vectors.
+
+A transform is a translation ``p`` and a rotation ``q``, made by ``transform(p, q)``; ``*`` is one after the
+other.  A spatial vector is six numbers: an angular part on top, a linear part at the bottom.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kernelab.builtins.composite import composite
+from kernelab.builtins.patterns import Float, Mat44, QuatF, TransformF, Vec3, Vec6
+from kernelab.builtins.quaternion import conjugate, crossed, dotted, product, rotated
+
+
+def _sum(*vectors: Sequence[Any]) -> list[Any]:
+    first, *others = ([*v] for v in vectors)
+    for other in others:
+        first = [x + y for x, y in zip(first, other, strict=True)]
+    return first
+
+
+def _composed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    return [*_sum(rotated(m, a[3:], b[:3]), a[:3]), *product(m, a[3:], b[3:])]
+
+
+def _inverse(m: Any, t: Sequence[Any]) -> list[Any]:
+    back = conjugate(m, t[3:])
+    return [*(-x for x in rotated(m, back, t[:3])), *back]
+
+
+def _multiplied(m: Any, rows: Sequence[Sequence[Any]], v: Sequence[Any]) -> list[Any]:
+    return [dotted(row[:3], v) for row in rows[:3]]
+
+
+for _name, _symbol in (("mul", "*"), ("transform_multiply", "")):
+
+    @composite(_composed, name=_name, symbol=_symbol, exact=True)
+    def transform_multiply(a: TransformF, b: TransformF) -> TransformF:
+        """The transform ``b``, then ``a``."""
+
+
+@composite(_inverse, exact=True)
+def transform_inverse(t: TransformF) -> TransformF:
+    """The transform that undoes ``t``, whose rotation has length 1."""
+
+
+@composite(lambda m, t: t[:3], exact=True)
+def transform_get_translation(t: TransformF) -> Vec3:
+    """The translation of ``t``."""
+
+
+@composite(lambda m, t: t[3:], exact=True)
+def transform_get_rotation(t: TransformF) -> QuatF:
+    """The rotation of ``t``."""
+
+
+@composite(lambda m, t, p: _sum(rotated(m, t[3:], p), t[:3]), exact=True)
+def transform_point(t: TransformF, p: Vec3) -> Vec3:
+    """The point ``p`` moved by ``t``: turned, then shifted."""
+
+
+@composite(lambda m, t, v: rotated(m, t[3:], v), exact=True)
+def transform_vector(t: TransformF, v: Vec3) -> Vec3:
+    """The direction ``v`` turned by ``t``."""
+
+
+@composite(
+    lambda m, a, p: _sum(_multiplied(m, a, p), [row[3] for row in a[:3]]),
+    name="transform_point",
+    exact=True,
+)
+def transform_point_by_matrix(m: Mat44, p: Vec3) -> Vec3:
+    """The point ``p`` moved by the first three rows of ``m``, whose last column is the translation."""
+
+
+@composite(_multiplied, name="transform_vector", exact=True)
+def transform_vector_by_matrix(m: Mat44, v: Vec3) -> Vec3:
+    """The direction ``v`` turned by the upper left corner of ``m``."""
+
+
+@composite(lambda m, a, b: dotted(a, b), exact=True)
+def spatial_dot(a: Vec6, b: Vec6) -> Float:
+    """The inner product of two spatial vectors."""
+
+
+@composite(lambda m, a: a[:3], exact=True)
+def spatial_top(a: Vec6) -> Vec3:
+    """The first, angular part of a spatial vector."""
+
+
+@composite(lambda m, a: a[3:], exact=True)
+def spatial_bottom(a: Vec6) -> Vec3:
+    """The second, linear part of a spatial vector."""
+
+
+def _moved(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    return [*crossed(a[:3], b[:3]), *_sum(crossed(a[3:], b[:3]), crossed(a[:3], b[3:]))]
+
+
+@composite(_moved, exact=True)
+def spatial_cross(a: Vec6, b: Vec6) -> Vec6:
+    """How a motion ``b`` changes with a frame that moves by ``a``: ``w x w'`` over ``v x w' + w x v'``."""
+
+
+def _pushed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    return [*_sum(crossed(a[:3], b[:3]), crossed(a[3:], b[3:])), *crossed(a[:3], b[3:])]
+
+
+@composite(_pushed, exact=True)
+def spatial_cross_dual(a: Vec6, b: Vec6) -> Vec6:
+    """How a force ``b`` changes with a frame that moves by ``a``: ``w x w' + v x v'`` over ``w x v'``."""
