@@ -44,10 +44,11 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.decorators import compile, func, kernel
+from kernelab.runtime.decorators import compile, func, func_grad, func_jvp, func_replay, kernel
 from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
+from kernelab.runtime.words import AdjointWord as _AdjointWord
 from kernelab.runtime.words import Word as _Word
 from kernelab.runtime.words import constant, static
 from kernelab.runtime.words import names as _language_names
@@ -61,6 +62,7 @@ __version__ = "0.1.0"
 
 _FACES = ("autograd", "config", "types")
 
+adjoint = _AdjointWord("adjoint")
 tid = _Word("tid")
 atomic_add = _Word("atomic_add")
 atomic_sub = _Word("atomic_sub")
@@ -125,6 +127,7 @@ __all__ = [
     "LaunchError",
     "Tape",
     "TapeError",
+    "adjoint",
     "array",
     "array1d",
     "array2d",
@@ -142,6 +145,9 @@ __all__ = [
     "full",
     "full_like",
     "func",
+    "func_grad",
+    "func_jvp",
+    "func_replay",
     "get_device",
     "get_devices",
     "init",

@@ -3,6 +3,6 @@
 Importing this package fills the table.
 """
 
-from kernelab.builtins import arithmetic, convert, matrix, scalar, selection, special, vector
+from kernelab.builtins import arithmetic, convert, matrix, scalar, selection, special, surrogate, vector
 
-__all__ = ["arithmetic", "convert", "matrix", "scalar", "selection", "special", "vector"]
+__all__ = ["arithmetic", "convert", "matrix", "scalar", "selection", "special", "surrogate", "vector"]

@@ -4,7 +4,9 @@ Knows the language and the table of operations; must not know backends, arrays o
 """
 
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
+from kernelab.frontend.custom import attach
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
+from kernelab.frontend.rules import rule_from
 from kernelab.frontend.source import source_of
 
 __all__ = [
@@ -12,7 +14,9 @@ __all__ = [
     "KernelDefinition",
     "Lowered",
     "UserFunction",
+    "attach",
     "lower_source",
     "lower_tree",
+    "rule_from",
     "source_of",
 ]

@@ -2,8 +2,8 @@
 
 import ast
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
 from kernelab.frontend import fence
@@ -28,7 +28,7 @@ from kernelab.frontend.values import (
     Typed,
     Weak,
 )
-from kernelab.lang.ir import Atom, Function, Var
+from kernelab.lang.ir import Atom, CustomRules, Function, Var
 from kernelab.lang.types import Array, Type, Value
 from kernelab.lang.verify import verify
 
@@ -165,6 +165,11 @@ def _parameter(name: str, type: Type, span: Span) -> Meaning:
     return ArrayRef(var) if isinstance(type, Array) else Typed(var)
 
 
+def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
+    """What a parameter of a function stands for, given what decides on its instance."""
+    return bound if isinstance(bound, Meaning) else _parameter(name, bound, span)
+
+
 def _var(meaning: Meaning) -> tuple[Var, ...]:
     match meaning:
         case ArrayRef(var) | Typed(Var() as var):
@@ -277,6 +282,7 @@ class UserFunction:
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
         self._signature: tuple[Parameter, ...] | None = None
         self._active = False
+        self.rules: Rules | None = None
 
     @property
     def __kernelab_function__(self) -> "UserFunction":
@@ -380,7 +386,7 @@ class UserFunction:
         refused = fence.check(template.node, template.places)
         errors = list(refused.diagnostics)
         pairs = list(zip(self.signature(), bound, strict=True))
-        params = {p.name: b if isinstance(b, Meaning) else _parameter(p.name, b, p.span) for p, b in pairs}
+        params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
         try:
             frame = _lower(template, params, False, self._result_type(), refused.nodes)
         except Mistake as mistake:
@@ -399,7 +405,19 @@ class UserFunction:
             return BrokenCall(tuple(errors))
         self.captured |= frame.scope.captured
         self.notes += [note for note in frame.notes if note not in self.notes]
-        return self._finished(frame, params)
+        instance = self._finished(frame, params)
+        if self.rules is None:
+            return instance
+        try:
+            rules = self.rules.lower(self, bound, instance.function)
+        except BrokenCall as broken:
+            return broken
+        return replace(instance, function=replace(instance.function, custom=rules))
+
+    def set_rules(self, rules: "Rules | None") -> None:
+        """Differentiate calls that are lowered from now on by these rules, None for the automatic ones."""
+        self.rules = rules
+        self._instances.clear()
 
     def _result_type(self) -> Value | None:
         returns = self.template.node.returns
@@ -413,11 +431,15 @@ class UserFunction:
         return None if isinstance(type, Array) else type
 
     def _finished(self, frame: Frame, params: Mapping[str, Meaning]) -> Instance:
-        yields: list[Atom] = []
-        results = _results(frame.env.get(RETURNED), yields)
-        vars = tuple(var for meaning in params.values() for var in _var(meaning))
-        function = Function(self.name, vars, frame.builder.close(*yields), (), self.span)
-        return Instance(verify(function), results)
+        return _instance(frame, params, self.name, self.span)
+
+
+def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
+    yields: list[Atom] = []
+    results = _results(frame.env.get(RETURNED), yields)
+    vars = tuple(var for meaning in params.values() for var in _var(meaning))
+    function = Function(name, vars, frame.builder.close(*yields), (), span)
+    return Instance(verify(function), results)
 
 
 def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
@@ -436,3 +458,26 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
 def _key(part: Bound) -> Hashable:
     # 1, 1.0 and True are equal, and mean different things.
     return (type(part.number), repr(part.number)) if isinstance(part, Weak) else part
+
+
+# ------------------------------------------------------------------------- rules of users' derivatives
+
+
+class Rules(Protocol):
+    """The custom derivative of a function."""
+
+    def lower(self, callee: UserFunction, bound: tuple[Bound, ...], function: Function) -> CustomRules:
+        """For arguments of certain types; raises BrokenCall where a rule has mistakes."""
+        ...
+
+
+def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
+    """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
+    refused = fence.check(template.node, template.places)
+    frame = _lower(template, params, False, None, refused.nodes)
+    errors = (*refused.diagnostics, *frame.diagnostics)
+    if errors or frame.broken:
+        raise BrokenCall(errors)
+    callee.captured |= frame.scope.captured
+    callee.notes += [note for note in frame.notes if note not in callee.notes]
+    return _instance(frame, params, template.name, template.span).function

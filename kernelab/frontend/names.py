@@ -44,6 +44,7 @@ SPECIAL = (
     "range",
     "static",
     "constant",
+    "adjoint",
     "array",
     "array1d",
     "array2d",

@@ -31,4 +31,5 @@ def test_families_are_the_titles_of_the_modules_of_records() -> None:
         "Vectors: choices and comparisons",
         "Matrices",
         "Special functions",
+        "Surrogates",
     ]
