@@ -44,7 +44,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.decorators import compile, func, func_grad, func_jvp, func_replay, kernel
+from kernelab.runtime.decorators import compile, func, func_grad, func_jvp, func_native, func_replay, kernel
 from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
@@ -147,6 +147,7 @@ __all__ = [
     "func",
     "func_grad",
     "func_jvp",
+    "func_native",
     "func_replay",
     "get_device",
     "get_devices",

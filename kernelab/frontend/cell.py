@@ -189,6 +189,14 @@ class _Cell:
             match head:
                 case ast.Name("kernel" | "func" as word) | ast.Attribute(attr="kernel" | "func" as word):
                     kind = "kernel" if word == "kernel" else "func"
+                case ast.Name("func_native") | ast.Attribute(attr="func_native"):
+                    self.scope.cell[node.name] = Poison()
+                    self.error(
+                        decorator,
+                        "functions of native C++ are not part of the language",
+                        "unsupported",
+                        "write the function in Python, and its gradient in a def with @func_grad(f)",
+                    )
                 case _:
                     self.scope.cell[node.name] = Poison()
                     self.error(

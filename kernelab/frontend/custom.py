@@ -153,7 +153,9 @@ class _Lowering:
         found = [type_of(atom) for atom in function.body.yields]
         if found != list(results):
             wanted, given = (", ".join(map(str, types)) or "nothing" for types in (results, found))
-            raise self.mistake(rule, f"{rule.name} returns {given}; it should return {wanted}")
+            what = "results" if rule.kind == "func_replay" else "tangents of the float results"
+            message = f"{rule.name} returns {given}; it should return {wanted}"
+            raise self.mistake(rule, message, f"return the {what} of {self.callee.name}")
         return function
 
     # ---- the three kinds
@@ -188,16 +190,18 @@ class _Lowering:
                     f"{rule.name} never adds to adjoint[{name}]",
                     f"add to adjoint[{name}][...], or write check=False if its gradient is meant to be 0",
                 )
-            if rule.checked:
-                self.callee.notes.append(
-                    Diagnostic(
-                        f"{rule.name} never adds to adjoint[{name}], so the gradient of {name} is 0",
-                        rule.span,
-                        "adjoint",
-                        "warning",
-                        hint=f"add to adjoint[{name}], or write check=False if this is meant",
-                    )
-                )
+            note = self.missing(rule, name)
+            if rule.checked and note not in self.callee.notes:
+                self.callee.notes.append(note)
+
+    def missing(self, rule: Rule, name: str) -> Diagnostic:
+        return Diagnostic(
+            f"{rule.name} never adds to adjoint[{name}], so the gradient of {name} is 0",
+            rule.span,
+            "adjoint",
+            "warning",
+            hint=f"add to adjoint[{name}], or write check=False if this is meant",
+        )
 
     def replay(self, rule: Rule) -> Function:
         params = self.parameters(rule, ())

@@ -376,6 +376,8 @@ class UserFunction:
                 self._instances[key] = self._lowered(bound)
             finally:
                 self._active = False
+            # A rule may call the function that it belongs to: there it is the plain one.
+            self._instances[key] = self._with_rules(self._instances[key], bound)
         found = self._instances[key]
         if isinstance(found, BrokenCall):
             raise BrokenCall(found.diagnostics)
@@ -405,8 +407,10 @@ class UserFunction:
             return BrokenCall(tuple(errors))
         self.captured |= frame.scope.captured
         self.notes += [note for note in frame.notes if note not in self.notes]
-        instance = self._finished(frame, params)
-        if self.rules is None:
+        return self._finished(frame, params)
+
+    def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
+        if self.rules is None or isinstance(instance, BrokenCall):
             return instance
         try:
             rules = self.rules.lower(self, bound, instance.function)

@@ -72,8 +72,21 @@ def attach_all(
             collect(errors)
             function.set_rules(before[function])
         else:
-            notes += function.notes
+            notes += [
+                *function.notes,
+                *(_late(rule) for (owner, _), rule in taken.items() if owner is function),
+            ]
     return notes
+
+
+def _late(rule: Rule) -> Diagnostic:
+    return Diagnostic(
+        f"kernels that were compiled before do without {rule.name}",
+        rule.span,
+        "late",
+        "information",
+        hint="run their cells again",
+    )
 
 
 def rule_of(node: ast.FunctionDef, scope: Scope, places: Places, checked: bool = True) -> Rule:

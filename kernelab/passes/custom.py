@@ -30,7 +30,7 @@ from kernelab.lang.ir import (
 )
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, is_differentiable, scalar_of, shape_of
 from kernelab.passes.copying import Copier
-from kernelab.passes.effects import Effects, Groups, aliases, block_effects, effects
+from kernelab.passes.effects import Effects, Groups, aliases, effects
 from kernelab.passes.inline import lay_out
 
 
@@ -205,17 +205,16 @@ def refuse_lost_reads(function: Function, groups: Groups) -> None:
     The adjoint would find there what the launch has left, not what stood there.  What the function itself
     stores for its rules is theirs to manage.
     """
-    changed = _changed_outside(function.body)
-    if not changed:
-        return
     shared = aliases(function, groups)
     for stmt in walk(function.body):
-        if isinstance(stmt, Custom):
-            for rule in (stmt.rules.grad, stmt.rules.replay):
-                for i in sorted(_reads(rule, len(stmt.args))):
-                    array = stmt.args[i]
-                    if isinstance(array, Var) and shared.get(array, frozenset({array})) & changed:
-                        _refuse(stmt, array)
+        if not isinstance(stmt, Custom):
+            continue
+        changed = _changed_outside(function.body, stmt.rules)
+        for rule in (stmt.rules.grad, stmt.rules.replay):
+            for i in sorted(_reads(rule, len(stmt.args))):
+                array = stmt.args[i]
+                if isinstance(array, Var) and shared.get(array, frozenset({array})) & changed:
+                    _refuse(stmt, array)
 
 
 def _reads(rule: Function | None, count: int) -> set[int]:
@@ -226,15 +225,16 @@ def _reads(rule: Function | None, count: int) -> set[int]:
     return {i for i, param in enumerate(laid_out.params[:count]) if param in found}
 
 
-def _changed_outside(block: Block) -> frozenset[Var]:
-    """The arrays that statements outside of functions with rules change."""
+def _changed_outside(block: Block, rules: CustomRules) -> frozenset[Var]:
+    """The arrays that a block changes, but for what the function with these rules changes itself."""
     found: frozenset[Var] = frozenset()
     for stmt in block.stmts:
-        if isinstance(stmt, Custom):
+        if isinstance(stmt, Custom) and stmt.rules is rules:
             continue
-        found |= block_effects(Block((stmt,))).changed if not blocks(stmt) else frozenset()
+        if isinstance(stmt, Store | Atomic):
+            found |= {stmt.array}
         for inner in blocks(stmt):
-            found |= _changed_outside(inner)
+            found |= _changed_outside(inner, rules)
     return found
 
 

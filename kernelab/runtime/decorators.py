@@ -73,6 +73,13 @@ def func_jvp(forward_fn: Any) -> Any:
     return _rule(forward_fn, _names_around(2))
 
 
+def func_native(*_: Any, **__: Any) -> Any:
+    """Warp's functions of native code, which kernelab does not have: raises KernelTypeError."""
+    message = "functions of native C++ are not part of the language"
+    hint = "write the function in Python, and its gradient in a def with @func_grad(f)"
+    raise KernelTypeError(Diagnostic(message, None, "unsupported", hint=hint))
+
+
 def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> Any:
     if getattr(forward_fn, "__kernelab_kernel__", None) is not None or not _is_function(forward_fn):
         name = getattr(forward_fn, "__name__", repr(forward_fn))
