@@ -387,7 +387,7 @@ class _Adjoints(ast.NodeTransformer):
 
 def changed_by(function: Function) -> list[Var]:
     """The array parameters that a function changes, also through the functions that it calls."""
-    return list(dict.fromkeys(_changed(function)))
+    return [array for array in dict.fromkeys(_changed(function)) if array in function.params]
 
 
 def _changed(function: Function) -> Iterator[Var]:
