@@ -23,7 +23,7 @@ from kernelab.frontend.definitions import Template, UserFunction, as_meaning, lo
 from kernelab.frontend.frame import BrokenCall, Mistake, counted
 from kernelab.frontend.jumps import leaves
 from kernelab.frontend.names import PREFIXES
-from kernelab.frontend.values import ArrayRef, Bound, Meaning, Parameter, Typed
+from kernelab.frontend.values import ArrayRef, Bound, Instance, Meaning, Parameter, TupleOf, Typed, Weak
 from kernelab.lang.build import type_of, zero
 from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Store, Var, walk
 from kernelab.lang.types import Array, Type, is_differentiable
@@ -61,15 +61,16 @@ class Rules:
 
     of: Mapping[RuleKind, Rule]
 
-    def lower(self, callee: UserFunction, bound: Sequence[Bound], function: Function) -> CustomRules:
+    def lower(self, callee: UserFunction, bound: Sequence[Bound], instance: Instance) -> CustomRules:
         """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
-        lowering = _Lowering(callee, list(zip(callee.signature(), bound, strict=True)), function)
+        inputs = list(zip(callee.signature(), bound, strict=True))
+        lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
         made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
         grad = self.of.get("func_grad")
         return CustomRules(
-            function,
+            instance.function,
             made.get("func_grad"),
             made.get("func_replay"),
             made.get("func_jvp"),
@@ -82,6 +83,7 @@ class _Lowering:
     callee: UserFunction
     inputs: Sequence[tuple[Parameter, Bound]]
     function: Function
+    returned: list[Bound]
     errors: list[Diagnostic] = field(default_factory=list)
 
     def rule(self, rule: Rule) -> Function | None:
@@ -107,7 +109,7 @@ class _Lowering:
 
     # ---- parameters
 
-    def parameters(self, rule: Rule, extra: Sequence[tuple[str, Type]]) -> dict[str, Meaning]:
+    def parameters(self, rule: Rule, extra: Sequence[tuple[str, Bound]]) -> dict[str, Meaning]:
         """What the parameters of a rule stand for: those of the function, then the given ones."""
         arguments = rule.template.arguments
         wanted = [parameter.name for parameter, _ in self.inputs] + [name for name, _ in extra]
@@ -141,10 +143,11 @@ class _Lowering:
     def results(self) -> list[Type]:
         return [type_of(atom) for atom in self.function.body.yields]
 
-    def names_of_results(self, prefix: str, types: Sequence[Type]) -> list[tuple[str, Type]]:
-        if len(types) == 1:
-            return [(f"{prefix}ret", types[0])]
-        return [(f"{prefix}ret{k}", type) for k, type in enumerate(types, 1)]
+    @property
+    def adjoints_of_results(self) -> list[tuple[str, Bound]]:
+        if len(self.returned) == 1:
+            return [("adj_ret", self.returned[0])]
+        return [(f"adj_ret{k}", kind) for k, kind in enumerate(self.returned, 1)]
 
     def lowered(
         self, rule: Rule, made: Template, params: Mapping[str, Meaning], results: Sequence[Type]
@@ -161,7 +164,7 @@ class _Lowering:
     # ---- the three kinds
 
     def grad(self, rule: Rule) -> Function:
-        params = self.parameters(rule, self.names_of_results("adj_", self.results))
+        params = self.parameters(rule, self.adjoints_of_results)
         inputs = dict(list(params.items())[: len(self.inputs)])
         bars = _bars(rule, inputs)
         adjoints = _Adjoints(rule, self.callee.name, {name: bar.name for name, bar in bars.items()}, inputs)
@@ -231,6 +234,20 @@ class _Lowering:
                     f"store the tangent into {dot}",
                 )
         return function
+
+
+def _leaves(results: Meaning | None) -> Iterator[Bound]:
+    """The types of the results of a function; one that is known when it is lowered stands for itself."""
+    match results:
+        case TupleOf(items):
+            for item in items:
+                yield from _leaves(item)
+        case Typed():
+            yield results.type
+        case Weak():
+            yield results
+        case _:
+            pass
 
 
 _WHAT: dict[RuleKind, str] = {

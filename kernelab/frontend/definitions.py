@@ -413,7 +413,7 @@ class UserFunction:
         if self.rules is None or isinstance(instance, BrokenCall):
             return instance
         try:
-            rules = self.rules.lower(self, bound, instance.function)
+            rules = self.rules.lower(self, bound, instance)
         except BrokenCall as broken:
             return broken
         return replace(instance, function=replace(instance.function, custom=rules))
@@ -470,7 +470,7 @@ def _key(part: Bound) -> Hashable:
 class Rules(Protocol):
     """The custom derivative of a function."""
 
-    def lower(self, callee: UserFunction, bound: tuple[Bound, ...], function: Function) -> CustomRules:
+    def lower(self, callee: UserFunction, bound: tuple[Bound, ...], instance: Instance) -> CustomRules:
         """For arguments of certain types; raises BrokenCall where a rule has mistakes."""
         ...
 

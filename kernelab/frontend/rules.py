@@ -126,7 +126,8 @@ def _meaning(node: ast.expr, scope: Scope, places: Places) -> Meaning | None:
         try:
             return scope.lookup(node.id)
         except Unknown as unknown:
-            raise Mistake(Diagnostic(unknown.message, places(node), "name", hint=unknown.hint)) from None
+            hint = unknown.hint or "define it in this cell, or run its cell first"
+            raise Mistake(Diagnostic(unknown.message, places(node), "name", hint=hint)) from None
     code = compile(ast.fix_missing_locations(ast.Expression(node)), places.source.label, "eval")
     try:
         value = eval(code, {**scope.namespace, **scope.assigned})

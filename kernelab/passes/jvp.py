@@ -141,9 +141,9 @@ class _Tangent(Copier):
         if not any(arg in self.varied for arg in stmt.args):
             super().custom(stmt)
         elif has_tangent(stmt):
-            # The rule comes first: the body may change what it reads.
+            # The rule comes first: the body may change what it reads.  The body is copied without tangents.
             moved = self.rule(stmt)
-            super().custom(stmt)
+            Copier(self.builder, self.env).custom(stmt)
             self.dot.update(zip(stmt.outs, moved, strict=False))
         else:
             self.lay_open(stmt)

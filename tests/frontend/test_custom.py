@@ -174,6 +174,20 @@ def kernel(x: array[float], y: array[float]):
     assert inner.function.custom is None
 
 
+def test_a_result_that_is_a_literal_has_an_adjoint_in_the_signature_too() -> None:
+    found = rules("""
+def f(x: float):
+    return x * x, 3
+@func_grad(f)
+def adj_f(x: float, adj_square: float, adj_three: int):
+    adjoint[x] += 2.0 * x * adj_square
+def kernel(x: array[float], y: array[float]):
+    y[tid()], _ = f(x[tid()])
+""")
+    assert found.grad is not None
+    assert [p.hint for p in found.grad.params] == ["x", "adj_square"]
+
+
 def test_a_function_that_calls_itself_is_refused_still() -> None:
     found = errors("def f(x: float):\n    return f(x)\n" + KERNEL.replace(", i)", ")"))
     assert "f calls itself, which a kernel cannot do" in [one.message for one in found]

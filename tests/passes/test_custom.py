@@ -152,6 +152,42 @@ def k(x: array[float], v: array[vec3], y: array[float], w: array[vec3]):
         y[i] += s * s
         w[i] += u * s
 """,
+    "with a tangent, of what the kernel changes": """
+def f(a: array[float], i: int, n: int):
+    s = 1.0
+    for j in range(n):
+        if a[i] > 0.3:
+            s *= a[i]
+    return s
+@func_jvp(f)
+def f_jvp(a: array[float], i: int, n: int, a_dot: array[float]):
+    if a[i] > 0.3:
+        return float(n) * a[i] ** float(n - 1) * a_dot[i]
+    return 0.0
+def k(x: array[float], y: array[float]):
+    i = tid()
+    for j in range(3):
+        x[i] = sin(f(x, i, j)) + y[i]
+        y[i] = x[i] * f(x, i, i)
+""",
+    "with a grad and a tangent for arrays that it changes": """
+def f(a: array[float], i: int, x: float):
+    a[i] = x * x
+    return x * x * x
+@func_grad(f)
+def adj_f(a: array[float], i: int, x: float, adj_ret: float):
+    adjoint[x] += 2.0 * x * adjoint[a][i] + 3.0 * x * x * adj_ret
+    adjoint[a][i] = 0.0
+@func_jvp(f)
+def f_jvp(a: array[float], i: int, x: float, a_dot: array[float], x_dot: float):
+    a_dot[i] = 2.0 * x * x_dot
+    return 3.0 * x * x * x_dot
+def k(x: array[float], y: array[float], z: array[float]):
+    i = tid()
+    for j in range(2):
+        y[i] += f(z, i, sin(x[i] + z[i]))
+    y[i] *= z[i]
+""",
     "with a replay": """
 def f(kept: array[float], i: int, x: float):
     kept[i] = exp(x)
