@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from kernelab.errors import Diagnostic, KernelTypeError, Related
-from kernelab.lang.build import FALSE, Builder, constant, integer, type_of, zero
+from kernelab.lang.build import FALSE, Builder, constant, type_of, zero
 from kernelab.lang.ir import (
     Atom,
     Atomic,
@@ -28,10 +28,11 @@ from kernelab.lang.ir import (
     blocks,
     walk,
 )
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, size_of
 from kernelab.passes.copying import Copier
-from kernelab.passes.effects import Effects, Groups, aliases, effects
+from kernelab.passes.effects import Groups, aliases, effects
 from kernelab.passes.inline import lay_out
+from kernelab.passes.record import components
 
 
 def has_grad(stmt: Custom) -> bool:
@@ -90,16 +91,16 @@ def _laid_out(rule: Function) -> Function:
 
 
 class _Inserter(Copier):
+    def __init__(self, builder: Builder, env: dict[Var, Atom], absent: frozenset[Var]) -> None:
+        super().__init__(builder, env)
+        self.absent = absent
+
     def let(self, stmt: Let) -> None:
         # What an adjoint starts from: the sign of a zero adjoint means nothing.
         if stmt.op.name == "add" and self.atom(stmt.args[0]) == zero(type_of(stmt.out)):
             self.env[stmt.out] = self.atom(stmt.args[1])
         else:
             super().let(stmt)
-
-    def __init__(self, builder: Builder, env: dict[Var, Atom], absent: frozenset[Var]) -> None:
-        super().__init__(builder, env)
-        self.absent = absent
 
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
@@ -117,11 +118,6 @@ def touches(rule: Function, params: Collection[int]) -> bool:
     arrays = {laid_out.params[i] for i in params}
     found = effects(laid_out)
     return not arrays.isdisjoint(found.reads | found.writes)
-
-
-def rule_effects(rule: Function) -> Effects:
-    """What a rule does to its array parameters."""
-    return effects(_laid_out(rule))
 
 
 def transposed(
@@ -142,20 +138,11 @@ def transposed(
     return found
 
 
-def _places(type: Value) -> list[tuple[int, ...]]:
-    match type:
-        case Scalar():
-            return [()]
-        case Vec(_, n):
-            return [(i,) for i in range(n)]
-        case Mat(_, n, m):
-            return [(i, j) for i in range(n) for j in range(m)]
-
-
 def _units(builder: Builder, type: Value) -> Iterator[Atom]:
     """The cotangents that are 1 in one component and 0 in the others."""
-    for place in _places(type):
-        entries = [constant(int(other == place), scalar_of(type)) for other in _places(type)]
+    places = range(size_of(type))
+    for place in places:
+        entries = [constant(int(other == place), scalar_of(type)) for other in places]
         yield _assembled(builder, type, entries) or entries[0]
 
 
@@ -163,13 +150,6 @@ def _assembled(builder: Builder, type: Value, parts: Sequence[Atom]) -> Atom | N
     if not parts:
         return None
     return parts[0] if isinstance(type, Scalar) else builder.apply(str(type), *parts)
-
-
-def components(builder: Builder, atom: Atom) -> list[Atom]:
-    """The scalars of a value, by rows."""
-    if shape_of(type_of(atom)) == ():
-        return [atom]
-    return [builder.apply("extract", atom, *(integer(i) for i in place)) for place in _places(type_of(atom))]
 
 
 def _contracted(
