@@ -6,6 +6,7 @@ The types and operations of the kernel language are names of this module too: ``
 """
 
 import difflib as _difflib
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -17,6 +18,7 @@ from kernelab.errors import (
     KernelAssertionError,
     KernelError,
     KernelIndexError,
+    KernelInterrupt,
     KernelNameError,
     KernelSyntaxError,
     KernelTypeError,
@@ -44,7 +46,16 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.decorators import compile, func, func_grad, func_jvp, func_native, func_replay, kernel
+from kernelab.runtime.decorators import (
+    compile,
+    func,
+    func_grad,
+    func_jvp,
+    func_native,
+    func_replay,
+    kernel,
+    struct,
+)
 from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
@@ -68,7 +79,25 @@ atomic_add = _Word("atomic_add")
 atomic_sub = _Word("atomic_sub")
 
 
+def _offer_magic() -> None:
+    """In a notebook that is running, the first ``%%kernel`` loads the extension where nobody has loaded it.
+
+    IPython is asked for its shell only where it has been imported already.
+    """
+    shell = getattr(_sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None or "kernel" in shell.magics_manager.magics["cell"]:
+        return
+
+    def kernel(line: str, cell: str) -> None:
+        """Compile the functions of this cell; the first one of a notebook loads kernelab."""
+        shell.extension_manager.load_extension("kernelab")
+        shell.run_cell_magic("kernel", line, cell)
+
+    shell.register_magic_function(kernel, "cell")
+
+
 _install_views()
+_offer_magic()
 
 
 def init() -> None:
@@ -118,6 +147,7 @@ __all__ = [
     "KernelAssertionError",
     "KernelError",
     "KernelIndexError",
+    "KernelInterrupt",
     "KernelNameError",
     "KernelSyntaxError",
     "KernelTypeError",
@@ -157,6 +187,7 @@ __all__ = [
     "ones",
     "ones_like",
     "static",
+    "struct",
     "synchronize",
     "tid",
     "zeros",

@@ -1,17 +1,30 @@
 """Places in source text, diagnostics, and the exceptions a user meets.
 
-Knows nothing of kernels, arrays or notebooks: a `Source` is labelled text, a `Span` a stretch of it, a
-`Diagnostic` one sentence about a span, and a `KernelError` carries diagnostics.  Everything else in the
-package raises these.
+Knows nothing of kernels and arrays, and of notebooks only what their cells are called: a `Source` is labelled
+text, a `Span` a stretch of it, a `Diagnostic` one sentence about a span, and a `KernelError` carries
+diagnostics.  Everything else in the package raises these.
 """
 
+import sys
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
 Severity = Literal["error", "warning", "information"]
 
 MAX_SHOWN = 10
 """How many diagnostics one error message shows."""
+
+
+def label_of(filename: str) -> str:
+    """What a message calls a file: a notebook's cell by its number, ``Cell In[3]``, any other by its name."""
+    # Asked of the shell that is running, if one is: nothing here imports IPython.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    describe = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
+    described = describe(filename)
+    if described:
+        return " ".join(described)
+    return filename if filename.startswith("<") else PurePath(filename).name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +108,8 @@ def _excerpt(span: Span, note: str) -> list[str]:
     return [*place, gutter + text, caret + (f"   {note}" if note else "")]
 
 
-class KernelError(Exception):
-    """What a user did that kernelab cannot go along with, as one or more diagnostics."""
+class Diagnosed(BaseException):
+    """Something raised that carries one or more diagnostics, and reads as they do."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__(*diagnostics)
@@ -109,8 +122,16 @@ class KernelError(Exception):
             shown.append(f"... and {hidden} more")
         return "\n\n".join(shown)
 
-    def __reduce__(self) -> tuple[type["KernelError"], tuple[Diagnostic, ...]]:
+    def __reduce__(self) -> tuple[type["Diagnosed"], tuple[Diagnostic, ...]]:
         return type(self), self.diagnostics
+
+
+class KernelError(Diagnosed, Exception):
+    """What a user did that kernelab cannot go along with, as one or more diagnostics."""
+
+
+class KernelInterrupt(Diagnosed, KeyboardInterrupt):
+    """A kernel that was interrupted while it ran; as for every interrupt, `except Exception` lets it pass."""
 
 
 class KernelSyntaxError(KernelError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.lang.types import Array, is_differentiable
+from kernelab.lang.types import Array, Scalar, is_differentiable
 from kernelab.passes.widen import widened
 from kernelab.runtime.array import array, from_numpy
 from kernelab.runtime.kernel import Kernel
@@ -129,6 +129,6 @@ def _wide_values(value: Any) -> Any:
 
 def _argument(value: Any, type: Any) -> Any:
     """An array over the values, also for a number that an array of one element stands for."""
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray) or not isinstance(type, Array | Scalar):
         return value
     return from_numpy(value, dtype=type.elem if isinstance(type, Array) else type)

@@ -15,12 +15,14 @@ from kernelab.autodiff.differences import Floats, Jacobians, Problem, blank, une
 from kernelab.autodiff.differences import jacobians as differences
 from kernelab.autodiff.tape import Tape
 from kernelab.errors import Diagnostic, GradientError, TapeError
+from kernelab.lang.structs import leaves
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments import wrong_count
 from kernelab.runtime.array import array, clone, from_numpy, zeros_like
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
 from kernelab.runtime.recorder import unrecorded
+from kernelab.runtime.signature import flattened
 
 RELATIVE = 1e-3
 """The default tolerance, relative to the entry of the Jacobian."""
@@ -129,13 +131,19 @@ def _problem(
     outputs: Sequence[Any],
     limits: tuple[int, int],
 ) -> Problem:
-    arguments = _arguments(kernel, [*inputs, *outputs])
+    given, count = [*inputs, *outputs], len(inputs)
+    formals = kernel.plan.formals
+    if formals is not None:
+        given = flattened(kernel.name, kernel.span, formals, given)
+        count = sum(len(list(leaves(formal.type, ""))) for formal in formals[:count])
+        kernel = kernel.by_leaves
+    arguments = _arguments(kernel, given)
     names = list(arguments)
     found = kernel.effects
     only_changed = {var.hint for var in found.changed - found.reads}
-    sources = [name for name in names[: len(inputs)] if name not in only_changed]
+    sources = [name for name in names[:count] if name not in only_changed]
     sources = [name for name in sources if _has_entries(arguments[name]) and arguments[name].requires_grad]
-    listed = names[len(inputs) :] or [var.hint for var in found.changed]
+    listed = names[count:] or [var.hint for var in found.changed]
     targets = [name for name in names if name in listed and _has_entries(arguments[name])]
     if not sources or not targets:
         raise GradientError(_nothing_to_check(kernel, sources))

@@ -18,6 +18,7 @@ from kernelab.runtime.launch import Call, Grid
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.structarray import leaves_of
 
 
 class Record(Protocol):
@@ -331,7 +332,7 @@ class Recording:
         if known is None:
             return
         found = known.unseen(own)
-        self.records += [UnseenRecord(changed, caller()) for changed in found]
+        self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
         if found:
             known.note()
 
@@ -365,7 +366,8 @@ class Recording:
 
     def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         """Record a function to call in the backward pass."""
-        self.records.append(FunctionRecord(backward, arrays, caller()))
+        handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
+        self.records.append(FunctionRecord(backward, handled, caller()))
         for primal in arrays:
             self._has_written(primal.allocation)
 
@@ -406,19 +408,22 @@ class Recording:
 
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""
-        if is_differentiable(dest.dtype):
+        pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
+        made = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
+        if made:
             if src.allocation is not dest.allocation:
                 self._look_for_unseen(src)
             self._look_for_unseen(dest, own=1)
             self._has_written(dest.allocation)
-            self.records.append(CopyRecord(dest, src, how, caller()))
+            self.records += made
 
     def overwritten(self, dest: array, how: str) -> None:
         """Record an overwrite from the host."""
-        if is_differentiable(dest.dtype):
+        targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
+        if targets:
             self._look_for_unseen(dest, own=1)
             self._has_written(dest.allocation)
-            self.records.append(OverwriteRecord(dest, how, caller()))
+            self.records += [OverwriteRecord(target, how, caller()) for target in targets]
 
 
 def _reverse(kernel: Kernel, active: Collection[int], groups: Groups) -> Reverse | KernelTypeError:

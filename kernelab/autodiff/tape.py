@@ -33,7 +33,9 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import Call, bind, grid_of
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import RECORDER, Place, Recorder, caller, name_in_caller
+from kernelab.runtime.signature import structs_in
 from kernelab.runtime.strided import array
+from kernelab.runtime.structarray import by_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +144,9 @@ class Tape:
         """Record a launch that was made elsewhere, with the same arguments."""
         grid = grid_of(dim)
         arguments, parts = [*inputs, *outputs], [grid.packed]
+        structs = tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
-        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts)))
+        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs))
 
     def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
         """Begin a named scope; scopes group records when the tape is shown."""
@@ -199,20 +202,35 @@ class Tape:
             found = "nothing" if isinstance(grads, Mapping) else f"a {type(grads).__name__}"
             hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
             raise _refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
-        for target, cotangent in (grads or {}).items():
+        for target, cotangent in by_leaves(grads or {}):
             values = _checked_cotangent(target, cotangent)
             seeds[target] = seeds[target] + values if target in seeds else values
-        for target in seeds:
-            self._require_written(target)
+        unseen = [target for target in seeds if not self._is_written(target)]
+        for target in unseen:
+            # Of a struct, a field that no launch wrote may have the cotangent zero.
+            if (
+                target not in (grads or {})
+                and target is not loss
+                and not seeds[target].any()
+                and len(seeds) > 1
+            ):
+                del seeds[target]
+            else:
+                raise self._unrecorded(target)
         return seeds
 
-    def _require_written(self, target: array) -> None:
-        for record in reversed(self._recording.records):
-            if any(target.allocation is w.allocation and target.overlaps(w) for w in record.written):
-                return
+    def _is_written(self, target: array) -> bool:
+        records = reversed(self._recording.records)
+        return any(
+            target.allocation is w.allocation and target.overlaps(w)
+            for record in records
+            for w in record.written
+        )
+
+    def _unrecorded(self, target: array) -> TapeError:
         recorded = "it has recorded nothing" if not len(self) else f"none of its {len(self)} records did"
         message = f"this tape did not see how {_called(target, 'the array')} was computed: {recorded}"
-        raise _refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
+        return _refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
 
     def _final_gradients(self) -> dict[array, Any]:
         last_read: dict[Allocation, int] = {}
@@ -229,11 +247,12 @@ class Tape:
     # -------------------------------------------------------------------------------------- gradients
 
     @property
-    def gradients(self) -> Mapping[array, array]:
-        """The gradient of each array with ``requires_grad`` that took part, by array."""
-        return {primal: primal.grad for primal in self._arrays() if primal.grad is not None}
+    def gradients(self) -> Mapping[Any, Any]:
+        """The gradient of each array with ``requires_grad`` that took part, by array, and of each struct."""
+        structs = [struct for record in self.launches for struct in record.call.structs]
+        return {primal: primal.grad for primal in (*self._arrays(), *structs) if primal.grad is not None}
 
-    def get_adjoint(self, a: array) -> array | None:
+    def get_adjoint(self, a: Any) -> Any:
         """The gradient of an array, None if it does not require gradients."""
         return a.grad
 

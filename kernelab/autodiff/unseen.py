@@ -99,7 +99,7 @@ class Written:
     def unseen(self, own: int) -> list[array]:
         """What was written since the last note, without the tape's `own` last writes."""
         others = self._others[: len(self._others) - own]
-        if others or self._others or self._checksum in (None, self._sum()):
+        if others or self._others or self._checksum is None or self._checksum == self._sum():
             return others
         memory = self._memory
         return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]

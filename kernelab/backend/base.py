@@ -37,6 +37,7 @@ from kernelab.errors import (
     KernelAssertionError,
     KernelError,
     KernelIndexError,
+    KernelInterrupt,
     KernelWarning,
     KernelZeroDivisionError,
     Span,
@@ -162,6 +163,12 @@ def memory_error(name: str, thread: str) -> KernelError:
     message = f"`{name}` ran out of memory for the values that its gradient needs; in thread {thread}"
     hint = "launch over fewer threads at a time, or make its loops shorter"
     return KernelError(Diagnostic(message, None, "out-of-memory", hint=hint))
+
+
+def interrupted(name: str) -> KernelInterrupt:
+    """What an interrupt becomes that struck while an entry ran."""
+    message = f"the kernel `{name}` was interrupted; the arrays that it writes are partly written"
+    return KernelInterrupt(Diagnostic(message, None, "interrupted"))
 
 
 def stopped_error(name: str) -> KernelError:

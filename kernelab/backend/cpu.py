@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from kernelab.backend.base import Args, Entry, failure, register
+from kernelab.backend.base import Args, Entry, failure, interrupted, register
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.compiler import VARIABLES, Compiler, NoCompilerError, find_compiler, open_compiler
 from kernelab.codegen.cpp import emit
@@ -88,6 +88,8 @@ class CpuEntry:
             block = _thread.block = _Block()
         if self._run(args, block.reference):
             del _thread.block
+            if isinstance(block.caught, KeyboardInterrupt):
+                raise interrupted(self.info.name)
             raise block.caught or failure(self.info, list(block.status), args[:GRID_SLOTS])
 
 

@@ -359,7 +359,12 @@ class InterpretedEntry:
 
     def __call__(self, args: Args, /) -> None:
         """Run every thread of the grid; raises the KernelError of the first thread that fails."""
-        slots = list(args)
+        try:
+            self._run(list(args))
+        except KeyboardInterrupt:
+            raise base.interrupted(self.info.name) from None
+
+    def _run(self, slots: list[int]) -> None:
         grid = slots[:GRID_SLOTS]
         launch = _Launch(self.program, self.info, slots)
         total = int(np.prod(grid))

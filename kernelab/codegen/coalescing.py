@@ -68,7 +68,8 @@ def _labels(body: Block) -> dict[Var, str]:
     for stmt in walk(body):
         if isinstance(stmt, Load):
             parts = [str(i.value) if isinstance(i, Const) else i.hint for i in stmt.indices]
-            labels[stmt.out] = "_".join([stmt.array.hint, *parts]) if all(map(str.isalnum, parts)) else ""
+            array = stmt.array.hint.replace(".", "_")
+            labels[stmt.out] = "_".join([array, *parts]) if all(map(str.isalnum, parts)) else ""
     return labels
 
 

@@ -68,7 +68,8 @@ def _keep_stop(loop: For | While, stop: Atom, folded: Folded) -> None:
 def hint_of(out: Var, stmt: Stmt | None = None) -> str:
     """The name that a user would know a value by; an element read is not the array it is read from."""
     is_array = isinstance(stmt, Load) and out.hint == stmt.array.hint
-    return out.hint if out.hint.isidentifier() and not is_array else ""
+    hint = out.hint.replace(".", "_")  # the leaves of a struct: p.mass
+    return hint if hint.isidentifier() and not is_array else ""
 
 
 def operands(stmt: Stmt) -> tuple[Atom, ...]:

@@ -54,11 +54,12 @@ RESERVED = frozenset({*keyword.kwlist, "push", "pop", "range", "reversed", "tid"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of text, the source it comes from, and whether it only says so."""
+    """A line of text, the source it comes from, whether it only says so, or goes on with the line before."""
 
     text: str
     span: Span = NOWHERE
     is_comment: bool = False
+    goes_on: bool = False
 
     @property
     def source_line(self) -> int | None:
@@ -367,7 +368,7 @@ def _signature(function: Function, name: Callable[[Var], str]) -> list[Line]:
             rows.append(" " * 8)
         rows[-1] += f"{param}, "
     texts = [start, *(row.rstrip() for row in rows[:-1]), f"{rows[-1].removesuffix(', ')}):"]
-    return [Line(text, function.span) for text in texts]
+    return [Line(text, function.span, goes_on=number > 0) for number, text in enumerate(texts)]
 
 
 def _with_source(rows: Rows) -> Iterator[Line]:

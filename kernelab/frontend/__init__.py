@@ -4,6 +4,7 @@ Knows the language and the table of operations; must not know backends, arrays o
 """
 
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
+from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.custom import attach
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
 from kernelab.frontend.rules import rule_from
@@ -13,10 +14,12 @@ __all__ = [
     "Definition",
     "KernelDefinition",
     "Lowered",
+    "StructDefinition",
     "UserFunction",
     "attach",
     "lower_source",
     "lower_tree",
     "rule_from",
     "source_of",
+    "struct_of",
 ]

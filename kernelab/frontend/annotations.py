@@ -10,14 +10,15 @@ from kernelab.errors import Diagnostic
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.names import Scope, Unknown
 from kernelab.frontend.source import Places
-from kernelab.frontend.values import BuiltinRef, Meaning, ModuleRef, TypeRef, describe
-from kernelab.lang.types import Array, Type, Value
+from kernelab.frontend.values import BuiltinRef, Meaning, ModuleRef, Poison, StructRef, TypeRef, describe
+from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
+from kernelab.lang.types import Array
 
 _DIMENSIONS = {"array": 1, "array1d": 1, "array2d": 2, "array3d": 3, "array4d": 4}
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
 
 
-def annotation(scope: Scope, places: Places, node: ast.expr) -> Type:
+def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     """The type that an annotation means; raises Mistake."""
     match node:
         case ast.Constant(value=str() as text):
@@ -60,8 +61,12 @@ def _meaning(scope: Scope, places: Places, node: ast.expr) -> Meaning:
     raise _mistake(places, node, f"{places.text(node)} is not a type", _HINT)
 
 
-def _named(scope: Scope, places: Places, node: ast.expr) -> Type:
+def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     match _meaning(scope, places, node):
+        case StructRef(struct):
+            return struct
+        case Poison():
+            raise _mistake(places, node, f"{places.text(node)} has a mistake of its own")
         case TypeRef(type):
             return type
         case BuiltinRef(name) if name in _DIMENSIONS:
@@ -78,7 +83,7 @@ def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) ->
             raise _mistake(places, node, f"{describe(meaning)} takes nothing in brackets as a type", _HINT)
 
 
-def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, elem: ast.expr) -> Type:
+def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, elem: ast.expr) -> AnyType:
     ndim = _dimensions(scope, places, node, head)
     match elem:
         case ast.Tuple(elts=[inner, ast.Constant(value=int() as given)]) if ndim == 1:
@@ -87,7 +92,7 @@ def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, e
             return _array(scope, places, node, elem, ndim)
 
 
-def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Type:
+def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> AnyType:
     ndim = _dimensions(scope, places, node, head)
     given = {word.arg: word.value for word in node.keywords}
     given |= dict(zip(("dtype", "ndim"), node.args, strict=False))
@@ -105,17 +110,18 @@ def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> Typ
             raise _mistake(places, other or node, "ndim is a number from 1 to 4")
 
 
-def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: int) -> Array:
+def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: int) -> AnyType:
     type = annotation(scope, places, elem)
-    if isinstance(type, Array):
+    if isinstance(type, Array | StructArray):
         raise _mistake(
             places, elem, "an array cannot hold arrays", f"write array{type.ndim + ndim}d[{type.elem}]"
         )
     if not 1 <= ndim <= 4:
         raise _mistake(places, node, f"an array has 1 to 4 dimensions, not {ndim}")
+    if isinstance(type, Struct):
+        inside = array_inside(type)
+        if inside is not None:
+            hint = "pass the field's array as an argument of its own"
+            raise _mistake(places, elem, f"an array cannot hold {type}: its field {inside} is an array", hint)
+        return StructArray(type, ndim)
     return Array(type, ndim)
-
-
-def value_annotation(type: Type) -> Value | None:
-    """The type of a value, None for that of an array."""
-    return None if isinstance(type, Array) else type

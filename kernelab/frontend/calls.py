@@ -6,9 +6,10 @@ Works on operands that have been lowered already.
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kernelab.errors import Related
-from kernelab.frontend import places
+from kernelab.frontend import places, structs
 from kernelab.frontend.frame import Frame, Recursion, counted
 from kernelab.frontend.promote import cast, convert, operate, weak_constant, weak_origins
 from kernelab.frontend.values import (
@@ -21,6 +22,8 @@ from kernelab.frontend.values import (
     Meaning,
     Origin,
     Parameter,
+    StructArrayRef,
+    StructRef,
     TupleOf,
     Typed,
     TypeRef,
@@ -30,6 +33,7 @@ from kernelab.frontend.values import (
 from kernelab.lang import ops
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Call, Const, Var
+from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, size_of
 
 
@@ -52,6 +56,9 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             return builtin(frame, name, arguments, node)
         case TypeRef(type):
             return construct(frame, type, _positional(frame, str(type), arguments), node)
+        case StructRef(struct):
+            given = [(argument.keyword, argument.value, argument.node) for argument in arguments]
+            return structs.construct(frame, struct, given, node)
         case FunctionRef(function):
             return _function(frame, function, arguments, node)
         case KernelRef(name):
@@ -171,7 +178,9 @@ def _length(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
     match [argument.value for argument in arguments]:
         case [ArrayRef() as array]:
             return places.shape(frame, array, 0)
-        case [TupleOf(items)]:
+        case [StructArrayRef() as array]:
+            return places.shape(frame, structs.first(array), 0)
+        case [TupleOf(items, None)]:
             return Weak(len(items))
         case [Typed() as value] if isinstance(value.type, Vec | Mat):
             return Weak(value.type.n)
@@ -347,7 +356,7 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
         raise frame.error(
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
-    frame.scope.captured |= function.captured
+    frame.scope.captured |= function.captured | _of_another_cell(frame, function, node)
     outs: list[Var] = []
     numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
     result = None
@@ -355,6 +364,13 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
         result = _received(instance.results, outs, numbers, frame, ("call", frame.places(node)))
     frame.builder.emit(Call(tuple(outs), instance.function, tuple(atoms), frame.builder.span))
     return result
+
+
+def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:
+    """The function under the notebook's name for it; nothing where the notebook has no such name."""
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    held = frame.scope.namespace.get(name)
+    return {name: held} if getattr(held, "__kernelab_function__", None) is function else {}
 
 
 def _bind(
@@ -388,10 +404,11 @@ def _passed(
 ) -> tuple[Bound, list[Atom]]:
     """What an argument contributes to the choice of the instance, and the atoms handed over."""
     value = argument.value
-    if isinstance(value, ArrayRef) and value.indices:
+    if isinstance(value, ArrayRef | StructArrayRef) and value.indices:
+        name = value.var.hint if isinstance(value, ArrayRef) else value.name
         raise frame.error(
             argument.node,
-            f"a row of {value.var.hint} cannot be passed to a function",
+            f"a row of {name} cannot be passed to a function",
             hint="pass the whole array and the index of the row",
         )
     if parameter.type is None:
@@ -400,6 +417,10 @@ def _passed(
                 return value.type, [atom]
             case ArrayRef(var):
                 return var.type, [var]
+            case TupleOf(_, Struct() as struct):
+                return struct, structs.atoms(frame, value, argument.node)
+            case StructArrayRef(struct=struct):
+                return StructArray(struct, value.ndim), list(value.vars)
             case Weak() | TypeRef() | BuiltinRef() | FunctionRef():
                 return value, []
             case _:
@@ -411,6 +432,9 @@ def _passed(
         if isinstance(value, ArrayRef) and value.var.type == parameter.type:
             return parameter.type, [value.var]
         raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
+    if isinstance(parameter.type, Struct | StructArray):
+        given = structs.require(frame, value, parameter.type, argument.node, purpose)
+        return parameter.type, structs.atoms(frame, given, argument.node)
     return parameter.type, [convert(frame, value, parameter.type, argument.node, purpose)]
 
 
@@ -423,7 +447,8 @@ def _received(
             outs.append(Var(results.type, "", frame.builder.span))
             origins = weak_origins(frame, numbers, results.type, origin)
             return Typed(outs[-1], origins - {origin})
-        case TupleOf(items):
-            return TupleOf(tuple(_received(item, outs, numbers, frame, origin) for item in items))
+        case TupleOf(items, struct) as whole:
+            weak = numbers if struct is None else ()
+            return whole.of([_received(item, outs, weak, frame, origin) for item in items])
         case _:
             return results

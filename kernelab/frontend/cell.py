@@ -21,14 +21,16 @@ from kernelab.errors import (
     Span,
 )
 from kernelab.frontend import rules
+from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
 from kernelab.frontend.fence import REFUSALS
+from kernelab.frontend.frame import Mistake
 from kernelab.frontend.jumps import returns_value
 from kernelab.frontend.names import Scope, named_in
 from kernelab.frontend.source import Places, parse
-from kernelab.frontend.values import FunctionRef, KernelRef, Poison
+from kernelab.frontend.values import FunctionRef, KernelRef, Poison, StructRef
 
-Definition = KernelDefinition | UserFunction
+Definition = KernelDefinition | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
 
 _ERRORS: dict[str, type[KernelError]] = {
@@ -124,13 +126,8 @@ class _Cell:
                 self.execute(stmt)
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
                 self.execute(ast.copy_location(ast.Assign([target], value), stmt))
-            case ast.ClassDef(name=name):
-                self.error(
-                    stmt,
-                    f"the struct {name} cannot be compiled: structs are not part of the language yet",
-                    "unsupported",
-                    "pass the fields as arguments of their own",
-                )
+            case ast.ClassDef():
+                self.struct(stmt)
             case ast.AsyncFunctionDef():
                 refusal = REFUSALS[ast.AsyncFunctionDef]
                 self.error(stmt, refusal.message, "unsupported", refusal.hint)
@@ -167,8 +164,32 @@ class _Cell:
             if name not in before or before[name] is not value or name in _assigned(stmt)
         }
 
+    def struct(self, node: ast.ClassDef) -> None:
+        """A class is a struct; it is known to what stands below it."""
+        if node.name in self.scope.cell or node.name in self.templates:
+            self.error(node, f"{node.name} is defined twice in this cell", "name", "rename one of them")
+            return
+        self.scope.cell[node.name] = Poison()
+        definition, errors = lower_class(node, self.places, self.scope, self.evaluate)
+        self.collect(errors)
+        if definition is not None:
+            self.scope.cell[node.name] = StructRef(definition.struct)
+            self.definitions[node.name] = definition
+
+    def evaluate(self, node: ast.expr) -> Any:
+        """The value of an expression among the notebook's names; raises Mistake."""
+        code = compile(ast.fix_missing_locations(ast.Expression(node)), self.places.source.label, "eval")
+        try:
+            return eval(code, {**self.namespace, **self.assigned})
+        except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+            message = f"this raised {type(error).__name__}: {error}"
+            raise Mistake(Diagnostic(message, self.places(node), "value")) from None
+
     def define(self, node: ast.FunctionDef) -> None:
         kind, options = self.decorators(node)
+        if isinstance(self.definitions.get(node.name), StructDefinition):
+            self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
+            return
         if node.name in self.templates:
             first = self.templates[node.name][0].span
             self.error(
@@ -266,7 +287,7 @@ class _Cell:
         self.definitions = {
             name: found
             for name, found in self.definitions.items()
-            if isinstance(found, KernelDefinition) or found.is_usable
+            if not isinstance(found, UserFunction) or found.is_usable
         }
         self.notes += [note for function in self.functions.values() for note in function.notes]
 
@@ -283,7 +304,7 @@ class _Cell:
         self.errors += [error for error in errors if error not in self.errors]
 
     def lowered(self) -> Lowered:
-        assert self.errors or len(self.definitions) == len(self.templates), (
+        assert self.errors or self.definitions.keys() >= self.templates.keys(), (
             "a def was dropped without a reason"
         )
         return Lowered(self.definitions, self.assigned, _by_line(self.notes), _by_line(self.errors))

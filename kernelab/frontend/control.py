@@ -15,7 +15,7 @@ from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.joins import RETURNED, Joined, Side, Slot, Slots, fill, join, mixed, same
 from kernelab.frontend.jumps import Jump
 from kernelab.frontend.promote import cast, default_scalar
-from kernelab.frontend.values import Meaning, Origin, Poison, TupleOf, Typed, Weak
+from kernelab.frontend.values import Meaning, Origin, Poison, StructArrayRef, TupleOf, Typed, Weak
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Block, For, If, Stmt, Var, While
 from kernelab.lang.types import Scalar, Value, bool_, float32
@@ -133,8 +133,8 @@ def _leave(joined: Joined, outs: list[Var]) -> Meaning:
     match joined:
         case Slot():
             return joined.filled(outs.pop(0))
-        case Slots(items):
-            return TupleOf(tuple(_leave(item, outs) for item in items))
+        case Slots(items, form):
+            return form.of(_leave(item, outs) for item in items)
         case _:
             return joined
 
@@ -250,12 +250,10 @@ def _statement(
 def _open(frame: Frame, origin: Origin, name: str, side: Side, carries: _Carries) -> Meaning:
     """A variable as the body sees it at the start of an iteration."""
     match side.value:
-        case TupleOf(items):
-            return TupleOf(
-                tuple(
-                    _open(frame, (*origin, k), name, Side(item, side.span), carries)
-                    for k, item in enumerate(items)
-                )
+        case TupleOf(items) as whole:
+            return whole.of(
+                _open(frame, (*origin, k), whole.label(name, k), Side(item, side.span), carries)
+                for k, item in enumerate(items)
             )
         case Weak() | Typed() as value:
             slot = _carried_slot(frame, origin, name, value)
@@ -289,12 +287,14 @@ def _closed(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Car
         case (Poison(), _) | (_, Poison()):
             carries.keep(opened)
             return Poison()
-        case TupleOf(items), TupleOf(ends) if len(items) == len(ends) and isinstance(entry.value, TupleOf):
-            return TupleOf(
-                tuple(
+        case TupleOf(items, struct) as whole, TupleOf(ends, other) if (
+            len(items) == len(ends) and struct == other and isinstance(entry.value, TupleOf)
+        ):
+            return whole.of(
+                [
                     _closed(frame, item, Side(start, entry.span), Side(last, end.span), carries)
                     for item, start, last in zip(items, entry.value.items, ends, strict=True)
-                )
+                ]
             )
         case Typed(Var() as var), Weak() | Typed():
             slot = carries.slots[var]
@@ -337,12 +337,13 @@ def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:
 def _first_set(value: Meaning | None, name: str, carries: _Carries) -> Meaning | None:
     """A variable that is first set inside a loop: what the last iteration leaves."""
     match value:
-        case TupleOf(items):
-            return TupleOf(
-                tuple(
-                    item for item in (_first_set(item, name, carries) for item in items) if item is not None
-                )
-            )
+        case TupleOf(items) as whole:
+            found = (_first_set(item, whole.label(name, k), carries) for k, item in enumerate(items))
+            return whole.of(item for item in found if item is not None)
+        case StructArrayRef(indices=(index, *_)):
+            message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
+            span = index.span if isinstance(index, Var) else None
+            raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
         case Typed(atom, origins) if isinstance(atom, Var):
             var = Var(value.type, hint_of(name), atom.span)
             carries.vars.append(var)
@@ -357,7 +358,7 @@ def _outside(meaning: Meaning, outs: dict[Var, Var]) -> Meaning:
     match meaning:
         case Typed(Var() as var, origins):
             return Typed(outs.get(var, var), origins)
-        case TupleOf(items):
-            return TupleOf(tuple(_outside(item, outs) for item in items))
+        case TupleOf(items) as whole:
+            return whole.of(_outside(item, outs) for item in items)
         case _:
             return meaning

@@ -26,6 +26,7 @@ from kernelab.frontend.names import PREFIXES
 from kernelab.frontend.values import ArrayRef, Bound, Instance, Meaning, Parameter, TupleOf, Typed, Weak
 from kernelab.lang.build import type_of, zero
 from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Store, Var, walk
+from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 
 RuleKind = Literal["func_grad", "func_replay", "func_jvp"]
@@ -65,6 +66,8 @@ class Rules:
         """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
         inputs = list(zip(callee.signature(), bound, strict=True))
         lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
+        if any(isinstance(kind, Struct | StructArray) for kind in bound) or _returns_struct(instance.results):
+            raise BrokenCall(tuple(lowering.of_structs(rule) for rule in self.of.values()))
         made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
@@ -106,6 +109,11 @@ class _Lowering:
     def mistake(self, rule: Rule, message: str, hint: str = "", span: Span | None = None) -> Mistake:
         related = (Related(f"{self.callee.name} is defined here", self.callee.span),)
         return Mistake(Diagnostic(message, span or rule.span, "type", hint=hint, related=related))
+
+    def of_structs(self, rule: Rule) -> Diagnostic:
+        message = f"{self.callee.name} takes or returns structs, so it can have no {_WHAT[rule.kind]}"
+        hint = "pass and return the fields as numbers of their own"
+        return self.mistake(rule, message, hint).diagnostic
 
     # ---- parameters
 
@@ -234,6 +242,14 @@ class _Lowering:
                     f"store the tangent into {dot}",
                 )
         return function
+
+
+def _returns_struct(results: Meaning | None) -> bool:
+    match results:
+        case TupleOf(items, struct):
+            return struct is not None or any(map(_returns_struct, items))
+        case _:
+            return False
 
 
 def _leaves(results: Meaning | None) -> Iterator[Bound]:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
-from kernelab.frontend import fence
+from kernelab.frontend import fence, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import WATCH
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion, Wishes
@@ -17,7 +19,6 @@ from kernelab.frontend.scope import analyse, changed_in
 from kernelab.frontend.source import Places
 from kernelab.frontend.statements import block
 from kernelab.frontend.values import (
-    ArrayRef,
     Bound,
     FunctionRef,
     Instance,
@@ -28,12 +29,22 @@ from kernelab.frontend.values import (
     Typed,
     Weak,
 )
-from kernelab.lang.ir import Atom, CustomRules, Function, Var
-from kernelab.lang.types import Array, Type, Value
+from kernelab.lang.ir import Atom, CustomRules, Function
+from kernelab.lang.structs import AnyType, StructArray
+from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
 
 _ATTEMPTS = 40
 """How often a def is lowered again to find the types of its weak variables; two is usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """A parameter of a kernel as the user wrote it; in the IR a struct has a parameter for each leaf."""
+
+    name: str
+    type: AnyType
+    span: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +58,7 @@ class KernelDefinition:
     span: Span
     options: Mapping[str, Any]
     captured: Mapping[str, Any]
+    signature: tuple["Formal", ...]
 
     @property
     def __kernelab_kernel__(self) -> "KernelDefinition":
@@ -117,7 +129,7 @@ def _lower(
     template: Template,
     params: Mapping[str, Meaning],
     is_kernel: bool,
-    result: Value | None,
+    result: AnyType | None,
     refused: frozenset[ast.AST],
 ) -> Frame:
     """The def with parameters of known types; lowered again until the types of weak variables are settled."""
@@ -160,22 +172,14 @@ def _uses_warp(node: ast.FunctionDef) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "wp" for part in ast.walk(node))
 
 
-def _parameter(name: str, type: Type, span: Span) -> Meaning:
-    var = Var(type, name, span)
-    return ArrayRef(var) if isinstance(type, Array) else Typed(var)
-
-
 def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
     """What a parameter of a function stands for, given what decides on its instance."""
-    return bound if isinstance(bound, Meaning) else _parameter(name, bound, span)
+    return bound if isinstance(bound, Meaning) else structs.parameter(name, bound, span)
 
 
-def _var(meaning: Meaning) -> tuple[Var, ...]:
-    match meaning:
-        case ArrayRef(var) | Typed(Var() as var):
-            return (var,)
-        case _:
-            return ()
+def _kept(captured: Mapping[str, Any]) -> dict[str, Any]:
+    """Captured values as they are now, should the notebook change an array in place."""
+    return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
 
 
 # ------------------------------------------------------------------------- kernels
@@ -195,11 +199,12 @@ def lower_kernel(template: Template) -> Outcome:
     refused = fence.check(template.node, template.places)
     errors = list(refused.diagnostics)
     params: dict[str, Meaning] = {}
+    signature: list[Formal] = []
     for argument in template.arguments:
         try:
-            params[argument.arg] = _parameter(
-                argument.arg, _kernel_type(template, argument), template.places(argument)
-            )
+            type = _kernel_type(template, argument)
+            params[argument.arg] = structs.parameter(argument.arg, type, template.places(argument))
+            signature.append(Formal(argument.arg, type, template.places(argument)))
         except Mistake as mistake:
             errors.append(mistake.diagnostic)
             params[argument.arg] = Poison()
@@ -208,7 +213,7 @@ def lower_kernel(template: Template) -> Outcome:
     errors += frame.diagnostics
     if errors or frame.broken:
         return Outcome(None, tuple(errors), tuple(frame.notes))
-    vars = tuple(var for meaning in params.values() for var in _var(meaning))
+    vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
     kernel = KernelDefinition(
         template.name,
@@ -217,7 +222,8 @@ def lower_kernel(template: Template) -> Outcome:
         template.doc,
         template.span,
         template.options,
-        dict(frame.scope.captured),
+        _kept(frame.scope.captured),
+        tuple(signature),
     )
     return Outcome(kernel, (), tuple(frame.notes))
 
@@ -231,7 +237,7 @@ def _no_default(template: Template, default: ast.expr) -> Diagnostic:
     )
 
 
-def _kernel_type(template: Template, argument: ast.arg) -> Type:
+def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
     if argument.annotation is not None:
         return annotation(template.scope, template.places, argument.annotation)
     proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
@@ -405,7 +411,7 @@ class UserFunction:
             )
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
-        self.captured |= frame.scope.captured
+        self.captured |= _kept(frame.scope.captured)
         self.notes += [note for note in frame.notes if note not in self.notes]
         return self._finished(frame, params)
 
@@ -423,7 +429,7 @@ class UserFunction:
         self.rules = rules
         self._instances.clear()
 
-    def _result_type(self) -> Value | None:
+    def _result_type(self) -> AnyType | None:
         returns = self.template.node.returns
         if (
             returns is None
@@ -432,7 +438,7 @@ class UserFunction:
         ):
             return None
         type = annotation(self.template.scope, self.template.places, returns)
-        return None if isinstance(type, Array) else type
+        return None if isinstance(type, Array | StructArray) else type
 
     def _finished(self, frame: Frame, params: Mapping[str, Meaning]) -> Instance:
         return _instance(frame, params, self.name, self.span)
@@ -441,7 +447,7 @@ class UserFunction:
 def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
     yields: list[Atom] = []
     results = _results(frame.env.get(RETURNED), yields)
-    vars = tuple(var for meaning in params.values() for var in _var(meaning))
+    vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
     function = Function(name, vars, frame.builder.close(*yields), (), span)
     return Instance(verify(function), results)
 
@@ -451,10 +457,8 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
         case Typed(atom):
             yields.append(atom)
             return value
-        case TupleOf(items):
-            return TupleOf(
-                tuple(item for item in (_results(item, yields) for item in items) if item is not None)
-            )
+        case TupleOf(items) as whole:
+            return whole.of([item for item in (_results(item, yields) for item in items) if item is not None])
         case _:
             return value
 

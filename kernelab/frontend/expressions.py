@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kernelab.errors import Related
-from kernelab.frontend import calls, places
+from kernelab.frontend import calls, places, structs
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
 from kernelab.frontend.names import Unknown, meaning_of
@@ -22,10 +22,12 @@ from kernelab.frontend.values import (
     Meaning,
     ModuleRef,
     Poison,
+    StructArrayRef,
     TupleOf,
     Typed,
     Weak,
     describe,
+    is_struct,
 )
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt, Var
@@ -76,7 +78,7 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
             case ast.Call():
                 return _call(frame, node)
             case ast.Subscript() | ast.Attribute():
-                return _selection(frame, node)
+                return structs.loaded(frame, _selection(frame, node))
             case ast.Tuple(elts=elements):
                 return TupleOf(tuple(expr(frame, element) for element in elements))
             case _:
@@ -170,12 +172,20 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
             if isinstance(base, ArrayRef):
                 return _extent(frame, base, axis)
         case ast.Attribute(value=inner, attr=attr) if attr not in places.COMPONENTS:
-            return _attribute(frame, node, expr(frame, inner))
+            return _attribute(frame, node, _base(frame, inner))
     root, groups = places.chain(node)
-    base = expr(frame, root)
+    base = _base(frame, root)
     if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
         return _attribute(frame, node, base)
-    return places.read(frame, base, groups, expr, node)
+    return structs.read(frame, base, groups, expr, node)
+
+
+def _base(frame: Frame, node: ast.expr) -> Meaning:
+    """What is selected from: of an element of an array of structs, only what is used is loaded."""
+    if not isinstance(node, ast.Subscript | ast.Attribute) or node in frame.refused:
+        return expr(frame, node)
+    with frame.builder.at(frame.places(node)):
+        return _selection(frame, node)
 
 
 def _extent(frame: Frame, array: ArrayRef, axis: ast.expr) -> Meaning:
@@ -194,6 +204,10 @@ def _extent(frame: Frame, array: ArrayRef, axis: ast.expr) -> Meaning:
 
 
 def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
+    if isinstance(base, StructArrayRef) and node.attr in ("shape", "ndim", "size") and base.ndim:
+        base = structs.first(base)
+    if is_struct(base):
+        return structs.field(frame, base, node.attr, node)
     match base, node.attr:
         case ModuleRef(), name:
             try:

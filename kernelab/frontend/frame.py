@@ -16,7 +16,8 @@ from kernelab.frontend.source import Place, Places
 from kernelab.frontend.values import ArrayRef, Meaning, Origin, Poison
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Var
-from kernelab.lang.types import Scalar, Value
+from kernelab.lang.structs import AnyType
+from kernelab.lang.types import Scalar
 
 
 class Mistake(Exception):
@@ -77,7 +78,7 @@ class Frame:
     wishes: Wishes
     is_kernel: bool
     uses_warp: bool = False
-    result: Value | None = None
+    result: AnyType | None = None
     refused: frozenset[ast.AST] = frozenset()
     builder: Builder = field(default_factory=Builder)
     env: dict[str, Meaning] = field(default_factory=dict)

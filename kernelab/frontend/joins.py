@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.promote import cast, default_scalar, weak_constant
-from kernelab.frontend.values import ArrayRef, Meaning, Origin, Poison, TupleOf, Typed, Weak, describe
+from kernelab.frontend.values import (
+    ArrayRef,
+    Meaning,
+    Origin,
+    Poison,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    Weak,
+    describe,
+)
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.types import Scalar, Value, bool_, float32
@@ -44,9 +54,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The items of a tuple."""
+    """The items of a tuple, or the fields of a struct."""
 
     items: tuple["Joined", ...]
+    form: TupleOf
 
 
 Joined = Slot | Slots | Meaning
@@ -63,7 +74,7 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side]) -> Join
     if all(same(value, values[0]) for value in values) and (complete or not _at_run_time(values[0])):
         return values[0]
     if all(isinstance(value, TupleOf) for value in values):
-        return _join_tuples(frame, origin, name, sides)
+        return _join_tuples(frame, origin, name, sides, present)
     if all(isinstance(value, Weak | Typed) for value in values):
         return _join_numbers(frame, origin, name, present)
     raise mixed(name, present)
@@ -82,24 +93,27 @@ def _at_run_time(value: Meaning) -> bool:
             return not isinstance(atom, Const)
         case TupleOf(items):
             return any(_at_run_time(item) for item in items)
-        case ArrayRef(_, indices):
+        case ArrayRef(indices=indices) | StructArrayRef(indices=indices):
             return bool(indices)
         case _:
             return False
 
 
-def _join_tuples(frame: Frame, origin: Origin, name: str, sides: Sequence[Side]) -> Joined:
-    lengths = {len(side.value.items) for side in sides if isinstance(side.value, TupleOf)}
-    if len(lengths) > 1:
-        raise mixed(name, [side for side in sides if side.value is not None])
+def _join_tuples(
+    frame: Frame, origin: Origin, name: str, sides: Sequence[Side], present: Sequence[Side]
+) -> Joined:
+    forms = [side.value for side in present if isinstance(side.value, TupleOf)]
+    form = forms[0]
+    if len({(len(found.items), found.struct) for found in forms}) > 1:
+        raise mixed(name, present)
     items = []
-    for k in range(lengths.pop()):
+    for k in range(len(form.items)):
         parts = [
             Side(side.value.items[k] if isinstance(side.value, TupleOf) else None, side.span)
             for side in sides
         ]
-        items.append(join(frame, (*origin, k), name, parts))
-    return Slots(tuple(items))
+        items.append(join(frame, (*origin, k), form.label(name, k), parts))
+    return Slots(tuple(items), form)
 
 
 def _join_numbers(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> Joined:
@@ -139,8 +153,9 @@ def mixed(name: str, sides: Sequence[Side]) -> Mistake:
     first, *others = sides
     other = next((side for side in others if not _alike(first, side)), others[0])
     what = "the returned value" if name == RETURNED else name
-    if isinstance(first.value, ArrayRef) and isinstance(other.value, ArrayRef):
-        return _two_arrays(what, first.value.var.hint, other.value.var.hint, first.span, other.span)
+    one, another = _array_name(first.value), _array_name(other.value)
+    if one and another:
+        return _two_arrays(what, one, another, first.span, other.span)
     message = (
         f"{what} is {_describe(other)} here and {_describe(first)} in line "
         f"{first.span.line if first.span else '?'}: a variable keeps one type"
@@ -155,6 +170,16 @@ def _two_arrays(what: str, one: str, other: str, span: Span | None, other_span: 
     message = f"{what} is the array {other} here and {one} elsewhere: a variable stands for one array"
     hint = "index each array where it is meant, and choose between the numbers"
     return Mistake(Diagnostic(message, other_span or span, "type", hint=hint, related=related))
+
+
+def _array_name(value: Meaning | None) -> str:
+    match value:
+        case ArrayRef(var):
+            return var.hint
+        case StructArrayRef(name):
+            return name
+        case _:
+            return ""
 
 
 def _alike(a: Side, b: Side) -> bool:

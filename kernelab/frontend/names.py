@@ -23,12 +23,14 @@ from kernelab.frontend.values import (
     KernelRef,
     Meaning,
     ModuleRef,
+    StructRef,
     Typed,
     TypeRef,
     Weak,
 )
 from kernelab.lang import ops
 from kernelab.lang.ir import Const
+from kernelab.lang.structs import Struct
 from kernelab.lang.types import SCALARS, Mat, Scalar, Value, Vec, bool_, float32, int32, named_types
 
 PREFIXES = ("kl", "wp", "kernelab")
@@ -193,6 +195,9 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
     word = getattr(value, "__dict__", {}).get("__kernelab_name__")
     if isinstance(word, str):
         return language().get(word, BuiltinRef(word))
+    struct = getattr(value, "__kernelab_struct__", None)
+    if isinstance(struct, Struct) and isinstance(value, type | Struct):
+        return StructRef(struct)
     function = getattr(value, "__kernelab_function__", None)
     if function is not None and not isinstance(value, type):
         return FunctionRef(function)

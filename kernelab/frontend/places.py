@@ -35,13 +35,14 @@ def chain(node: ast.expr) -> tuple[ast.expr, Groups]:
                 groups.append([index])
             case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS:
                 number = Component(COMPONENTS.index(attr))
-                groups.append([_at_end(number, node, len(attr))])
+                groups.append([at_end(number, node, len(attr))])
             case _:
                 return node, groups[::-1]
         node = inner
 
 
-def _at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
+def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
+    """A node that stands where the last letters of another stand."""
     ast.copy_location(new, node)
     new.lineno = node.end_lineno or node.lineno
     new.col_offset = (node.end_col_offset or width) - width
@@ -89,14 +90,15 @@ def _enter_array(
 ) -> Meaning:
     indices = tuple(index(frame, part, evaluate) for part in group)
     if len(indices) > array.ndim:
-        raise _too_many(frame, array, group, node)
+        raise too_many(frame, array, group, node)
     entered = ArrayRef(array.var, (*array.indices, *indices))
     if entered.ndim:
         return entered
     return Typed(frame.builder.load(entered.var, entered.indices))
 
 
-def _too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Exception:
+def too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Exception:
+    """The mistake of more indices than an array has dimensions."""
     hint = ""
     if not isinstance(array.elem, Scalar):
         outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
@@ -195,7 +197,8 @@ def shape(frame: Frame, array: ArrayRef, axis: int) -> Typed:
 class Place:
     """What an assignment can write: a component of a variable, an element of an array, or a component of one.
 
-    `name` is the variable (for an array element: None), `components` the indices within the vector or matrix.
+    `name` is the variable (for an array element: None), `components` the indices within the vector or matrix,
+    `path` the positions of fields where the variable is a struct.
     """
 
     node: ast.expr
@@ -204,6 +207,7 @@ class Place:
     indices: tuple[Atom, ...]
     held: Value
     components: tuple[Atom, ...]
+    path: tuple[int, ...] = ()
 
     @property
     def type(self) -> Value:
@@ -226,12 +230,14 @@ def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> Place:
     if not groups:
         raise _not_assignable(frame, target, base)
     if isinstance(base, ArrayRef):
-        return _array_place(frame, base, groups, target, evaluate)
+        return array_place(frame, base, groups, target, evaluate)
     if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
         raise _not_assignable(frame, target, base)
     if isinstance(base.type, Scalar):
         raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign")
-    return Place(target, root.id, None, (), base.type, _path(frame, base.type, groups, target, evaluate))
+    return Place(
+        target, root.id, None, (), base.type, component_path(frame, base.type, groups, target, evaluate)
+    )
 
 
 def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
@@ -247,15 +253,14 @@ def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     )
 
 
-def _array_place(
-    frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr, evaluate: Evaluate
-) -> Place:
+def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr, evaluate: Evaluate) -> Place:
+    """The place of an element, or of a component of one."""
     indices = array.indices
     while groups and len(indices) < array.var.type.ndim:  # type: ignore[union-attr]
         rest = ArrayRef(array.var, indices)
         refuse_component(frame, rest, groups[0], target)
         if len(groups[0]) > rest.ndim:
-            raise _too_many(frame, rest, groups[0], target)
+            raise too_many(frame, rest, groups[0], target)
         indices += tuple(index(frame, part, evaluate) for part in groups[0])
         groups = groups[1:]
     assert isinstance(array.var.type, Array)
@@ -267,13 +272,19 @@ def _array_place(
             hint="write a loop over the rest",
         )
     return Place(
-        target, None, array.var, indices, array.elem, _path(frame, array.elem, groups, target, evaluate)
+        target,
+        None,
+        array.var,
+        indices,
+        array.elem,
+        component_path(frame, array.elem, groups, target, evaluate),
     )
 
 
-def _path(
+def component_path(
     frame: Frame, type: Value, groups: Groups, target: ast.expr, evaluate: Evaluate
 ) -> tuple[Atom, ...]:
+    """The indices of a component that is to be written within a vector or matrix."""
     if not groups:
         return ()
     if isinstance(type, Scalar):
@@ -299,6 +310,8 @@ def _held(frame: Frame, target: Place) -> Atom:
     if target.array is not None:
         return frame.builder.load(target.array, target.indices)
     value = frame.env[target.name or ""]
+    if isinstance(value, TupleOf) and target.path:
+        value = value.at(target.path)
     assert isinstance(value, Typed)
     return value.atom
 
@@ -308,6 +321,10 @@ def store(frame: Frame, target: Place, value: Atom) -> None:
     whole = value if not target.components else inserted(frame, _held(frame, target), target, value)
     if target.array is not None:
         frame.builder.store(target.array, target.indices, whole)
+    elif target.name is not None and target.path:
+        around = frame.env[target.name]
+        assert isinstance(around, TupleOf)
+        frame.env[target.name] = around.replaced(target.path, Typed(whole))
     elif target.name is not None:
         frame.env[target.name] = Typed(whole)
         if isinstance(whole, Var):

@@ -8,10 +8,9 @@ import inspect
 import textwrap
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
-from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span
+from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
 
@@ -104,7 +103,7 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     text = "".join(lines)
     dedented = textwrap.dedent(text)
     indent = len(lines[0]) - len(lines[0].lstrip())
-    source = Source(dedented, _label(function), first)
+    source = Source(dedented, label_of(inspect.getsourcefile(function) or "<unknown>"), first)
     if indent == 0:
         return source, parse(source)
     return _indented(text, source, indent)
@@ -119,8 +118,3 @@ def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Mod
             if node.end_col_offset is not None:
                 node.end_col_offset += indent
     return Source(text, dedented.label, dedented.first_line), tree
-
-
-def _label(function: Callable[..., Any]) -> str:
-    file = inspect.getsourcefile(function) or "<unknown>"
-    return file if file.startswith("<") else Path(file).name

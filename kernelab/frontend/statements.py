@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, places
+from kernelab.frontend import calls, places, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number, threads
@@ -24,10 +24,10 @@ from kernelab.frontend.jumps import Jump, escaping, leaves
 from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import convert
 from kernelab.frontend.scope import changed_in, targets
-from kernelab.frontend.values import ArrayRef, BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
+from kernelab.frontend.values import BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Array, Scalar, bool_, int32
+from kernelab.lang.types import Scalar, bool_, int32
 
 Live = Collection[str]
 
@@ -213,8 +213,11 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
         case ast.Subscript() | ast.Attribute():
-            place = places.place(frame, target, expr)
-            places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
+            place = structs.place(frame, target, expr)
+            if isinstance(place, structs.Spot):
+                structs.store(frame, place, value, source)
+            else:
+                places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
             if place.name is not None:
                 frame.set_at[place.name] = frame.places(target)
         case _:
@@ -224,13 +227,14 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
 def _holds(place: places.Place) -> str:
     if place.components:
         return "this component is" if isinstance(place.type, Scalar) else "this row is"
+    if place.path:
+        return f"{ast.unparse(place.node)} is"
     return f"{place.array.hint} holds" if place.array is not None else "this is"
 
 
 def set_name(frame: Frame, name: str, value: Meaning, span: Span) -> None:
     """Bind a variable; the IR shows its name where the value has none yet."""
-    if isinstance(value, Typed) and isinstance(value.atom, Var) and not value.atom.hint:
-        value.atom.hint = name
+    structs.name_leaves(name, value)
     frame.env[name] = value
     frame.set_at[name] = span
     if name in frame.facts.watched:
@@ -263,12 +267,8 @@ def _assign_annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
     if stmt.value is None:
         return
     value = expr(frame, stmt.value)
-    if isinstance(type, Array):
-        if not isinstance(value, ArrayRef) or value.var.type != type or value.indices:
-            raise frame.error(stmt.value, f"this is {describe(value)}, not {type}")
-    else:
-        what = f"{stmt.target.id} is" if isinstance(stmt.target, ast.Name) else "this is"
-        value = Typed(convert(frame, value, type, stmt.value, what))
+    what = f"{stmt.target.id} is" if isinstance(stmt.target, ast.Name) else "this is"
+    value = structs.require(frame, value, type, stmt.value, what)
     assign(frame, stmt.target, value, stmt.value)
 
 
@@ -281,7 +281,10 @@ def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             )
             set_name(frame, name, value, frame.places(stmt.target))
         case ast.Subscript() | ast.Attribute() as target:
-            _augment_place(frame, stmt, places.place(frame, target, expr))
+            place = structs.place(frame, target, expr)
+            if isinstance(place, structs.Spot):
+                raise structs.no_number(frame, place)
+            _augment_place(frame, stmt, place)
         case _:
             raise Poisoned
 
@@ -453,10 +456,11 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
         raise frame.error(
             stmt.value,
             f"a function cannot return {describe(value)}",
-            hint="return numbers, vectors, matrices or a tuple of them",
+            hint="return numbers, vectors, matrices, structs or a tuple of them",
         )
+    structs.refuse_arrays(frame, value, stmt.value)
     if frame.result is not None:
-        value = Typed(convert(frame, value, frame.result, stmt.value, f"{frame.name} returns"))
+        value = structs.require(frame, value, frame.result, stmt.value, f"{frame.name} returns")
     frame.env[RETURNED] = value
     frame.set_at[RETURNED] = frame.places(stmt)
 

@@ -4,8 +4,8 @@ Most are compile-time only: a number that was written as a literal, a tuple, a f
 at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from kernelab.errors import Span
 from kernelab.lang.ir import Atom, Function, Var
-from kernelab.lang.types import Array, Scalar, Type, Value
+from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
+from kernelab.lang.types import Array, Scalar, Value
 
 Origin = tuple[Hashable, ...]
 """Where a weak variable comes from: the loop or branch that made it, and its name."""
@@ -63,9 +64,72 @@ class ArrayRef:
 
 @dataclass(frozen=True, slots=True)
 class TupleOf:
-    """Several values at once."""
+    """Several values at once; those of its fields, where it is a `struct`."""
 
     items: tuple["Meaning", ...]
+    struct: Struct | None = None
+
+    def of(self, items: Iterable["Meaning"]) -> "TupleOf":
+        """Other values in the same form."""
+        return replace(self, items=tuple(items))
+
+    def label(self, name: str, k: int) -> str:
+        """What a message or a hint calls the item at `k` of the variable `name`."""
+        return name if self.struct is None else f"{name}.{self.struct.fields[k].name}"
+
+    def at(self, path: tuple[int, ...]) -> "Meaning":
+        """The item that a path of positions leads to."""
+        item = self.items[path[0]]
+        return item.at(path[1:]) if isinstance(item, TupleOf) and path[1:] else item
+
+    def replaced(self, path: tuple[int, ...], new: "Meaning") -> "TupleOf":
+        """The same with another item at the end of a path."""
+        k, rest = path[0], path[1:]
+        item = self.items[k]
+        inner = item.replaced(rest, new) if isinstance(item, TupleOf) and rest else new
+        return self.of((*self.items[:k], inner, *self.items[k + 1 :]))
+
+
+@dataclass(frozen=True, slots=True)
+class StructArrayRef:
+    """An array of structs, a row of one, or, with all indices, an element that has not been loaded.
+
+    `vars` are the arrays of its leaves in order, which all take the same indices.
+    """
+
+    name: str
+    struct: Struct
+    vars: tuple[Var, ...]
+    indices: tuple[Atom, ...] = ()
+
+    @property
+    def ndim(self) -> int:
+        type = self.vars[0].type
+        assert isinstance(type, Array)
+        return type.ndim - len(self.indices)
+
+    def field(self, k: int) -> "StructArrayRef | ArrayRef":
+        """One field of every struct in the array."""
+        counts = [len(list(leaves(entry.type, ""))) for entry in self.struct.fields]
+        first, entry = sum(counts[:k]), self.struct.fields[k]
+        if isinstance(entry.type, Struct):
+            vars = self.vars[first : first + counts[k]]
+            return StructArrayRef(f"{self.name}.{entry.name}", entry.type, vars, self.indices)
+        return ArrayRef(self.vars[first], self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class NoArray:
+    """An array field of a struct that was made in a kernel, before it is set."""
+
+    type: Array | StructArray
+
+
+@dataclass(frozen=True, slots=True)
+class StructRef:
+    """A struct, as an annotation or a constructor."""
+
+    struct: Struct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +186,9 @@ Meaning = (
     | Typed
     | ArrayRef
     | TupleOf
+    | StructArrayRef
+    | NoArray
+    | StructRef
     | HostArray
     | TypeRef
     | BuiltinRef
@@ -132,7 +199,7 @@ Meaning = (
 )
 """What a name or an expression stands for."""
 
-Bound = Type | Weak | TypeRef | BuiltinRef | FunctionRef
+Bound = AnyType | Weak | TypeRef | BuiltinRef | FunctionRef
 """What decides how a function is instantiated: the type of an argument, or a compile-time value itself."""
 
 
@@ -141,7 +208,7 @@ class Parameter:
     """A parameter of a function that users wrote; without a type it takes the argument's."""
 
     name: str
-    type: Type | None
+    type: AnyType | None
     default: Meaning | None
     span: Span
 
@@ -190,6 +257,15 @@ def describe(meaning: Meaning) -> str:
             return str(var.type)
         case ArrayRef():
             return f"a row of {meaning.var.hint}, {Array(meaning.elem, meaning.ndim)}"
+        case TupleOf(_, Struct() as struct) | StructArrayRef(struct=struct) if _is_one(meaning):
+            return str(struct)
+        case StructArrayRef(name, struct, _, indices):
+            whole = str(StructArray(struct, meaning.ndim))
+            return f"a row of {name}, {whole}" if indices else whole
+        case NoArray(type):
+            return f"an {type} that is not set"
+        case StructRef(struct):
+            return f"the struct {struct}"
         case TupleOf(items):
             return f"({', '.join(describe(item) for item in items)})"
         case HostArray():
@@ -206,6 +282,17 @@ def describe(meaning: Meaning) -> str:
             return f"the function {function.name}"
         case Poison():
             return "an earlier mistake"
+
+
+def _is_one(meaning: Meaning) -> bool:
+    return not isinstance(meaning, StructArrayRef) or meaning.ndim == 0
+
+
+def is_struct(meaning: Meaning | None) -> bool:
+    """Whether it is a struct, or an array of structs."""
+    return isinstance(meaning, StructArrayRef) or (
+        isinstance(meaning, TupleOf) and meaning.struct is not None
+    )
 
 
 def is_number(meaning: Meaning) -> bool:

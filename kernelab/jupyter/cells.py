@@ -48,7 +48,9 @@ def remember_python(cell: Cell, definitions: Mapping[str, Any]) -> None:
     tree = ast.increment_lineno(ast.parse(cell.body.text), cell.body.first_line - 1)
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in definitions:
-            definitions[node.name].__wrapped__ = _function(node, cell.filename)
+            definition = definitions[node.name]
+            definition.__wrapped__ = _function(node, cell.filename)
+            definition.__doc__ = ast.get_docstring(node)
 
 
 def _function(node: ast.FunctionDef, filename: str) -> Any:

@@ -10,8 +10,13 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from kernelab.errors import KernelWarning
 from kernelab.jupyter.completion import matcher
-from kernelab.jupyter.inspection import Inspector
-from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics
+from kernelab.jupyter.inspection import Inspector, explain, explain_in_html
+from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, tell
+from kernelab.jupyter.stale import Watch
+from kernelab.views.errors import warning_lines
+
+HOOKS = {"text/plain": explain, "text/html": explain_in_html}
+"""How IPython's inspector tells of kernels, by MIME type."""
 
 
 class Extension:
@@ -23,6 +28,8 @@ class Extension:
         self.matcher = matcher(OPTIONS, CHOICES)
         kernel = getattr(shell, "kernel", None)
         self.inspector = None if kernel is None else Inspector(kernel)
+        self.watch = Watch()
+        self.hooks_before = shell.inspector.mime_hooks
         self.format_before = warnings.formatwarning
 
     def install(self) -> None:
@@ -30,6 +37,8 @@ class Extension:
         self.shell.Completer.custom_matchers.append(self.matcher)
         if self.inspector is not None:
             self.inspector.install()
+        self.shell.inspector.mime_hooks = {**HOOKS, **self.hooks_before}
+        self.shell.events.register("post_run_cell", self.look)
         warnings.formatwarning = self.format
 
     def remove(self) -> None:
@@ -38,11 +47,17 @@ class Extension:
         self.shell.Completer.custom_matchers.remove(self.matcher)
         if self.inspector is not None:
             self.inspector.remove()
+        self.shell.inspector.mime_hooks = self.hooks_before
+        self.shell.events.unregister("post_run_cell", self.look)
         if warnings.formatwarning == self.format:
             warnings.formatwarning = self.format_before
+
+    def look(self, *_: Any) -> None:
+        """Point out what changed under compiled kernels, after each cell."""
+        tell(self.watch.look(self.shell.user_ns))
 
     def format(self, message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> str:
         """Our warnings name the user's line themselves: the line of ours that issued them is left out."""
         if issubclass(category, KernelWarning):
-            return f"{category.__name__}: {message}\n"
+            return "\n".join(warning_lines(category.__name__, str(message))) + "\n"
         return self.format_before(message, category, *place, **named)

@@ -1,21 +1,30 @@
-"""Shift-Tab on a word of the language inside a ``%%kernel`` cell.
+"""Shift-Tab on a kernel, on a function for kernels, and on a word of the language inside a ``%%kernel`` cell.
 
 IPython looks a name up among the notebook's variables only, and the language's words are not there: they must
-not shadow `min` or `float` of the notebook.  So the kernel's answer is asked first, then the table.
+not shadow `min` or `float` of the notebook.  So the kernel's answer is asked first, then the table.  Of an
+object that can be called IPython tells the class and how the class is called: `explain` tells of the kernel.
 """
 
+import ast
 import inspect
+from html import escape
 from typing import Any
 
 from IPython.utils.tokenutil import token_at_cursor
 
 from kernelab.builtins.table import Builtin
+from kernelab.codegen.expressions import spelt
+from kernelab.errors import KernelError
+from kernelab.frontend import UserFunction
 from kernelab.frontend.names import language
 from kernelab.frontend.values import BuiltinRef
 from kernelab.jupyter.completion import is_kernel_cell
 from kernelab.lang import ops
+from kernelab.runtime.kernel import Kernel
 
 Reply = dict[str, Any]
+Sections = list[tuple[str, str]]
+"""Titles and texts, as IPython's inspector shows them."""
 
 
 class Inspector:
@@ -50,6 +59,42 @@ def _answer(reply: Reply, code: str, cursor_pos: int) -> Reply:
     if not text:
         return reply
     return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
+
+
+def explain(data: Any, info: Any = None) -> Sections | None:
+    """What ``name?`` and Shift-Tab show of a kernel or a function for kernels; None for all else.
+
+    IPython's hook for the text of its inspector, which gets the object itself before IPython 8.22.
+    """
+    if getattr(data, "detail_level", 0) > 0:
+        return None
+    try:
+        return described(getattr(data, "obj", data))
+    except KernelError:
+        return None
+
+
+def explain_in_html(data: Any, info: Any = None) -> Sections | None:
+    """The same as HTML."""
+    found = explain(data)
+    return found and [(title, f"<pre>{escape(text)}</pre>") for title, text in found]
+
+
+def described(shown: object) -> Sections | None:
+    """Signature, docstring, how to launch, place; raises KernelError for a decorated kernel with mistakes."""
+    match shown:
+        case Kernel():
+            params = shown.definition.function.params
+            head = ", ".join(f"{param.hint}: {spelt(str(param.type))}" for param in params)
+            names = ", ".join(param.hint for param in params)
+            use = f"{shown.name}[n]({names})\nkl.launch({shown.name}, dim=n, inputs=[{names}])"
+            found = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.doc), ("Launch", use)]
+        case UserFunction():
+            head = ast.unparse(shown.template.node.args)
+            found = [("Signature", f"{shown.name}({head})"), ("Docstring", shown.__doc__ or "")]
+        case _:
+            return None
+    return [(title, text) for title, text in (*found, ("Defined in", str(shown.span))) if text]
 
 
 def documentation(word: str) -> str:

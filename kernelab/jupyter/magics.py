@@ -6,9 +6,11 @@ Knows IPython's magics and displays; what is compiled, refused or shown is decid
 # IPython's decorators for the options of a magic have no types.
 # mypy: allow-untyped-decorators, allow-untyped-calls
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
@@ -17,7 +19,7 @@ from IPython.display import display
 from kernelab.errors import Diagnostic
 from kernelab.jupyter import cells
 from kernelab.runtime.device import get_device
-from kernelab.runtime.kernel import Kernel, compile_source
+from kernelab.runtime.kernel import Compiled, Kernel, compile_source
 from kernelab.views.code import DEFAULT, PANES
 from kernelab.views.display import View
 from kernelab.views.errors import diagnostic_lines
@@ -35,6 +37,15 @@ def panes(text: str) -> tuple[str, ...]:
     if unknown:
         raise ArgumentTypeError(f"there is no {' and no '.join(unknown)}; say {', '.join(CHOICES['--show'])}")
     return tuple(name for name in PANES if name in names or EVERYTHING in names)
+
+
+def parsed(magic: Any, line: str) -> Namespace:
+    """The options of a magic's line; raises UsageError that lists those there are."""
+    try:
+        options: Namespace = parse_argstring(magic, line)
+    except UsageError as error:
+        raise UsageError(f"{error}; the options are {', '.join(OPTIONS)}") from None
+    return options
 
 
 @magics_class
@@ -69,27 +80,28 @@ class KernelMagics(Magics):
         `name[n](...)` runs it once for each thread of a grid.
         """
         assert isinstance(self.shell, InteractiveShell)
-        options = parse_argstring(self.kernel, line)
+        options = parsed(self.kernel, line)
         choices = {"enable_backward": False} if options.no_backward else {}
-        made = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
+        compiled = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
+        made = [one for one in compiled.definitions.values() if isinstance(one, Kernel)]
         if options.device is not None and get_device(options.device).is_cpu:
             build(made)
         if not options.quiet and options.show:
             for one in made:
                 display(View(view(one, options.show)))
+        compiled.raise_errors()
 
 
-def compile_cell(shell: InteractiveShell, cell: cells.Cell, **choices: bool) -> list[Kernel]:
-    """Compile a cell into the notebook's names, with options of the `kernel` decorator; its kernels.
+def compile_cell(shell: InteractiveShell, cell: cells.Cell, **choices: bool) -> Compiled:
+    """Compile a cell into the notebook's names, with options of the `kernel` decorator; tell its notes.
 
-    What has no mistake lands even if something else has one.  Raises KernelError with all mistakes.
+    What has no mistake lands even if something else has one: the mistakes are left to be raised.
     """
     compiled = compile_source(cell.body, shell.user_ns, **choices)
     cells.remember_python(cell, compiled.definitions)
     shell.user_ns.update(compiled.assigned | compiled.definitions)
     tell(compiled.diagnostics)
-    compiled.raise_errors()
-    return [made for made in compiled.definitions.values() if isinstance(made, Kernel)]
+    return compiled
 
 
 def build(kernels: Iterable[Kernel]) -> None:

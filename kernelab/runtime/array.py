@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelValueError
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.interop import itemsize, shape_tuple, value_type

@@ -3,14 +3,16 @@
 A decorated function is lowered when it is first needed, with the names that are around it then.
 """
 
+import functools
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import KernelDefinition, UserFunction, attach, rule_from
-from kernelab.runtime.kernel import Kernel, compile_source, definition_of
+from kernelab.frontend import KernelDefinition, UserFunction, attach, rule_from, struct_of
+from kernelab.runtime.kernel import Kernel, Made, compile_source, definition_of
+from kernelab.runtime.structs import Instance, class_of
 
 
 def kernel(function: Callable[..., Any] | None = None, *, enable_backward: bool = True) -> Any:
@@ -37,8 +39,8 @@ def compile(
     text: str,
     namespace: Mapping[str, Any] | None = None,
     label: str = "<text>",
-) -> dict[str, Kernel | UserFunction]:
-    """The kernels and functions of a text, by name, as a %%kernel cell would make them.
+) -> dict[str, Made]:
+    """The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
 
     `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
     the text.  Raises KernelError with up to ten mistakes.
@@ -101,6 +103,14 @@ def _is_function(found: Any) -> bool:
     return isinstance(found, Function) or getattr(found, "__kernelab_function__", None) is not None
 
 
+def struct(cls: type) -> type[Instance]:
+    """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
+
+    Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
+    """
+    return class_of(struct_of(cls, _names_around(2)))
+
+
 class Function:
     """A decorated function: kernels call it, and so does Python."""
 
@@ -146,7 +156,7 @@ def _kernel(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Kerne
         return found
 
     made = Kernel(function.__name__, load)
-    made.__doc__ = function.__doc__
+    functools.update_wrapper(made, function, ("__doc__",), ())
     return made
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.structs import Struct, StructArray, array_inside, layout
 from kernelab.lang.types import (
     SCALARS,
     Array,
@@ -36,15 +37,25 @@ _BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
 
 
 @functools.cache
-def array_type(elem: Value, ndim: int) -> Array:
+def array_type(elem: Any, ndim: int) -> Any:
     """The type of arrays of `elem`; one object for each, so that a launch may compare by identity."""
-    return Array(elem, ndim)
+    if not isinstance(elem, Struct):
+        return Array(elem, ndim)
+    inside = array_inside(elem)
+    if inside is not None:
+        message = f"an array cannot hold {elem}: its field {inside} is an array"
+        hint = "keep the structs in a Python list, or pass the field's array as an argument of its own"
+        raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
+    return StructArray(elem, ndim)
 
 
 @functools.cache
-def itemsize(elem: Value) -> int:
+def itemsize(elem: Any) -> int:
     """The size of an element in memory, in bytes."""
-    return bytes_of(elem)
+    if not isinstance(elem, Struct):
+        return bytes_of(elem)
+    array_type(elem, 1)  # refuses a struct that holds arrays
+    return layout(elem).itemsize
 
 
 def value_type(dtype: Any) -> Value:
@@ -54,6 +65,9 @@ def value_type(dtype: Any) -> Value:
     """
     if isinstance(dtype, Scalar | Vec | Mat):
         return dtype
+    struct = getattr(dtype, "__kernelab_struct__", None)
+    if struct is not None:
+        return struct  # type: ignore[no-any-return]
     found = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
     if found is None and isinstance(dtype, str):
         return _BY_NAME.get(dtype) or named_types().get(dtype) or _by_numpy(dtype)

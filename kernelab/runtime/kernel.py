@@ -13,8 +13,10 @@ from typing import Any, Literal
 from kernelab.backend.base import Entry
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
+    Definition,
     KernelDefinition,
     Lowered,
+    StructDefinition,
     UserFunction,
     lower_source,
     lower_tree,
@@ -32,9 +34,15 @@ from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, parameters
 from kernelab.runtime.device import CPU
 from kernelab.runtime.rulecheck import check_rules
+from kernelab.runtime.signature import Formals, formals_of
+from kernelab.runtime.structs import Instance, class_of
 
 Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
+
+
+OFFERED = ("doc", "effects", "jvp", "name", "primal", "source", "span", "vjp", "widened")
+"""The attributes of a kernel that completion offers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class Plan:
 
     `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
     `floats` all arrays and all float arrays, `numbers` the float parameters for which a one-element array may
-    stand.
+    stand.  `formals` are the parameters as written, where a struct is among them: all else counts its leaves.
     """
 
     parameters: tuple[Parameter, ...]
@@ -54,6 +62,7 @@ class Plan:
     read: tuple[int, ...]
     written: tuple[int, ...]
     coordinates: int
+    formals: Formals | None
 
 
 class Reverse:
@@ -98,16 +107,24 @@ class Reverse:
 class Kernel:
     """A kernel of the user's, compared by identity; ``kernel[grid](*arguments)`` launches it."""
 
-    def __init__(self, name: str, load: Callable[[], KernelDefinition], widened: bool = False) -> None:
+    def __init__(
+        self, name: str, load: Callable[[], KernelDefinition], widened: bool = False, by_leaves: bool = False
+    ) -> None:
         self.name = name
         self.__name__ = name
         self._load = load
         self._widened = widened
+        self._by_leaves = by_leaves or widened
+        self.sharing: dict[tuple[bytes, ...], Groups] = {}
         self._reverse: dict[tuple[tuple[str, ...], Groups], Reverse] = {}
         self._tangents: dict[tuple[str, ...], Function] = {}
         self._tangent_entries: dict[tuple[str, ...], Entry] = {}
 
     __kernelab_kernel__ = True
+
+    def __dir__(self) -> list[str]:
+        """What a completer offers: the names that serve a user."""
+        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *OFFERED})
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -173,6 +190,7 @@ class Kernel:
             tuple(i for i in arrays if params[i] in found.reads),
             tuple(i for i in arrays if params[i] in found.changed),
             len(self.primal.threads),
+            None if self._by_leaves else formals_of(self.definition.signature),
         )
 
     # -------------------------------------------------------------------------------------- derived programs
@@ -211,9 +229,16 @@ class Kernel:
     def _wide(self) -> "Kernel":
         return Kernel(self.name, lambda: self.definition, widened=True)
 
+    @cached_property
+    def by_leaves(self) -> "Kernel":
+        """The same kernel, launched with the leaves of its structs as arguments."""
+        if self.plan.formals is None:
+            return self
+        return Kernel(self.name, lambda: self.definition, by_leaves=True)
+
     def _ordered(self, active: Iterable[str]) -> tuple[str, ...]:
         names = frozenset(active)
-        return tuple(param.hint for param in self.primal.params if param.hint in names)
+        return tuple(param.hint for param in self.primal.params if _is_named(param, names))
 
     # -------------------------------------------------------------------------------------- entries
 
@@ -242,7 +267,7 @@ class Kernel:
 class Compiled:
     """What a text gave: its good kernels and functions, the constants it assigned, notes, mistakes."""
 
-    definitions: dict[str, "Kernel | UserFunction"]
+    definitions: dict[str, "Made"]
     assigned: dict[str, Any]
     diagnostics: tuple[Diagnostic, ...] = ()
     errors: tuple[Diagnostic, ...] = ()
@@ -264,11 +289,19 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
     return Compiled(definitions, lowered.assigned, lowered.diagnostics, lowered.errors, lowered)
 
 
-def _made(definition: KernelDefinition | UserFunction, options: Mapping[str, Any]) -> Kernel | UserFunction:
+Made = Kernel | UserFunction | type[Instance]
+"""What a definition of a text is to its user."""
+
+
+def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
+    if isinstance(definition, StructDefinition):
+        return class_of(definition.struct)
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
-    return Kernel(chosen.name, lambda: chosen)
+    made = Kernel(chosen.name, lambda: chosen)
+    made.definition = chosen
+    return made
 
 
 def definition_of(
@@ -278,7 +311,9 @@ def definition_of(
     source, tree = source_of(function)
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
-    return lowered.definitions[function.__name__]
+    found = lowered.definitions[function.__name__]
+    assert not isinstance(found, StructDefinition)
+    return found
 
 
 def _flat(function: Function) -> Function:
@@ -307,6 +342,12 @@ if hasattr(os, "register_at_fork"):
 
 def _is_float(type: Type) -> bool:
     return isinstance(type, Scalar) and type.is_float
+
+
+def _is_named(param: Var, names: frozenset[str]) -> bool:
+    """Whether a parameter, or with its name the struct around it, is among some names."""
+    around = param.hint.partition(".")[0]
+    return param.hint in names or (around != param.hint and around in names and is_differentiable(param.type))
 
 
 def _scalar(var: Var) -> Value:

@@ -19,13 +19,17 @@ from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.device import Device, get_device
-from kernelab.runtime.kernel import Kernel, Reverse
+from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.strided import array
 
 MAX_THREADS = 2**31 - 1
 """Thread indices are int32."""
+
+_REMEMBERED = 64
+"""For how many layouts of its arguments a kernel knows which of them share bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     plan = kernel.plan
     grid = grid_of(dim)
     parts = [grid.packed]
+    given = () if plan.formals is None else tuple(structs_in(arguments))
     bind(kernel, arguments, parts)
     if len(grid.extents) != plan.coordinates and plan.coordinates > 1:
         _warn_of_rank(kernel, grid)
@@ -103,7 +108,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         return
     recorder = RECORDER.get()
     if recorder is not None and record_tape:
-        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts)))
+        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
         return
     for i in plan.written:
         argument = arguments[i]
@@ -125,8 +130,13 @@ def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
 
 
 def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
-    """Check the arguments and append their slots to `parts`; raises LaunchError."""
+    """Check the arguments and append their slots to `parts`; raises LaunchError.
+
+    The list then holds the leaves of structs in their place.
+    """
     plan = kernel.plan
+    if plan.formals is not None:
+        arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
     if len(arguments) != len(plan.types):
         raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
     for i, (argument, expected) in enumerate(zip(arguments, plan.types, strict=True)):
@@ -153,12 +163,16 @@ def _enter(entry: Entry, parts: Sequence[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A validated launch that has not run yet: what a recorder gets, and keeps."""
+    """A validated launch that has not run yet: what a recorder gets, and keeps.
+
+    `structs` are the structs and arrays of structs whose leaves are among the arguments.
+    """
 
     kernel: Kernel
     grid: Grid
     arguments: tuple[Any, ...]
     parts: tuple[bytes, ...]
+    structs: tuple[Any, ...] = ()
 
     @property
     def written(self) -> tuple[array, ...]:
@@ -249,6 +263,16 @@ def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], 
     allocations = [arguments[i].allocation for i in plan.arrays]
     if not plan.written or len(set(allocations)) == len(allocations):
         return ()
+    layouts = tuple([arguments[i].packed for i in plan.arrays])
+    known = kernel.sharing.get(layouts)
+    if known is None:
+        known = kernel.sharing[layouts] = _groups(plan, arguments)
+        if len(kernel.sharing) > _REMEMBERED:
+            del kernel.sharing[next(iter(kernel.sharing))]
+    return known
+
+
+def _groups(plan: Plan, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     groups: list[set[int]] = []
     for i in plan.arrays:
         partners = {j for j in plan.arrays if _share(plan.written, arguments, i, j)}
@@ -272,6 +296,8 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     grid = grid_of(dim)
     parts = [grid.packed]
     bind(kernel, arguments, parts)
+    if kernel.plan.formals is not None:
+        given = flattened_adjoints(kernel.plan.formals, given)
     if len(given) > len(arguments):
         message = f"{len(given)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
         raise LaunchError(Diagnostic(message, kernel.span, "count"))

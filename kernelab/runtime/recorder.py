@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kernelab.errors import Source, Span
+from kernelab.errors import Source, Span, label_of
 
 if TYPE_CHECKING:
     from kernelab.runtime.launch import Call
@@ -43,7 +43,7 @@ class Place:
     line: int
 
     def __str__(self) -> str:
-        return f"{label(self.filename)}, line {self.line}"
+        return f"{label_of(self.filename)}, line {self.line}"
 
     @property
     def span(self) -> Span:
@@ -51,17 +51,8 @@ class Place:
         lines = linecache.getlines(self.filename)
         text = linecache.getline(self.filename, self.line).rstrip("\n")
         start = len(text) - len(text.lstrip())
-        source = Source("".join(lines), label(self.filename))
+        source = Source("".join(lines), label_of(self.filename))
         return Span(source, self.line, start, self.line, max(start + 1, len(text)))
-
-
-def label(filename: str) -> str:
-    """What a message calls a file: a notebook's cell by its number, any other by its name."""
-    notebook = sys.modules.get("IPython")
-    shell = notebook.get_ipython() if notebook is not None else None
-    describe = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    described = describe(filename) if describe is not None else None
-    return " ".join(described) if described else filename.rpartition("/")[2]
 
 
 def caller(depth: int = 0) -> Place:

@@ -4,10 +4,11 @@ Knows memory, dtypes and the current recorder; must not know kernels or tapes.  
 makes passes through `_overwrite` or `transfer`: they warn the memory's watchers and tell the recorder.
 """
 
+import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,6 +48,9 @@ class array:  # noqa: N801 (the name users know)
         "type",
     )
 
+    structs: ClassVar[Any] = None
+    holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
+
     allocation: Allocation
     offset: int
     shape: tuple[int, ...]
@@ -62,11 +66,18 @@ class array:  # noqa: N801 (the name users know)
         cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
     ) -> Any:
         if data is None and shape is None:
-            return array_type(value_type(float if dtype is None else dtype), ndim)
-        return super().__new__(cls)
+            annotation: Array = array_type(value_type(float if dtype is None else dtype), ndim)
+            return annotation
+        return super().__new__(cls._class_for(data, dtype))
+
+    @classmethod
+    def _class_for(cls, data: Any, dtype: Any) -> Any:
+        """The class of an array: that of arrays of structs for structs."""
+        return cls.structs if cls.holds_structs(data, dtype) else cls
 
     def __class_getitem__(cls, dtype: Any) -> Array:
-        return array_type(value_type(dtype), 1)
+        annotation: Array = array_type(value_type(dtype), 1)
+        return annotation
 
     def __init__(
         self,
@@ -145,7 +156,7 @@ class array:  # noqa: N801 (the name users know)
         dtype: Value,
     ) -> "array":
         """An array over memory that exists, `offset` and `strides` in bytes."""
-        made: array = object.__new__(cls)
+        made: array = object.__new__(array._class_for(None, dtype))
         made._setup(allocation, offset, shape, strides, dtype)
         return made
 
@@ -193,6 +204,8 @@ class array:  # noqa: N801 (the name users know)
         (low, high), (other_low, other_high) = self.extent, other.extent
         if high <= other_low or other_high <= low or low == high or other_low == other_high:
             return False
+        if self._interleaves(other):
+            return False
         try:
             return np.shares_memory(self.host(), other.host(), max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
         except np.exceptions.TooHardError:
@@ -207,6 +220,13 @@ class array:  # noqa: N801 (the name users know)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.host().copy(), self.dtype, self.requires_grad)
+
+    def _interleaves(self, other: "array") -> bool:
+        """Whether the two are apart in every period of their strides, as the fields of structs are."""
+        axes = [*zip(self.shape, self.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
+        period = math.gcd(*(stride for extent, stride in axes if extent > 1))
+        distance = (other.ptr - self.ptr) % period if period else 0
+        return distance >= itemsize(self.dtype) and distance + itemsize(other.dtype) <= period
 
     def __len__(self) -> int:
         return self.shape[0]

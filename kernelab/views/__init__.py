@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelab.autodiff.gradcheck import GradcheckReport
 from kernelab.autodiff.tape import Tape
-from kernelab.errors import KernelError
+from kernelab.errors import Diagnosed
 from kernelab.runtime.kernel import Kernel
 from kernelab.views import display
 from kernelab.views.errors import error_lines
@@ -29,4 +29,4 @@ def install() -> None:
     """Attach every display; doing it again changes nothing."""
     for cls, shown in DISPLAYS.items():
         display.attach(cls, shown)
-    KernelError._render_traceback_ = error_lines  # type: ignore[attr-defined]
+    Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]

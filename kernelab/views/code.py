@@ -10,6 +10,7 @@ a kernel is compiled, nor HTML.
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.codegen.entry import Unit
-from kernelab.codegen.python import Listing, Saving
+from kernelab.codegen.python import Line, Listing, Saving
 from kernelab.errors import NOWHERE, Source, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array
@@ -27,6 +28,11 @@ from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run
 
 MAX_GENERATED = 150
 """How many lines of generated text a view folds in, so that notebooks stay small."""
+
+WIDTH = 76
+"""How many characters of a derived program stand on a line."""
+
+_BREAK = re.compile(r"(?<=,) | (?=(?:if|else|and|or|[-+*/<>]|[<>=]=) )")
 
 MAX_VALUE = 40
 """How many characters of a captured value are shown."""
@@ -99,10 +105,10 @@ class _Places:
             if span.source is not NOWHERE.source:
                 self.used.setdefault(span.source, set()).add(span.line)
 
-    def line(self, runs: Iterable[Run], span: Span | None) -> CodeLine:
+    def line(self, runs: Iterable[Run], span: Span | None, goes_on: bool = False) -> CodeLine:
         if span is None or span.source not in self.used:
             return CodeLine(tuple(runs))
-        return CodeLine(tuple(runs), span.line, list(self.used).index(span.source))
+        return CodeLine(tuple(runs), span.line, list(self.used).index(span.source), goes_on)
 
     def panes(self) -> Iterator[Code]:
         """The text of every definition that went into the kernel, a pane for each cell."""
@@ -132,9 +138,23 @@ def _definitions(source: Source, used: set[int]) -> list[int]:
 
 def _listing(title: str, listing: Listing, places: _Places) -> Code:
     """A derived program; the comments that name source lines give way to the numbers in the gutter."""
-    shown = [line for line in listing.lines if not line.is_comment]
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
     runs = highlight.python("\n".join(line.text for line in shown))
-    return Code(title, tuple(places.line(run, line.span) for run, line in zip(runs, shown, strict=True)))
+    lines = (places.line(run, line.span, line.goes_on) for run, line in zip(runs, shown, strict=True))
+    return Code(title, tuple(lines))
+
+
+def _broken(line: Line) -> Iterator[Line]:
+    """The line in parts that fit beside the source, broken before an operator or behind a comma."""
+    indent = len(line.text) - len(line.text.lstrip()) + 8
+    text, goes_on = line.text, line.goes_on
+    while len(text) > WIDTH:
+        places = [place.end() for place in _BREAK.finditer(text, indent, WIDTH)]
+        if not places:
+            break
+        yield replace(line, text=text[: places[-1]].rstrip(), goes_on=goes_on)
+        text, goes_on = " " * indent + text[places[-1] :], True
+    yield replace(line, text=text, goes_on=goes_on)
 
 
 def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:
@@ -169,7 +189,7 @@ def _effects(primal: Function) -> dict[str, list[str]]:
 
 def _notes(parts: Parts) -> Iterator[Words]:
     if parts.captured:
-        values = ", ".join(f"{name} = {_short(value)}" for name, value in parts.captured.items())
+        values = ", ".join(_captured(name, value) for name, value in parts.captured.items())
         yield words(Run("captured from the notebook: ", "dim"), values)
     if parts.adjoint is not None:
         yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings))
@@ -177,6 +197,10 @@ def _notes(parts: Parts) -> Iterator[Words]:
         yield words(Run("kept by a tape: ", "dim"), _savings(parts.residuals))
     if parts.refused:
         yield words(Run("no adjoint: ", "dim"), parts.refused)
+
+
+def _captured(name: str, value: object) -> str:
+    return f"{name}()" if callable(value) else f"{name} = {short(value)}"
 
 
 def _savings(savings: tuple[Saving, ...]) -> str:
@@ -189,8 +213,7 @@ def _saving(saving: Saving) -> str:
     return f"{where}: {', '.join(saving.names)} ({saving.size})"
 
 
-def _short(value: Any) -> str:
-    if callable(value):
-        return f"{getattr(value, '__name__', type(value).__name__)}()"
+def short(value: Any) -> str:
+    """A value of the notebook in a few characters."""
     text = str(value.tolist()) if isinstance(value, np.generic | np.ndarray) else repr(value)
     return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"

@@ -7,7 +7,7 @@
       hint: multiply by a vector, or write vec3(dt, dt, dt)
 
 An error that a launch raises also shows the user's lines that led to it.  Knows errors and tracebacks; no
-frame of kernelab or of the notebook is shown.
+frame of kernelab, of the notebook or of Python's own library is shown, nor the line of the message again.
 """
 
 import linecache
@@ -15,16 +15,18 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
 
-from kernelab.errors import Diagnostic, KernelError
+from kernelab.errors import Diagnosed, Diagnostic, label_of
 
 MAX_CALLS = 4
 """How many of the user's calls are shown, the innermost ones."""
 
 RED, GREEN, BLUE, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[34m", "\x1b[1m", "\x1b[0m"
 
-_OTHERS = ("kernelab", "IPython", "ipykernel", "traitlets", "asyncio", "tornado", "runpy")
+_NOTEBOOK = frozenset({"kernelab", "IPython", "ipykernel", "traitlets", "tornado"})
+_OTHERS = _NOTEBOOK | sys.stdlib_module_names
 _COLOURS = (
     (re.compile(r"^\s*\^+"), BOLD),
     (re.compile(r"^\s*hint: "), BLUE),
@@ -32,7 +34,7 @@ _COLOURS = (
 )
 
 
-def error_lines(error: KernelError) -> list[str]:
+def error_lines(error: Diagnosed) -> list[str]:
     """The message as lines for a terminal or a notebook, coloured."""
     titles = {diagnostic.message.split("\n")[0] for diagnostic in error.diagnostics}
     first, *rest = [
@@ -43,8 +45,13 @@ def error_lines(error: KernelError) -> list[str]:
 
 def diagnostic_lines(diagnostic: Diagnostic) -> list[str]:
     """A warning or an information as lines, coloured."""
-    first, *rest = diagnostic.render().split("\n")
-    return [f"{BLUE}{BOLD}{diagnostic.severity}{PLAIN}: {first}", *map(_coloured, rest)]
+    return warning_lines(diagnostic.severity, diagnostic.render())
+
+
+def warning_lines(name: str, text: str) -> list[str]:
+    """A warning's name and text as lines, coloured."""
+    first, *rest = text.split("\n")
+    return [f"{BLUE}{BOLD}{name}{PLAIN}: {first}", *map(_coloured, rest)]
 
 
 def _coloured(line: str) -> str:
@@ -55,30 +62,36 @@ def _coloured(line: str) -> str:
     return line
 
 
-def _calls(error: KernelError) -> list[str]:
+def _calls(error: Diagnosed) -> list[str]:
     """The user's own calls that led to an error of a launch, outermost first."""
-    shown = [line for call in list(_user_calls(error.__traceback__))[-MAX_CALLS:] for line in call]
+    named = {str(diagnostic.span) for diagnostic in error.diagnostics}
+    calls = [call for call in _user_calls(error.__traceback__) if call.place not in named]
+    shown = [line for call in calls[-MAX_CALLS:] for line in call.lines]
     return ["", "  called from", *shown] if shown else []
 
 
-def _user_calls(trace: TracebackType | None) -> Iterator[list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Call:
+    place: str
+    function: str
+    line: str
+
+    @property
+    def lines(self) -> list[str]:
+        inside = "" if self.function.startswith("<") else f", in {self.function}"
+        return [f"  {self.place}{inside}", self.line]
+
+
+def _user_calls(trace: TracebackType | None) -> Iterator[_Call]:
     for frame, number in traceback.walk_tb(trace):
         module = str(frame.f_globals.get("__name__", ""))
         text = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).rstrip()
         # A cell magic runs its cell: that line is shown by the diagnostic itself.
         if module.partition(".")[0] in _OTHERS or not text or _is_magic(text):
             continue
-        place = f"  {_label(frame.f_code.co_filename)}, line {number}"
-        name = frame.f_code.co_name
-        yield [place + ("" if name.startswith("<") else f", in {name}"), f"{number:>5} | {text}"]
+        place = f"{label_of(frame.f_code.co_filename)}, line {number}"
+        yield _Call(place, frame.f_code.co_name, f"{number:>5} | {text}")
 
 
 def _is_magic(text: str) -> bool:
     return text.startswith(("%%", "get_ipython().run_cell_magic"))
-
-
-def _label(filename: str) -> str:
-    """``Cell In[3]`` for the file of a notebook's cell, asked of the shell that is running, if one is."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(filename)
-    return filename if number is None else f"Cell In[{number}]"

@@ -37,17 +37,19 @@ class Words:
 class CodeLine:
     """A line of code; `number` is that of the source line it comes from, None where no user wrote one.
 
-    `cell` tells lines of several cells apart: 0 is the cell that the view is of.
+    `cell` tells lines of several cells apart: 0 is the cell that the view is of.  A line that goes on with
+    the one before shows no number.
     """
 
     runs: tuple[Run, ...]
     number: int | None = None
     cell: int = 0
+    goes_on: bool = False
 
     @property
     def mark(self) -> str:
         """The number as a gutter shows it, with a stroke for each cell further away."""
-        return "" if self.number is None else f"{self.number}{chr(39) * self.cell}"
+        return "" if self.number is None or self.goes_on else f"{self.number}{chr(39) * self.cell}"
 
     @property
     def text(self) -> str:
@@ -77,6 +79,13 @@ class Table:
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+
+    @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Which columns hold numbers: their heads stand to the right as they do."""
+        return tuple(
+            bool(self.rows) and all(row[k].is_number for row in self.rows) for k in range(len(self.head))
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,15 @@ from kernelab.views.text import gutters
 
 STYLE = Path(__file__).with_name("static") / "view.css"
 
+NARROWEST = 20
+"""How narrow parts beside each other become, in em on average, before they go one under the other."""
+
+WIDEST = 76
+"""The longest line that a pane is given room for, in characters."""
+
+GUTTER = 6
+"""The room that the gutter and the edges of a pane take, in characters."""
+
 _CLASSES: dict[Style, str] = {"dim": "s1", "keyword": "sk", "comment": "sc", "number": "sn"}
 _CLASSES |= {"string": "ss", "name": "sd", "good": "sg", "bad": "sb"}
 
@@ -39,7 +48,7 @@ def _html(node: Node) -> str:
         case Table():
             return _table(node)
         case Beside(parts):
-            return f'<div class="kl-beside">{"".join(map(_share, parts))}</div>'
+            return f'<div class="kl-beside">{_shares(parts)}</div>'
         case Below(parts):
             return "".join(map(_html, parts))
         case Fold(title, part):
@@ -48,19 +57,30 @@ def _html(node: Node) -> str:
             assert_never(node)
 
 
-def _share(part: Node) -> str:
-    """A part beside others, which gets room in proportion to its longest line."""
-    return f'<div style="flex-grow:{_longest(part)}">{_html(part)}</div>'
+def _shares(parts: tuple[Node, ...]) -> str:
+    """Parts beside each other, which share the room in proportion to their longest lines."""
+    widths = [_longest(part) + GUTTER for part in parts]
+    bases = [NARROWEST * len(parts) * width // sum(widths) for width in widths]
+    return "".join(
+        f'<div style="flex-grow:{width};flex-basis:{basis}em">{_html(part)}</div>'
+        for part, width, basis in zip(parts, widths, bases, strict=True)
+    )
 
 
 def _longest(node: Node) -> int:
     match node:
         case Code(_, lines):
-            return max((len(line.text) for line in lines), default=1)
+            return min(WIDEST, max((len(line.text) for line in lines if not _is_head(line)), default=1))
         case Beside(parts) | Below(parts):
             return max(map(_longest, parts), default=1)
         case _:
             return 1
+
+
+def _is_head(line: CodeLine) -> bool:
+    """Whether a line of code is a signature or prose, which may be longer than its pane."""
+    styles = {run.style for run in line.runs if run.text.strip()}
+    return "name" in styles or styles <= {"string", "comment"}
 
 
 def _runs(runs: tuple[Run, ...]) -> str:
@@ -94,22 +114,29 @@ def _linked(link: str, lines: Iterable[tuple[str, CodeLine]]) -> str:
 
 
 def _link(line: CodeLine) -> str:
-    if not line.mark:
+    if line.number is None:
         return ""
     return f"l{line.number}" if line.cell == 0 else f"l{line.number}-{line.cell}"
 
 
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(title)}</th>' for title in table.head)
+    head = "".join(map(_head, table.head, table.numbers))
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     parts = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="kl-scroll"><table>{parts}</table></div>'
 
 
+def _head(title: str, is_number: bool) -> str:
+    return f'<th scope="col"{_kind(is_number)}>{escape(title)}</th>'
+
+
 def _cell(cell: Cell) -> str:
-    kind = ' class="kl-number"' if cell.is_number else ""
-    return f"<td{kind}>{_runs(cell.runs)}</td>"
+    return f"<td{_kind(cell.is_number)}>{_runs(cell.runs)}</td>"
+
+
+def _kind(is_number: bool) -> str:
+    return ' class="kl-number"' if is_number else ""
 
 
 def _links(node: Node, scope: str) -> str:
@@ -121,7 +148,7 @@ def _links(node: Node, scope: str) -> str:
 def _all_links(node: Node) -> set[str]:
     match node:
         case Code(_, lines):
-            return {_link(line) for line in lines if line.mark}
+            return {_link(line) for line in lines if line.number is not None}
         case Beside(parts) | Below(parts):
             return set().union(*map(_all_links, parts))
         case Fold(_, part):

@@ -1,8 +1,9 @@
 """A view as plain text: what a terminal shows, and what tests read."""
 
+from collections.abc import Iterable
 from typing import assert_never
 
-from kernelab.views.markup import Below, Beside, Cell, Code, CodeLine, Fold, Node, Run, Table, Words
+from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, Words
 
 
 def render(node: Node) -> str:
@@ -56,15 +57,18 @@ def gutters(code: Code) -> list[tuple[str, CodeLine]]:
 def _table(table: Table) -> list[str]:
     rows = [tuple(_plain(cell.runs) for cell in row) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(table.head, *rows, strict=True)]
-    head = "  ".join(f"{title:<{width}}" for title, width in zip(table.head, widths, strict=True))
+    head = _row(table.head, table.numbers, widths)
     rule = "  ".join("-" * width for width in widths)
-    return [*_heading(table.title), head.rstrip(), rule, *(_row(row, widths) for row in table.rows)]
+    body = [
+        _row(texts, [cell.is_number for cell in row], widths)
+        for texts, row in zip(rows, table.rows, strict=True)
+    ]
+    return [*_heading(table.title), head, rule, *body]
 
 
-def _row(row: tuple[Cell, ...], widths: list[int]) -> str:
-    texts = [_plain(cell.runs) for cell in row]
+def _row(texts: Iterable[str], numbers: Iterable[bool], widths: list[int]) -> str:
     padded = [
-        f"{text:>{width}}" if cell.is_number else f"{text:<{width}}"
-        for text, cell, width in zip(texts, row, widths, strict=True)
+        f"{text:>{width}}" if is_number else f"{text:<{width}}"
+        for text, is_number, width in zip(texts, numbers, widths, strict=True)
     ]
     return "  ".join(padded).rstrip()

@@ -1,6 +1,8 @@
 """The interpreter against the plain meaning of the IR, and what it promises beyond it."""
 
 import ctypes
+import signal
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from kernelab.backend import interp
 from kernelab.backend.base import get
 from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
+from kernelab.errors import KernelInterrupt
 from kernelab.lang.build import FALSE, TRUE, Builder, constant, integer
 from kernelab.lang.ir import (
     Append,
@@ -45,6 +48,7 @@ from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import vjp
 from kernelab.passes.widen import widen
+from tests.codegen import kernels
 from tests.support.derivatives import active_names, wide
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
@@ -442,6 +446,22 @@ def test_the_backend_of_the_name_interp_builds_entries_that_take_packed_argument
     entry(pack(layout_of(function), (2,), {"out": result}))
     assert result.tolist() == [3, 3]
     assert entry.info.coordinates == 1
+
+
+def test_an_interrupt_names_the_kernel_and_an_except_of_mistakes_lets_it_pass() -> None:
+    entry = get("interp").build([kernels.endless()])["endless"]
+    packed = pack(layout_of(kernels.endless()), (1,), {"y": np.zeros(1, np.float32)})
+    striking = threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    striking.start()
+    try:
+        with pytest.raises(KernelInterrupt, match="the kernel `endless` was interrupted") as caught:
+            entry(packed)
+    finally:
+        striking.join()
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    assert not isinstance(caught.value, Exception)
 
 
 def test_an_if_without_results_may_do_nothing_on_one_side() -> None:

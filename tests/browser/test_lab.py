@@ -35,6 +35,10 @@ def background(line: Locator) -> str:
     return str(line.evaluate("node => getComputedStyle(node).backgroundColor"))
 
 
+def alignment(cell: Locator) -> str:
+    return str(cell.evaluate("node => getComputedStyle(node).textAlign"))
+
+
 def output(page: Any, cell: int) -> Locator:
     found: Locator = page.locator(".jp-CodeCell").nth(cell).locator(".jp-OutputArea-output")
     return found
@@ -88,6 +92,9 @@ def test_a_gradient_check_shows_its_table_and_a_launch_names_the_index_that_is_o
     table = output(notebook.page, 2)
     expect(table.locator("h4")).to_contain_text("PASS")
     expect(table.locator("td").first).to_contain_text("pass")
+    sides = {cell: alignment(table.locator(cell).nth(2)) for cell in ("th", "td")}
+    assert sides == {"th": "right", "td": "right"}
+    assert {alignment(table.locator(cell).nth(1)) for cell in ("th", "td")} == {"left"}
     shown = output(notebook.page, 3)
     expect(shown).to_contain_text("KernelIndexError")
     expect(shown).to_contain_text("Cell In[2], line 4")

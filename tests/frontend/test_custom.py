@@ -321,3 +321,16 @@ def rule({}):
 )
 def test_a_rule_for_arrays_says_what_happens_to_their_adjoints(parts: tuple[str, ...], message: str) -> None:
     assert message in [found.message for found in errors(ARRAYS.format(*parts))]
+
+
+def test_functions_of_structs_can_have_no_rules() -> None:
+    text = """
+class Body:
+    mass: float
+def f(b: Body):
+    return b.mass * b.mass
+@func_grad(f)
+def adj_f(b: Body, adj_ret: float):
+    pass
+"""
+    assert error(text).message == "f takes or returns structs, so it can have no grad function"

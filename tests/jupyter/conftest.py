@@ -29,7 +29,7 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        return "\n".join(display.get("text/plain", "") for display in self.displays)
+        return "\n".join(_uncoloured(display.get("text/plain", "")) for display in self.displays)
 
 
 class Notebook:
@@ -56,7 +56,7 @@ class Notebook:
     def inspect(self, code: str) -> str:
         """What Shift-Tab shows at the end of the code."""
         reply: Any = self.client.inspect(code, len(code), reply=True, timeout=TIMEOUT)
-        return str(reply["content"]["data"].get("text/plain", ""))
+        return _uncoloured(reply["content"]["data"].get("text/plain", ""))
 
 
 def _collect(outcome: Outcome, message: dict[str, Any]) -> None:
@@ -65,10 +65,14 @@ def _collect(outcome: Outcome, message: dict[str, Any]) -> None:
         case "display_data" | "execute_result":
             outcome.displays.append(content["data"])
         case "stream":
-            outcome.stream += content["text"]
+            outcome.stream += _uncoloured(content["text"])
         case "error":
             outcome.error_name = content["ename"]
-            outcome.traceback = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(content["traceback"]))
+            outcome.traceback = _uncoloured("\n".join(content["traceback"]))
+
+
+def _uncoloured(text: str) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
 @contextmanager

@@ -35,12 +35,99 @@ def test_views_and_clean_errors_need_no_loading(fresh: Notebook) -> None:
     assert "File " not in outcome.traceback
 
 
+def test_after_the_import_alone_the_first_kernel_cell_loads_the_extension(fresh: Notebook) -> None:
+    fresh.run("import kernelab as kl")
+    assert fresh.run("get_ipython().Completer.custom_matchers").text == "[]"
+    cell = fresh.run(MAGIC.replace("--quiet", ""))
+    assert "kernel f" in cell.text
+    assert fresh.run("len(get_ipython().Completer.custom_matchers)").text == "1"
+    broken = fresh.run(MAGIC.replace("1.0", "wrong"))
+    assert broken.traceback.splitlines()[1] == f"  Cell In[{broken.number}], line 3"
+    assert "already loaded" in fresh.run("%load_ext kernelab").stream
+    fresh.run("%unload_ext kernelab")
+    assert "not found" in fresh.run(MAGIC).stream
+
+
+def test_the_import_leaves_a_kernel_magic_of_the_notebooks_own_alone(fresh: Notebook) -> None:
+    fresh.run("from IPython.core.magic import register_cell_magic")
+    fresh.run("@register_cell_magic\ndef kernel(line, cell):\n    print('mine')")
+    fresh.run("import kernelab")
+    assert fresh.run(MAGIC).stream == "mine\n"
+
+
 def test_a_warning_of_ours_is_one_line_and_others_stay_as_they_are(notebook: Notebook) -> None:
     ours = notebook.run("import warnings\nwarnings.warn('an array was overwritten', kl.KernelWarning)")
     assert ours.stream == "KernelWarning: an array was overwritten\n"
     other = notebook.run("warnings.warn('something else', UserWarning)")
     assert "UserWarning: something else" in other.stream
     assert ".py" in other.stream
+
+
+USING = """%%kernel --quiet
+def square(x: float):
+    return x * x * scale
+
+def spring(x: array[float]):
+    x[tid()] = square(x[tid()]) + scale"""
+CALLING = """%%kernel --quiet
+def apply(x: array[float]):
+    x[tid()] = square(x[tid()])"""
+
+
+def test_a_captured_value_that_changes_is_pointed_out_once_until_the_cell_runs_again(
+    notebook: Notebook,
+) -> None:
+    notebook.run("scale = 2.0")
+    cell = notebook.run(USING).number
+    assert notebook.run("scale = 2.0").text == ""
+    warned = notebook.run("scale = 5.0").text
+    assert "`square` and `spring` were compiled with scale = 2.0; scale is 5.0 now" in warned
+    assert f"hint: run Cell In[{cell}] again" in warned
+    assert notebook.run("scale = 6.0").text == ""
+    assert notebook.run(USING).text == ""
+    assert "compiled with scale = 6.0; scale is 7.0 now" in notebook.run("scale = 7.0").text
+
+
+def test_a_function_that_is_defined_again_is_pointed_out_to_the_cells_that_call_it(
+    notebook: Notebook,
+) -> None:
+    notebook.run("scale = 2.0")
+    notebook.run(USING)
+    cell = notebook.run(CALLING).number
+    warned = notebook.run(USING.replace("x * x", "x + x")).text
+    assert "`apply` was compiled with an earlier `square`, and still calls that" in warned
+    assert f"hint: run Cell In[{cell}] again" in warned
+    assert notebook.run(CALLING).text == ""
+
+
+def test_a_constant_of_the_kernels_own_cell_is_to_be_changed_there(notebook: Notebook) -> None:
+    cell = notebook.run(USING.replace("\n", "\nscale = 2.0\n", 1)).number
+    warned = notebook.run("scale = 3.0").text
+    assert f"hint: change scale in Cell In[{cell}], and run that again" in warned
+
+
+def test_an_array_that_is_changed_in_place_is_pointed_out(notebook: Notebook) -> None:
+    notebook.run("up = np.array([0.0, 1.0], np.float32)")
+    notebook.run("%%kernel --quiet\ndef lift(x: array[vec2]):\n    x[tid()] = up")
+    assert "compiled with up = [0.0, 1.0]; up is [0.0, 2.0] now" in notebook.run("up[1] = 2.0").text
+
+
+FACTORY = """def make(n):
+    @kl.kernel
+    def add(x: kl.array(dtype=float)):
+        x[kl.tid()] = x[kl.tid()] + n
+    return add
+add = make(1.0)"""
+
+
+def test_names_that_only_look_alike_and_what_is_unloaded_are_left_alone(notebook: Notebook) -> None:
+    notebook.run(FACTORY + "\nadd[1](kl.zeros(1))")
+    notebook.run("of_text = kl.compile('def f(x: array[float]):\\n    x[0] = n', {'n': 1.0})['f']")
+    assert notebook.run("n = 5.0").text == ""
+    notebook.run("scale = 2.0")
+    notebook.run(USING)
+    notebook.run("%unload_ext kernelab")
+    assert notebook.run("scale = 3.0").text == ""
 
 
 def test_the_first_line_completes_options_and_their_values(notebook: Notebook) -> None:

@@ -82,7 +82,9 @@ def test_device_builds_the_machine_code_at_once(notebook: Notebook) -> None:
 
 
 def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebook) -> None:
-    assert "unrecognized arguments: --fast" in notebook.run(with_options("--fast")).stream
+    unknown = notebook.run(with_options("--shw all")).stream
+    assert "unrecognized arguments: --shw" in unknown
+    assert "the options are --show, --quiet, --device, --no-backward" in unknown
     assert "there is no sauce" in notebook.run(with_options("--show sauce")).stream
     device = notebook.run(with_options("--device cuda"))
     assert device.error_name == "LaunchError"
@@ -101,7 +103,8 @@ def test_a_mistake_is_shown_at_its_line_of_the_running_cell_and_nothing_else_is(
 
 def test_the_good_kernels_of_a_cell_with_a_mistake_land_and_earlier_ones_work(notebook: Notebook) -> None:
     notebook.run(SCALE)
-    notebook.run(HALF_BROKEN)
+    broken = notebook.run(HALF_BROKEN)
+    assert [display["text/plain"].split(" · ")[0] for display in broken.displays] == ["kernel good"]
     outcome = notebook.run("x = kl.zeros(2)\ngood[2](x)\nscale[2](x, 4.0)\nx.list()")
     assert outcome.text == "[4.0, 4.0]"
     assert notebook.run("bad").error_name == "NameError"
@@ -131,6 +134,58 @@ def test_an_error_while_a_kernel_runs_shows_its_line_and_the_line_of_the_launch(
     assert f"Cell In[{outcome.number - 1}], line 2, in train" in outcome.traceback
     assert f"Cell In[{outcome.number}], line 1" in outcome.traceback
     assert "File " not in outcome.traceback
+
+
+SPRING = """%%kernel --quiet
+def half(x: float):
+    "Half of x."
+    return 0.5 * x
+
+def spring(x: array[vec3], rest: float, energy: array[float]):
+    "The energy of springs."
+    i = tid()
+    atomic_add(energy, 0, half(length(x[i]) - rest))"""
+
+
+def test_a_kernel_is_explained_by_its_own_signature_and_docstring(notebook: Notebook) -> None:
+    cell = notebook.run(SPRING).number
+    assert notebook.inspect("spring").splitlines() == [
+        "Signature:  spring(x: array[vec3], rest: float, energy: array[float])",
+        "Docstring:  The energy of springs.",
+        "Launch:    ",
+        "spring[n](x, rest, energy)",
+        "kl.launch(spring, dim=n, inputs=[x, rest, energy])",
+        f"Defined in: Cell In[{cell}], line 6",
+    ]
+    assert notebook.inspect("half").splitlines() == [
+        "Signature:  half(x: float)",
+        "Docstring:  Half of x.",
+        f"Defined in: Cell In[{cell}], line 2",
+    ]
+    notebook.run("from math import hypot")
+    assert "Type:" in notebook.inspect("hypot")
+    notebook.run("%unload_ext kernelab")
+    assert "Type:" in notebook.inspect("spring")
+
+
+def test_completion_after_a_kernel_offers_what_serves_a_user(notebook: Notebook) -> None:
+    notebook.run(SPRING)
+    offered = {word.rpartition(".")[2] for word in notebook.complete("spring.")}
+    assert {"name", "doc", "source", "effects"} <= offered
+    assert not [word for word in offered if word.startswith("_") or "entry" in word]
+
+
+DECORATED = """@kl.kernel
+def outside(x: kl.array(dtype=float)):
+    i = kl.tid()
+    x[i + 1] = 1.0"""
+
+
+def test_a_decorated_kernel_of_a_cell_is_called_after_its_cell(notebook: Notebook) -> None:
+    cell = notebook.run(DECORATED).number
+    outcome = notebook.run("outside[3](kl.zeros(3))")
+    assert f"  Cell In[{cell}], line 4\n    4 |     x[i + 1] = 1.0" in outcome.traceback
+    assert f"Cell In[{cell}]" in notebook.run("outside").text
 
 
 def test_the_source_and_the_signature_of_a_kernel_can_be_inspected(notebook: Notebook) -> None:
@@ -187,5 +242,42 @@ def test_interrupting_the_notebook_ends_a_kernel_that_would_run_for_ever(noteboo
     # What "Interrupt Kernel" sends.
     notebook.run("import os, signal, threading")
     notebook.run("timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))")
-    assert notebook.run("timer.start()\nendless[1](x)").error_name == "KeyboardInterrupt"
+    outcome = notebook.run("timer.start()\nendless[1](x)")
+    assert outcome.traceback.splitlines() == [
+        "KernelInterrupt: the kernel `endless` was interrupted; the arrays that it writes are partly written",
+        "",
+        "  called from",
+        f"  Cell In[{outcome.number}], line 2",
+        "    2 | endless[1](x)",
+    ]
     assert notebook.run("1 + 1").text == "2"
+
+
+PARTICLE = """%%kernel
+class Particle:
+    pos: vec3
+    mass: float{}"""
+WEIGH = """%%kernel
+def weigh(ps: array[Particle], out: array[float]):
+    i = tid()
+    out[i] = ps[i].mass * ps[i].pos.x"""
+
+
+def test_a_class_is_a_struct_of_the_notebook_and_kernels_keep_the_one_they_were_compiled_with(
+    notebook: Notebook,
+) -> None:
+    assert notebook.run(PARTICLE.format(" = 2.0")).error_name == ""
+    assert notebook.run("Particle()").text == "Particle(pos=[0.0, 0.0, 0.0], mass=2.0)"
+    assert "kernel weigh" in notebook.run(WEIGH).text
+    launch = (
+        "ps, out = kl.full(1, Particle(pos=(3, 0, 0), mass=2)), kl.zeros(1)\nweigh[1](ps, out)\nout.list()"
+    )
+    assert notebook.run(launch).text == "[6.0]"
+    notebook.run(PARTICLE.format(" = 2.0"))
+    assert notebook.run(launch).text == "[6.0]"
+    notebook.run(PARTICLE.format("\n    charge: int"))
+    refused = notebook.run(launch)
+    assert refused.error_name == "LaunchError"
+    assert "of another definition: the other one has a field charge too" in refused.traceback
+    notebook.run(WEIGH)
+    assert notebook.run(launch).text == "[6.0]"

@@ -3,8 +3,9 @@
 import pytest
 
 import kernelab as kl
+from kernelab.codegen.python import listing as kernel_listing
 from kernelab.views import page, text
-from kernelab.views.code import PANES
+from kernelab.views.code import PANES, WIDTH
 from kernelab.views.kernel import parts_of, view
 from tests.support import zoo
 
@@ -55,6 +56,36 @@ def test_the_adjoint_has_the_numbers_of_the_source_instead_of_comments(scan: kl.
     assert not [line for line in shown if "# line" in line]
     assert [line for line in shown if line.startswith("5 │     for k in reversed(range(")]
     assert [line for line in shown if line.startswith("6 │         x_bar[k] += ")]
+
+
+def test_a_signature_of_several_lines_has_one_number_and_lights_as_one(scan: kl.Kernel) -> None:
+    shown = lines(scan, "adjoint")
+    first = shown.index("2 │ def scan_adjoint(")
+    numbers = [line.partition("│")[0].strip() for line in shown[first : first + 3]]
+    assert numbers == ["2", "", ""]
+    signature = page.render(view(scan, ("adjoint",))).split("<span class=l2>")[1]
+    assert signature.partition("</span>\n<span")[0].count("array[") > 2
+
+
+LONG = """
+def long(x: array[float], out: array[float]):
+    i = tid()
+    if x[i] > 0.0:
+        for k in range(3):
+            if x[k] > 0.0:
+                out[i] = sin(x[i]) * sin(x[k]) + cos(x[i]) * cos(x[k]) - tan(x[i]) * tan(x[k])
+"""
+
+
+def test_a_long_line_of_a_derived_program_is_broken_and_reads_the_same() -> None:
+    made = kl.compile(LONG)["long"]
+    assert isinstance(made, kl.Kernel)
+    listed = kernel_listing(made.vjp(["x", "out"]).adjoint).lines
+    whole = [line.text for line in listed if not line.is_comment]
+    assert max(map(len, whole)) > WIDTH
+    shown = [line.partition("│ ")[2] for line in lines(made, "adjoint") if "│" in line]
+    assert max(map(len, shown)) <= WIDTH
+    assert "".join("".join(shown).split()) == "".join("".join(whole).split())
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 import linecache
 import re
 from collections.abc import Callable
+from functools import cached_property
 
 import pytest
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Source, Span
-from kernelab.views.errors import diagnostic_lines, error_lines
+from kernelab.views.errors import diagnostic_lines, error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
 SPAN = Span(CELL, 3, 8, 3, 18)
@@ -40,6 +41,12 @@ def test_the_message_the_place_the_caret_and_the_hint_stand_out() -> None:
     assert colours == [["31", "1", "1"], ["32"], [], ["1"], ["34"]]
 
 
+def test_the_place_and_the_hint_of_a_warning_stand_out_as_those_of_an_error_do() -> None:
+    name, *shown = warning_lines("KernelWarning", MISTAKE.render())
+    assert plain([name]) == "KernelWarning: cannot add vec3 and float32"
+    assert shown == error_lines(KernelTypeError(MISTAKE))[1:]
+
+
 def user_code(name: str, text: str, raised: Exception) -> Callable[[], None]:
     """A function `train` of a user whose module is a notebook and whose file is `name`."""
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -64,6 +71,22 @@ def test_an_error_of_a_launch_shows_the_users_calls_that_led_to_it() -> None:
     assert "  called from" in shown
     assert shown.endswith("  <cell>, line 3, in train\n    3 |     launch()")
     assert "raise error" not in shown
+
+
+def test_a_call_that_the_message_names_already_and_one_of_pythons_own_library_are_left_out() -> None:
+    text = "def train():\n    launch()\n"
+    here = Span(Source(text, "<cell>"), 2, 4, 2, 12)
+    raised = KernelTypeError(Diagnostic("this overwrites x", here))
+    train = user_code("<cell>", text, raised)
+    outer = user_code("<outer>", "def train():\n    owner.value\n", raised)
+    owner = type("Owner", (), {"value": cached_property(lambda _: train())})()
+    outer.__globals__["owner"] = owner
+    with pytest.raises(KernelTypeError) as caught:
+        outer()
+    shown = plain(error_lines(caught.value))
+    assert "functools" not in shown
+    assert shown.count("<cell>, line 2") == 1
+    assert "  <outer>, line 2, in train" in shown
 
 
 def test_the_line_that_runs_a_cell_magic_is_no_call_of_the_users() -> None:

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kernelab.views import page, text
+from kernelab.views import highlight, page, text
 from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, cell, words
 
 SOURCE = Code("Cell In[3]", (CodeLine((Run("y = sin(x)"),), 9), CodeLine((Run("z = y"),), 10)))
@@ -55,6 +55,15 @@ def test_a_table_is_aligned_with_numbers_to_the_right() -> None:
     rows = ((cell("x"), cell("1.5", is_number=True)), (cell("long"), cell("10")))
     table = Table("", ("name", "value"), rows)
     assert text.render(table).splitlines() == ["name  value", "----  -----", "x       1.5", "long  10"]
+
+
+def test_parts_beside_each_other_share_the_room_by_their_code_not_by_signatures_and_prose() -> None:
+    long = "x" * 90
+    shown = f'def f(x: {long}):\n    """{long}"""\n    # {long}\n    y = 1.0'
+    source = Code("", tuple(CodeLine(runs) for runs in highlight.python(shown)))
+    derived = Code("", (CodeLine((Run("y_bar[i] += 1.0 * x_bar[i]"),)),))
+    shares = [int(share) for share in re.findall(r"flex-grow:(\d+)", page.render(Beside((source, derived))))]
+    assert shares == [11 + page.GUTTER, 26 + page.GUTTER]
 
 
 VIEWS: list[Node] = [

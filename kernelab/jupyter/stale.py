@@ -1,0 +1,86 @@
+"""Names of the notebook that no longer hold what a kernel was compiled with, pointed out once after a cell.
+
+Knows what a kernel and a function captured, and the notebook's names; must not know launches, which pay
+nothing.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, Source
+from kernelab.frontend import UserFunction
+from kernelab.runtime.kernel import Kernel
+from kernelab.views.code import short
+
+Holder = Kernel | UserFunction
+
+
+class Watch:
+    """Compares after each cell; a name of a cell's kernels is spoken of once, until that cell runs again."""
+
+    def __init__(self) -> None:
+        self.told: set[tuple[Source, str]] = set()
+
+    def look(self, names: Mapping[str, Any]) -> list[Diagnostic]:
+        """What is to be said now, one warning for each name of a cell."""
+        stale: dict[tuple[Source, str], list[Holder]] = {}
+        sources: set[Source] = set()
+        for holder in _holders(names):
+            sources.add(holder.source)
+            for name in _changed(holder, names):
+                stale.setdefault((holder.source, name), []).append(holder)
+        new = {key: holders for key, holders in stale.items() if key not in self.told}
+        self.told = {key for key in self.told | stale.keys() if key[0] in sources}
+        return [_warning(name, holders, names) for (_, name), holders in new.items()]
+
+
+def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
+    """The kernels and functions that cells of this notebook defined and that it still names, each once."""
+    for value in {id(value): value for value in names.values()}.values():
+        # A decorated kernel that nobody has used yet has not been lowered, and holds nothing.
+        lowered = isinstance(value, UserFunction) or (
+            isinstance(value, Kernel) and "definition" in vars(value)
+        )
+        if lowered and value.source.label.startswith("Cell In["):
+            yield value
+
+
+def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
+    """What the holder's own text names and the notebook now holds otherwise."""
+    enclosed = inspect.unwrap(holder).__code__.co_freevars if hasattr(holder, "__wrapped__") else ()
+    for name, then in _captured(holder).items():
+        # A function of a module brings its own names along, which mean something else in the notebook.
+        own = name not in enclosed and re.search(rf"\b{re.escape(name)}\b", holder.source.text)
+        if own and not _same(then, names.get(name, then)):
+            yield name
+
+
+def _captured(holder: Holder) -> Mapping[str, Any]:
+    return holder.definition.captured if isinstance(holder, Kernel) else holder.captured
+
+
+def _same(then: Any, now: Any) -> bool:
+    if then is now:
+        return True
+    if type(then) is not type(now) or callable(then):
+        return False
+    return bool(np.array_equal(then, now, equal_nan=np.asarray(then).dtype.kind == "f"))
+
+
+def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:
+    first = holders[0]
+    then, now = _captured(first)[name], names[name]
+    who = " and ".join(f"`{holder.name}`" for holder in holders)
+    was = f"{who} {'was' if len(holders) == 1 else 'were'} compiled with"
+    if callable(then):
+        message = f"{was} an earlier `{name}`, and still calls that"
+    else:
+        message = f"{was} {name} = {short(then)}; {name} is {short(now)} now"
+    label = first.source.label
+    assigns = re.search(rf"(?m)^{re.escape(name)}\s*(:[^=]+)?=", first.source.text)
+    hint = f"change {name} in {label}, and run that again" if assigns else f"run {label} again"
+    return Diagnostic(message, first.span, "stale", "warning", hint=hint)

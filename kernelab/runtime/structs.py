@@ -1,0 +1,312 @@
+"""Structs on the host: `p = Particle()`, whose fields are converted to their types as they are set.
+
+A class for each definition; knows arrays; must not know kernels.
+"""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError
+from kernelab.lang.structs import Field, Struct, StructArray, layout
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, scalar_of, shape_of, size_of
+from kernelab.runtime.interop import HostArray
+from kernelab.runtime.strided import array
+
+
+class Instance:
+    """A struct on the host; compared by identity, as arrays are.
+
+    Numbers, vectors and structs are copied when they are set, arrays are shared.  A one-element array may
+    stand for a float field: launches read its value, and a tape differentiates with respect to it.
+    """
+
+    __slots__ = ("__weakref__", "_element", "_values")
+
+    __kernelab_struct__: ClassVar[Struct]
+    _values: dict[str, Any]
+    _element: bool
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        struct = self._struct
+        object.__setattr__(self, "_values", {entry.name: _initial(entry) for entry in struct.fields})
+        object.__setattr__(self, "_element", False)
+        if len(values) > len(struct.fields):
+            message = f"{struct} has {len(struct.fields)} fields, not {len(values)}"
+            raise KernelTypeError(Diagnostic(message, code="field"))
+        given = dict(zip((entry.name for entry in struct.fields), values, strict=False))
+        twice = sorted(set(given) & set(named))
+        if twice:
+            message = f"{struct} gets two values for {twice[0]}"
+            raise KernelTypeError(Diagnostic(message, code="field"))
+        for name, value in (given | named).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def _read(cls, value: Any, of: array) -> "Instance":
+        """A copy of an element of an array, which says so where a field of it is set."""
+        made = cls()
+        for entry in made._struct.fields:
+            held = value[entry.name]
+            made._values[entry.name] = (
+                class_of(entry.type)._read(held, of) if isinstance(entry.type, Struct) else _kept(held)
+            )
+        object.__setattr__(made, "_element", True)
+        return made
+
+    @property
+    def _struct(self) -> Struct:
+        return type(self).__kernelab_struct__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._entry(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        entry = self._entry(name)
+        if self._element:
+            message = (
+                f"this {self._struct} is a copy of an element: setting {name} would not change the array"
+            )
+            hint = f'write ps["{name}"][i] = ..., or p = ps[i].copy(), change p, and ps[i] = p'
+            raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
+        self._values[name] = _converted(entry, value, str(self._struct))
+
+    def _entry(self, name: str) -> Field:
+        k = self._struct.index(name)
+        if k is None:
+            known = ", ".join(entry.name for entry in self._struct.fields)
+            message = f"{self._struct} has no field {name}"
+            raise _NoField(Diagnostic(message, hint=f"its fields are {known}", code="field"))
+        return self._struct.fields[k]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={_shown(value)}" for name, value in self._values.items())
+        return f"{self._struct}({fields})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        return np.array(self._record(), layout(self._struct))
+
+    def _record(self) -> tuple[Any, ...]:
+        """The values of the fields in order, nested as the structs are."""
+        return tuple(
+            value._record()
+            if isinstance(value, Instance)
+            else value.item()
+            if isinstance(value, array)
+            else value
+            for value in self._values.values()
+        )
+
+    def _copy(self) -> "Instance":
+        made = type(self)()
+        for name, value in self._values.items():
+            made._values[name] = _copied(value)
+        return made
+
+    def copy(self) -> "Instance":
+        """Another struct with the same values, and the same arrays."""
+        return self._copy()
+
+    __copy__ = _copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Instance":
+        memo[id(self)] = made = type(self)()
+        made._values.update({name: deepcopy(value, memo) for name, value in self._values.items()})
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._struct, dict(self._values))
+
+    # -------------------------------------------------------------------------------------- leaves
+
+    def _leaves(self) -> list[Any]:
+        """What a launch takes: the values of the leaves in order, None for an array that is not set."""
+        found: list[Any] = []
+        for entry in self._struct.fields:
+            value = self._values[entry.name]
+            match entry.type:
+                case Struct():
+                    found += value._leaves()
+                case StructArray(elem):
+                    count = len(class_of(elem)()._leaves())
+                    found += value.leaves if value is not None else [None] * count
+                case _:
+                    found.append(value)
+        return found
+
+    @property
+    def grad(self) -> "Instance | None":
+        """A struct of the gradients of the arrays in it, other fields zero; None if there is no gradient."""
+        return self._grad()
+
+    def _grad(self) -> "Instance | None":
+        found = {name: _gradient(value) for name, value in self._values.items()}
+        if all(gradient is None for gradient in found.values()):
+            return None
+        made = self._cleared()
+        made._values.update({name: gradient for name, gradient in found.items() if gradient is not None})
+        return made
+
+    def _cleared(self) -> "Instance":
+        made = type(self)()
+        for name, value in made._values.items():
+            made._values[name] = (
+                value._cleared()
+                if isinstance(value, Instance)
+                else np.zeros_like(value)
+                if isinstance(value, np.ndarray)
+                else None
+                if value is None
+                else type(value)(0)
+            )
+        return made
+
+
+class _NoField(KernelError, AttributeError):
+    """A field that a struct does not have."""
+
+
+def class_of(struct: Struct) -> type[Instance]:
+    """The class that makes structs of a definition: one for each, defaults included."""
+    return _class(struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))]))
+
+
+def _reader(name: str) -> property:
+    return property(lambda instance: instance._values[name])
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Instance):
+        return value._copy()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _gradient(value: Any) -> Any:
+    return value._grad() if isinstance(value, Instance) else value.grad if isinstance(value, array) else None
+
+
+@cache
+def _class(struct: Struct, details: str) -> type[Instance]:
+    body: dict[str, Any] = {"__slots__": (), "__kernelab_struct__": struct, "__doc__": struct.doc or None}
+    # A field comes before whatever else structs have: `copy` and `grad` are good names of fields.
+    body |= {entry.name: _reader(entry.name) for entry in struct.fields}
+    return type(struct.name, (Instance,), body)
+
+
+def _restored(struct: Struct, values: dict[str, Any]) -> Instance:
+    made = class_of(struct)()
+    made._values.update(values)
+    return made
+
+
+def _all_fields(struct: Struct) -> list[Field]:
+    inner = [
+        part for entry in struct.fields if isinstance(entry.type, Struct) for part in _all_fields(entry.type)
+    ]
+    return [*struct.fields, *inner]
+
+
+def _initial(entry: Field) -> Any:
+    match entry.type:
+        case Struct() as inner:
+            return class_of(inner)()
+        case Array() | StructArray():
+            return None
+        case Scalar() as type:
+            return type.dtype.type(0 if entry.default is None else entry.default).item()
+        case type:
+            return np.array(
+                np.zeros(type.shape) if entry.default is None else entry.default, type.scalar.dtype
+            )
+
+
+def _converted(entry: Field, value: Any, struct: str) -> Any:
+    match entry.type:
+        case Struct() as inner:
+            if isinstance(value, Instance) and value._struct == inner:
+                return value._copy()
+        case (Array() | StructArray()) as wanted:
+            if value is None:
+                return None
+            found = _as_array(value, wanted)
+            if found is not None and found.type == wanted:
+                return found
+            if found is not None:
+                raise _wrong(entry, struct, f"an {found.type}")
+        case Scalar() as scalar if isinstance(value, array):
+            if value.dtype == scalar and scalar.is_float and value.size == 1:
+                return value
+        case Scalar() as scalar:
+            return _number(entry, scalar, value, struct)
+        case Vec() | Mat() as type:
+            return _components(entry, type, value, struct)
+    raise _wrong(entry, struct, _described(value))
+
+
+def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
+    if isinstance(value, array):
+        return value
+    if isinstance(value, np.ndarray):
+        elem: Any = wanted.elem
+        shared = array(value, elem, copy=False)
+        assert isinstance(shared, array)
+        return shared if np.shares_memory(shared.host(), value) or not value.size else None
+    return None
+
+
+def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
+    given = value.item() if isinstance(value, np.generic | np.ndarray) and np.ndim(value) == 0 else value
+    kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
+    if not isinstance(given, kinds) or (isinstance(given, bool) and scalar.kind != "bool"):
+        raise _wrong(entry, struct, _described(value))
+    if scalar.is_int and not np.iinfo(scalar.dtype).min <= given <= np.iinfo(scalar.dtype).max:
+        raise _wrong(entry, struct, f"{given}, which it cannot hold")
+    with np.errstate(over="ignore"):
+        return np.asarray(given).astype(scalar.dtype).item()
+
+
+def _components(entry: Field, type: Value, value: Any, struct: str) -> HostArray:
+    if isinstance(value, array):
+        raise _wrong(entry, struct, f"an {value.type}", "give its numbers: x.numpy(); no gradient goes there")
+    try:
+        given = np.asarray(value)
+    except ValueError:
+        raise _wrong(entry, struct, _described(value)) from None
+    kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
+    fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
+    if not fits:
+        raise _wrong(entry, struct, _described(value))
+    return np.array(given, scalar_of(type).dtype).reshape(shape_of(type))
+
+
+def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
+    message = f"the field {entry.name} of {struct} is {entry.type}, not {found}"
+    return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Instance):
+        return f"a {value._struct}"
+    if isinstance(value, bool | int | float | str):
+        return f"the {type(value).__name__} {value!r}"
+    if isinstance(value, np.ndarray):
+        return f"a NumPy array of {value.dtype} and shape {value.shape}"
+    return f"a {type(value).__name__}"
+
+
+def _kept(held: Any) -> Any:
+    if not isinstance(held, np.ndarray):
+        return held.item()
+    copied = held.copy()
+    copied.flags.writeable = False
+    return copied
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, array):
+        return f"<{value.type} of shape {value.shape}>"
+    return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)

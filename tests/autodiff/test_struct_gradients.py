@@ -1,0 +1,270 @@
+"""Gradients of structs: by fields of arrays of structs, arrays in structs, numbers that arrays stand for."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import KernelError, TapeError
+from kernelab.runtime.launch import sharing
+
+TEXT = """
+class Mass:
+    pos: vec2
+    weight: float64
+    id: int
+
+class Body:
+    a: Mass
+    drag: float = 0.5
+    flag: int = 7
+
+class Field:
+    scale: float
+    offset: vec2
+    values: array[float]
+    bodies: array[Body]
+
+def fall(bodies: array[Body], force: array[vec2], out: array[float]):
+    i = tid()
+    b = bodies[i]
+    for k in range(3):
+        if b.a.pos.x > 0.5:
+            b.a.pos = b.a.pos - b.drag * b.a.pos * b.a.pos.y
+        else:
+            b.a.pos.y += float(b.a.weight) * force[i].x
+            b.drag = b.drag * b.drag
+    bodies[i] = b
+    bodies[i].a.pos.x *= bodies[i].a.pos.y
+    out[i] = bodies[i].a.pos.x * bodies[i].drag
+
+def square(ms: array[Mass], out: array[float]):
+    i = tid()
+    out[i] = ms[i].pos.x * ms[i].pos.y + ms[i].pos.x ** 2
+
+def swap(ms: array[Mass]):
+    i = tid()
+    x = ms[i].pos.x
+    ms[i].pos.x = ms[i].pos.y * ms[i].pos.y
+    ms[i].pos.y = x
+    ms[i].id += 1
+
+def couple(ms: array[Mass], weights: array[float64]):
+    i = tid()
+    ms[i].pos = ms[i].pos * float(weights[i])
+
+def sample(f: Field, out: array[float]):
+    i = tid()
+    f.bodies[i].a.pos += f.offset * f.scale
+    out[i] = f.values[i] * f.scale + f.bodies[i].a.pos.x * f.bodies[i].drag * f.values[i]
+"""
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Any]:
+    return kl.compile(TEXT)
+
+
+def masses(made: dict[str, Any], n: int = 3) -> Any:
+    rng = np.random.default_rng(n)
+    ms = kl.zeros(n, dtype=made["Mass"], requires_grad=True)
+    ms["pos"] = rng.normal(size=(n, 2))
+    ms["weight"] = rng.uniform(1, 2, n)
+    ms["id"] = np.arange(n)
+    return ms
+
+
+def bodies(made: dict[str, Any], n: int = 3) -> Any:
+    bs = kl.zeros(n, dtype=made["Body"], requires_grad=True)
+    bs["a"] = masses(made, n)
+    bs["drag"] = np.linspace(0.3, 0.9, n)
+    bs["flag"].fill_(7)
+    return bs
+
+
+def test_gradcheck_takes_arrays_of_structs_and_structs(made: dict[str, Any]) -> None:
+    force = kl.array(np.ones((4, 2)), dtype=kl.vec2, requires_grad=True)
+    report = kl.autograd.gradcheck(
+        made["fall"], 4, [bodies(made, 4), force], [kl.zeros(4)], show_summary=False
+    )
+    assert {pair.input for pair in report.pairs} == {
+        "bodies.a.pos",
+        "bodies.a.weight",
+        "bodies.drag",
+        "force",
+    }
+    field = made["Field"](kl.array([1.5], requires_grad=True), (0.5, 0.25), bodies=bodies(made, 3))
+    field.values = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    report = kl.autograd.gradcheck(made["sample"], 3, [field], [kl.zeros(3)], show_summary=False)
+    assert {pair.input for pair in report.pairs} >= {"f.scale", "f.values", "f.bodies.drag", "f.bodies.a.pos"}
+
+
+def test_the_gradient_of_an_array_of_structs_is_one(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        made["square"][3](ms, out)
+    tape.backward(grads={out: np.ones(3)})
+    x, y = ms["pos"].numpy().T
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], np.stack([y + 2 * x, x], 1), rtol=1e-6)
+    np.testing.assert_array_equal(ms["pos"].grad.numpy(), ms.grad["pos"].numpy())
+    assert tape.gradients[ms] is ms.grad
+    assert ms.grad[0].pos.tolist() == ms.grad.numpy()["pos"][0].tolist()
+    tape.backward(grads={out: np.ones(3)})
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], 2 * np.stack([y + 2 * x, x], 1), rtol=1e-6)
+    tape.zero()
+    assert not ms.grad.numpy()["pos"].any()
+
+
+def test_integer_fields_are_not_touched(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        made["swap"][3](ms)
+        made["square"][3](ms, out)
+    tape.backward(grads={out: np.ones(3)})
+    assert ms["id"].list() == [1, 2, 3]
+    assert ms.grad["id"].list() == [0, 0, 0]
+
+
+def test_in_place_changes_of_fields_are_differentiated_through(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    x, y = ms["pos"].numpy().T.copy()
+    with kl.Tape() as tape:
+        made["swap"][3](ms)
+        made["square"][3](ms, out)
+    tape.backward(grads={out: np.ones(3)})
+    # out = y**2 x + y**4
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], np.stack([y**2, 2 * x * y + 4 * y**3], 1), rtol=1e-5)
+
+
+def test_clones_copies_and_overwrites_of_structs_are_recorded(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    x, y = ms["pos"].numpy().T.copy()
+    with kl.Tape() as tape:
+        other = kl.clone(ms)
+        made["swap"][3](other)
+        third = kl.zeros_like(ms)
+        kl.copy(third, other)
+        made["square"][3](third, out)
+        third.fill_(made["Mass"]())
+    tape.backward(grads={out: np.ones(3)})
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], np.stack([y**2, 2 * x * y + 4 * y**3], 1), rtol=1e-5)
+    assert tape.saved_bytes > 0
+
+
+def test_the_cotangent_may_be_an_array_of_structs(made: dict[str, Any]) -> None:
+    ms = masses(made)
+    y = ms["pos"].numpy()[:, 1].copy()
+    with kl.Tape() as tape:
+        made["swap"][3](ms)
+    seed = kl.zeros(3, dtype=made["Mass"])
+    seed["pos"] = np.array([[1, 10], [1, 10], [1, 10]])
+    tape.backward(grads={ms: seed})
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], np.stack([np.full(3, 10), 2 * y], 1), rtol=1e-6)
+    with pytest.raises(KernelError, match="the cotangent of"):
+        tape.backward(grads={ms: kl.ones(3)})
+
+
+def test_arrays_in_structs_and_numbers_by_arrays_have_gradients(made: dict[str, Any]) -> None:
+    scale = kl.array([2.0], requires_grad=True)
+    values = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    field = made["Field"](scale, (0.5, 0), values, bodies(made))
+    start = field.bodies["a"]["pos"].numpy()[:, 0].copy()
+    drag = field.bodies["drag"].numpy().copy()
+    out = kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        made["sample"][3](field, out)
+    tape.backward(grads={out: np.ones(3)})
+    v = np.array([1.0, 2, 3])
+    np.testing.assert_allclose(values.grad.numpy(), 2 + (start + 1.0) * drag, rtol=1e-5)
+    np.testing.assert_allclose(scale.grad.item(), (v + 0.5 * drag * v).sum(), rtol=1e-5)
+    gradient = tape.gradients[field]
+    assert gradient.values is values.grad
+    assert gradient.scale is scale.grad
+    np.testing.assert_allclose(gradient.bodies["drag"].numpy(), (start + 1.0) * v, rtol=1e-5)
+    assert gradient.offset.tolist() == [0, 0]
+
+
+def test_the_leaves_of_one_array_share_no_bytes(made: dict[str, Any]) -> None:
+    bs = bodies(made, 5)
+    leaves = [*bs.leaves, *bs[::2].leaves]
+    for k, one in enumerate(leaves):
+        for j, other in enumerate(leaves):
+            assert one.overlaps(other) == (k % 5 == j % 5), (k, j)
+    table = bs[:4].reshape(2, 2)
+    assert not table.transpose().leaves[0].overlaps(table.leaves[1])
+    assert table.transpose().leaves[0].overlaps(table.leaves[0])
+
+
+def test_leaves_of_one_array_are_no_group_and_two_arguments_over_one_memory_are(made: dict[str, Any]) -> None:
+    ms = masses(made)
+    assert sharing(made["couple"], [*ms.leaves, ms["weight"]]) == ()
+    both = kl.compile("class Mass:\n    pos: vec2\n    weight: float64\n    id: int\n" + BOTH)["both"]
+    assert sharing(both, [*ms.leaves, *ms.leaves]) == (("one.pos", "two.pos"),)
+
+
+BOTH = """
+def both(one: array[Mass], two: array[Mass]):
+    i = tid()
+    one[i].pos = two[i].pos * 2.0
+"""
+
+
+def test_one_field_passed_beside_its_array_counts_by_its_bytes(made: dict[str, Any]) -> None:
+    ms = masses(made)
+    start, weight = ms["pos"].numpy().copy(), ms["weight"].numpy().copy()
+    with kl.Tape(overwrite="error") as tape:
+        made["couple"][3](ms, ms["weight"])
+    seed = kl.zeros(3, dtype=made["Mass"])
+    seed["pos"] = np.ones((3, 2))
+    tape.backward(grads={ms: seed})
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], np.stack([weight, weight], 1), rtol=1e-6)
+    np.testing.assert_allclose(ms.grad.numpy()["weight"], start.sum(1), rtol=1e-6)
+
+
+def test_overwriting_another_field_is_no_hazard_and_the_same_one_is(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    with kl.Tape(overwrite="error"):
+        made["square"][3](ms, out)
+        ms["weight"].fill_(3)
+        ms["id"].fill_(3)
+        with pytest.raises(TapeError, match="overwritten here"):
+            ms["pos"].fill_(3)
+        with pytest.raises(TapeError, match="overwritten here"):
+            ms[1] = made["Mass"]()
+
+
+def test_overwritten_fields_are_saved(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    x, y = ms["pos"].numpy().T.copy()
+    with kl.Tape() as tape:
+        made["square"][3](ms, out)
+        ms.zero_()
+    tape.backward(grads={out: np.ones(3)})
+    np.testing.assert_allclose(ms.grad.numpy()["pos"], np.stack([y + 2 * x, x], 1), rtol=1e-6)
+    assert 3 * 8 <= tape.saved_bytes <= 3 * ms.numpy().itemsize
+
+
+def test_a_change_of_a_field_that_the_tape_did_not_see_is_noticed(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        made["swap"][3](ms)
+        kl.launch(made["swap"], 3, [ms], record_tape=False)
+        made["square"][3](ms, out)
+    with pytest.raises(TapeError, match="the tape did not see how"):
+        tape.backward(grads={out: np.ones(3)})
+
+
+def test_only_arrays_of_structs_with_floats_require_gradients() -> None:
+    Count = kl.compile("class Count:\n    n: int\n    b: bool\n")["Count"]
+    with pytest.raises(KernelError, match="has no field of floats"):
+        kl.zeros(2, dtype=Count, requires_grad=True)
+
+
+def test_the_adjoint_alone_takes_structs(made: dict[str, Any]) -> None:
+    ms, out = masses(made), kl.zeros(3, requires_grad=True)
+    out.grad.fill_(1)
+    bar = kl.zeros(3, dtype=made["Mass"])
+    kl.launch(made["square"], 3, [ms], [out], adj_inputs=[bar], adj_outputs=[out.grad], adjoint=True)
+    x, y = ms["pos"].numpy().T
+    np.testing.assert_allclose(bar.numpy()["pos"], np.stack([y + 2 * x, x], 1), rtol=1e-6)
