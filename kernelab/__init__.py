@@ -46,10 +46,20 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.decorators import compile, func, kernel, struct
+from kernelab.runtime.decorators import (
+    compile,
+    func,
+    func_grad,
+    func_jvp,
+    func_native,
+    func_replay,
+    kernel,
+    struct,
+)
 from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
+from kernelab.runtime.words import AdjointWord as _AdjointWord
 from kernelab.runtime.words import Word as _Word
 from kernelab.runtime.words import constant, static
 from kernelab.runtime.words import names as _language_names
@@ -63,6 +73,7 @@ __version__ = "0.1.0"
 
 _FACES = ("autograd", "config", "types")
 
+adjoint = _AdjointWord("adjoint")
 tid = _Word("tid")
 atomic_add = _Word("atomic_add")
 atomic_sub = _Word("atomic_sub")
@@ -146,6 +157,7 @@ __all__ = [
     "LaunchError",
     "Tape",
     "TapeError",
+    "adjoint",
     "array",
     "array1d",
     "array2d",
@@ -163,6 +175,10 @@ __all__ = [
     "full",
     "full_like",
     "func",
+    "func_grad",
+    "func_jvp",
+    "func_native",
+    "func_replay",
     "get_device",
     "get_devices",
     "init",

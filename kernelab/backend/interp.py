@@ -36,6 +36,8 @@ from kernelab.lang.ir import (
     Atomic,
     Block,
     Call,
+    Custom,
+    CustomRules,
     For,
     Function,
     If,
@@ -167,7 +169,7 @@ class _Chunk:
                     frame.define(out, _filled(saved_value, live, frame))
             case Append(array, value):
                 self.appended.setdefault(array, []).append((self.own(frame), frame.values(value)))
-            case Call(_, called):
+            case Call(_, called) | Custom(_, _, CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)

@@ -13,6 +13,7 @@ from kernelab.builtins import (
     scalar,
     selection,
     special,
+    surrogate,
     transform,
     vector,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "scalar",
     "selection",
     "special",
+    "surrogate",
     "transform",
     "vector",
 ]

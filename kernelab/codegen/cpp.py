@@ -43,6 +43,8 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
+    CustomRules,
     For,
     Function,
     If,
@@ -227,7 +229,7 @@ class _Body:
                 self.restore(outs)
             case Append(array, value):
                 self.append(array, value)
-            case Call(_, called):
+            case Call(_, called) | Custom(_, _, CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)

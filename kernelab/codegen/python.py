@@ -27,6 +27,7 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
     For,
     Function,
     If,
@@ -212,7 +213,7 @@ class _Printer:
                 return f"{self.names(outs)} = pop()"
             case Append(array, value):
                 return f"{self.name(array)}.append({self.expr.show(value)}){self.note((value,), stmt.span)}"
-            case If() | For() | While():
+            case If() | For() | While() | Custom():
                 raise AssertionError("a compound statement has lines of its own")
             case _:
                 assert_never(stmt)

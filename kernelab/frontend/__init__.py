@@ -5,7 +5,9 @@ Knows the language and the table of operations; must not know backends, arrays o
 
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
 from kernelab.frontend.classes import StructDefinition, struct_of
+from kernelab.frontend.custom import attach
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
+from kernelab.frontend.rules import rule_from
 from kernelab.frontend.source import source_of
 
 __all__ = [
@@ -14,8 +16,10 @@ __all__ = [
     "Lowered",
     "StructDefinition",
     "UserFunction",
+    "attach",
     "lower_source",
     "lower_tree",
+    "rule_from",
     "source_of",
     "struct_of",
 ]

@@ -20,6 +20,7 @@ from kernelab.errors import (
     Source,
     Span,
 )
+from kernelab.frontend import rules
 from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
 from kernelab.frontend.fence import REFUSALS
@@ -81,6 +82,7 @@ def _lower(source: Source, tree: ast.Module, namespace: Mapping[str, Any]) -> Lo
     for stmt in tree.body:
         cell.statement(stmt)
     cell.classify()
+    cell.notes += rules.attach_all(cell.rules, cell.scope, cell.places, cell.functions, cell.collect)
     cell.lower()
     return cell.lowered()
 
@@ -96,6 +98,7 @@ class _Cell:
     functions: dict[str, UserFunction] = field(default_factory=dict)
     errors: list[Diagnostic] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
+    rules: list[ast.FunctionDef] = field(default_factory=list)
     scope: Scope = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,6 +114,8 @@ class _Cell:
 
     def statement(self, stmt: ast.stmt) -> None:
         match stmt:
+            case ast.FunctionDef() if rules.decorator(stmt) is not None:
+                self.rules.append(stmt)
             case ast.FunctionDef():
                 self.define(stmt)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
@@ -205,6 +210,14 @@ class _Cell:
             match head:
                 case ast.Name("kernel" | "func" as word) | ast.Attribute(attr="kernel" | "func" as word):
                     kind = "kernel" if word == "kernel" else "func"
+                case ast.Name("func_native") | ast.Attribute(attr="func_native"):
+                    self.scope.cell[node.name] = Poison()
+                    self.error(
+                        decorator,
+                        "functions of native C++ are not part of the language",
+                        "unsupported",
+                        "write the function in Python, and its gradient in a def with @func_grad(f)",
+                    )
                 case _:
                     self.scope.cell[node.name] = Poison()
                     self.error(
@@ -236,6 +249,7 @@ class _Cell:
         called = {
             name for found, _ in self.templates.values() for name in _called(found.node) if name != found.name
         }
+        called |= self.ruled()
         for name, (found, kind) in self.templates.items():
             if name in self.scope.cell:
                 continue
@@ -247,6 +261,14 @@ class _Cell:
                 self.scope.cell[name] = FunctionRef(self.functions[name])
             else:
                 self.scope.cell[name] = KernelRef(name)
+
+    def ruled(self) -> set[str]:
+        """The functions that rules belong to or call; what asks for `tid()` is a kernel all the same."""
+        names = {name for rule in self.rules for name in rules.named(rule) | _called(rule)}
+        return {name for name in names if name in self.templates and not self.asks_for_thread(name)}
+
+    def asks_for_thread(self, name: str) -> bool:
+        return "tid" in _called(self.templates[name][0].node)
 
     def lower(self) -> None:
         for name, (found, _) in self.templates.items():

@@ -2,8 +2,8 @@
 
 import ast
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from kernelab.frontend.values import (
     Typed,
     Weak,
 )
-from kernelab.lang.ir import Atom, Function
+from kernelab.lang.ir import Atom, CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
@@ -172,6 +172,11 @@ def _uses_warp(node: ast.FunctionDef) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "wp" for part in ast.walk(node))
 
 
+def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
+    """What a parameter of a function stands for, given what decides on its instance."""
+    return bound if isinstance(bound, Meaning) else structs.parameter(name, bound, span)
+
+
 def _kept(captured: Mapping[str, Any]) -> dict[str, Any]:
     """Captured values as they are now, should the notebook change an array in place."""
     return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
@@ -283,6 +288,7 @@ class UserFunction:
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
         self._signature: tuple[Parameter, ...] | None = None
         self._active = False
+        self.rules: Rules | None = None
 
     @property
     def __kernelab_function__(self) -> "UserFunction":
@@ -376,6 +382,8 @@ class UserFunction:
                 self._instances[key] = self._lowered(bound)
             finally:
                 self._active = False
+            # A rule may call the function that it belongs to: there it is the plain one.
+            self._instances[key] = self._with_rules(self._instances[key], bound)
         found = self._instances[key]
         if isinstance(found, BrokenCall):
             raise BrokenCall(found.diagnostics)
@@ -386,9 +394,7 @@ class UserFunction:
         refused = fence.check(template.node, template.places)
         errors = list(refused.diagnostics)
         pairs = list(zip(self.signature(), bound, strict=True))
-        params = {
-            p.name: b if isinstance(b, Meaning) else structs.parameter(p.name, b, p.span) for p, b in pairs
-        }
+        params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
         try:
             frame = _lower(template, params, False, self._result_type(), refused.nodes)
         except Mistake as mistake:
@@ -409,6 +415,20 @@ class UserFunction:
         self.notes += [note for note in frame.notes if note not in self.notes]
         return self._finished(frame, params)
 
+    def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
+        if self.rules is None or isinstance(instance, BrokenCall):
+            return instance
+        try:
+            rules = self.rules.lower(self, bound, instance)
+        except BrokenCall as broken:
+            return broken
+        return replace(instance, function=replace(instance.function, custom=rules))
+
+    def set_rules(self, rules: "Rules | None") -> None:
+        """Differentiate calls that are lowered from now on by these rules, None for the automatic ones."""
+        self.rules = rules
+        self._instances.clear()
+
     def _result_type(self) -> AnyType | None:
         returns = self.template.node.returns
         if (
@@ -421,11 +441,15 @@ class UserFunction:
         return None if isinstance(type, Array | StructArray) else type
 
     def _finished(self, frame: Frame, params: Mapping[str, Meaning]) -> Instance:
-        yields: list[Atom] = []
-        results = _results(frame.env.get(RETURNED), yields)
-        vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
-        function = Function(self.name, vars, frame.builder.close(*yields), (), self.span)
-        return Instance(verify(function), results)
+        return _instance(frame, params, self.name, self.span)
+
+
+def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
+    yields: list[Atom] = []
+    results = _results(frame.env.get(RETURNED), yields)
+    vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
+    function = Function(name, vars, frame.builder.close(*yields), (), span)
+    return Instance(verify(function), results)
 
 
 def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
@@ -442,3 +466,26 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
 def _key(part: Bound) -> Hashable:
     # 1, 1.0 and True are equal, and mean different things.
     return (type(part.number), repr(part.number)) if isinstance(part, Weak) else part
+
+
+# ------------------------------------------------------------------------- rules of users' derivatives
+
+
+class Rules(Protocol):
+    """The custom derivative of a function."""
+
+    def lower(self, callee: UserFunction, bound: tuple[Bound, ...], instance: Instance) -> CustomRules:
+        """For arguments of certain types; raises BrokenCall where a rule has mistakes."""
+        ...
+
+
+def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
+    """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
+    refused = fence.check(template.node, template.places)
+    frame = _lower(template, params, False, None, refused.nodes)
+    errors = (*refused.diagnostics, *frame.diagnostics)
+    if errors or frame.broken:
+        raise BrokenCall(errors)
+    callee.captured |= frame.scope.captured
+    callee.notes += [note for note in frame.notes if note not in callee.notes]
+    return _instance(frame, params, template.name, template.span).function

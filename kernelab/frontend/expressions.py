@@ -150,9 +150,20 @@ def _outer(frame: Frame, node: ast.Name) -> Meaning:
                 related=related,
             ) from None
         raise frame.error(node, unknown.message, "name", unknown.hint) from None
+    if value == BuiltinRef("adjoint"):
+        raise _misplaced_adjoint(frame, node)
     if isinstance(value, HostArray):
         return places.vector_constant(frame, value)
     return _known(value)
+
+
+def _misplaced_adjoint(frame: Frame, node: ast.expr) -> Exception:
+    return frame.error(
+        node,
+        "adjoint[...] has a meaning only in a grad function",
+        "name",
+        "write it in a def that is decorated with @func_grad(f), for an argument of f",
+    )
 
 
 def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
@@ -204,6 +215,8 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
                 value = frame.scope.attribute(base, name)
             except Unknown as unknown:
                 raise frame.error(node, unknown.message, "name", unknown.hint) from None
+            if value == BuiltinRef("adjoint"):
+                raise _misplaced_adjoint(frame, node)
             return places.vector_constant(frame, value) if isinstance(value, HostArray) else value
         case ArrayRef(), "shape":
             return TupleOf(tuple(places.shape(frame, base, axis) for axis in range(base.ndim)))

@@ -56,6 +56,7 @@ SPECIAL = (
     "range",
     "static",
     "constant",
+    "adjoint",
     "array",
     "array1d",
     "array2d",

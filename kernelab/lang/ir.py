@@ -12,12 +12,16 @@
                | While(outs, carries, inits, stop, body)
                | Assert(cond, kind, message)             ends the launch with an error at the span
                | Call(outs, function, atoms)
+               | Custom(outs, atoms, rules, body)        a call laid open whose derivative a user wrote
                | Save(stack, atoms) | Restore(stack, outs)   last in, first out; introduced only by vjp
                | Append(array, value)                    at the end of a residual; introduced only by record
 
 A loop is canonical: `index` runs over 0 .. count-1, backwards if `reverse`.  `carries` are the values that
 an iteration receives, first `inits` and then what the body yields; the last ones are the `outs`.  `stop`
 names a carried bool that ends the loop after the iteration that yields true: there is no break.
+
+The body of a `Custom` runs like any other code; its first outs are the results of the function, any more are
+integers that a pass needs.  Differentiation looks at its rules, and `inline` removes it.
 
 Every `Var` is assigned once and is visible in the blocks nested below its definition.  Vars and statements
 are compared by identity, types and constants by structure.  Every statement has the span of the source it
@@ -168,6 +172,15 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Custom:
+    outs: tuple[Var, ...]
+    args: tuple[Atom, ...]
+    rules: "CustomRules"
+    body: Block
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Save:
     stack: Stack
     atoms: tuple[Atom, ...]
@@ -188,7 +201,7 @@ class Append:
     span: Span = NOWHERE
 
 
-Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Call | Save | Restore | Append
+Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Call | Custom | Save | Restore | Append
 Loop = For | While
 
 
@@ -208,6 +221,7 @@ class Function:
     span: Span = NOWHERE
     linear: Var | None = None
     descending: bool = False
+    custom: "CustomRules | None" = None
 
     def param(self, name: str) -> Var:
         """The parameter of that name; KeyError if there is none."""
@@ -217,12 +231,29 @@ class Function:
         raise KeyError(name)
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class CustomRules:
+    """What a user wrote in place of the derivative of a function, as functions with its parameters first.
+
+    `grad` then takes the adjoint of each result and, for each array of floats, its adjoint array; it yields
+    what to add to the adjoint of each float.  `replay` yields the results again, without effects.  `jvp` then
+    takes the tangents of the floats and of the arrays of floats, in order; it yields those of float results.
+    `checked` says that `grad` claims to be the derivative, not a surrogate for it.
+    """
+
+    function: "Function"
+    grad: "Function | None" = None
+    replay: "Function | None" = None
+    jvp: "Function | None" = None
+    checked: bool = True
+
+
 def defs(stmt: Stmt) -> tuple[Var, ...]:
     """The Vars that a statement defines for the statements after it."""
     match stmt:
         case Let(out) | Load(out) | Atomic(out):
             return (out,)
-        case If(outs) | For(outs) | While(outs) | Call(outs):
+        case If(outs) | For(outs) | While(outs) | Call(outs) | Custom(outs):
             return outs
         case Restore(_, outs):
             return outs
@@ -235,7 +266,7 @@ def defs(stmt: Stmt) -> tuple[Var, ...]:
 def atoms(stmt: Stmt) -> tuple[Atom, ...]:
     """The atoms and arrays that a statement itself reads, without those read inside its blocks."""
     match stmt:
-        case Let(_, _, args) | Call(_, _, args):
+        case Let(_, _, args) | Call(_, _, args) | Custom(_, args):
             return args
         case Load(_, array, indices):
             return (array, *indices) if stmt.held is None else (array, *indices, stmt.held)
@@ -266,7 +297,7 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
     match stmt:
         case If(_, _, then, orelse):
             return (then, orelse)
-        case For() | While():
+        case For() | While() | Custom():
             return (stmt.body,)
         case _:
             return ()

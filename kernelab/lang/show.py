@@ -10,6 +10,7 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
     For,
     Function,
     If,
@@ -98,6 +99,9 @@ class _Printer:
                 return [f"assert {self.atom(cond)} {kind} {message!r}"]
             case Call(outs, function, args):
                 return [f"{self.assigned(outs)}call {function.name}({self.atoms(args)})"]
+            case Custom(outs, args, rules, body):
+                head = f"{self.assigned(outs)}custom {rules.function.name}({self.atoms(args)})"
+                return [head, *self.block(body)]
             case Save(stack, atoms):
                 return [f"save {self.name(stack)}({self.atoms(atoms)})"]
             case Restore(stack, outs):

@@ -14,6 +14,7 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
     For,
     Function,
     If,
@@ -102,6 +103,11 @@ class _Verifier:
                 _require(given == wanted, f"call of {function.name} with other types", stmt)
                 yields = [atom.type for atom in function.body.yields]
                 _require([out.type for out in outs] == yields, f"results of {function.name}", stmt)
+            case Custom(outs, args, rules, body):
+                given, wanted = [a.type for a in args], [p.type for p in rules.function.params]
+                _require(given == wanted, f"use of {rules.function.name} with other types", stmt)
+                types = tuple(out.type for out in outs)
+                _require(self.block(body, scope) == types, f"results of {rules.function.name}", stmt)
             case Append(array, value):
                 _require(array.type == Array(value.type, 1), "append of another type", stmt)  # type: ignore[arg-type]
             case Save() | Restore():

@@ -4,7 +4,7 @@ A Var is *varied* if it depends on an active parameter, *useful* if an active ar
 both through floats and operations with a derivative.  Differentiation touches only what is both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.ir import (
@@ -13,6 +13,7 @@ from kernelab.lang.ir import (
     Atomic,
     Block,
     Call,
+    Custom,
     For,
     Function,
     If,
@@ -29,6 +30,11 @@ from kernelab.lang.ir import (
 )
 from kernelab.lang.ops import Undefined, Zero
 from kernelab.lang.types import is_differentiable
+from kernelab.passes.custom import has_grad
+from kernelab.passes.effects import block_effects
+
+Opaque = Callable[[Custom], bool]
+"""Which functions with custom derivatives are seen from outside only: all arguments lead to all results."""
 
 
 def active(function: Function, params: Iterable[Var]) -> frozenset[Var]:
@@ -73,9 +79,9 @@ def masked(function: Function) -> frozenset[Var]:
     return frozenset(backward.vars)
 
 
-def varied(function: Function, params: frozenset[Var]) -> frozenset[Var]:
+def varied(function: Function, params: frozenset[Var], opaque: Opaque = has_grad) -> frozenset[Var]:
     """The Vars that depend on the given parameters."""
-    forward = _Varied(set(params))
+    forward = _Varied(set(params), opaque)
     while forward.grew:
         forward.grew = False
         forward.block(function.body)
@@ -83,8 +89,9 @@ def varied(function: Function, params: frozenset[Var]) -> frozenset[Var]:
 
 
 class _Varied:
-    def __init__(self, vars: set[Var]) -> None:
+    def __init__(self, vars: set[Var], opaque: Opaque) -> None:
         self.vars = vars
+        self.opaque = opaque
         self.slots: set[tuple[Stack, int]] = set()
         self.grew = True
 
@@ -114,6 +121,14 @@ class _Varied:
                     self.block(branch)
                     for source, out in zip(branch.yields, outs, strict=True):
                         self.flow(source, out)
+            case Custom(outs, args) if self.opaque(stmt):
+                for out in outs:
+                    for arg in args:
+                        self.flow(arg, out)
+            case Custom(outs, _, _, body):
+                self.block(body)
+                for source, out in zip(body.yields, outs, strict=True):
+                    self.flow(source, out)
             case For() | While():
                 for i, carry in enumerate(stmt.carries):
                     self.flow(stmt.inits[i], carry)
@@ -175,6 +190,15 @@ class _Useful:
                         if out in self.vars:
                             self.add(source)
                     self.block(branch)
+            case Custom(outs, args, _, body) if has_grad(stmt):
+                if not self.vars.isdisjoint({*outs, *block_effects(body).changed}):
+                    for arg in args:
+                        self.add(arg)
+            case Custom(outs, _, _, body):
+                for out, source in zip(outs, body.yields, strict=True):
+                    if out in self.vars:
+                        self.add(source)
+                self.block(body)
             case For() | While():
                 self.loop(stmt)
             case Call() | Save() | Restore() | Append():

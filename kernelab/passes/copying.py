@@ -16,6 +16,7 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
     For,
     Function,
     If,
@@ -93,6 +94,8 @@ class Copier:
             case Call(outs, function, args, span):
                 args = self.atoms(args)
                 self.builder.emit(Call(tuple(self.fresh(out) for out in outs), function, args, span))
+            case Custom():
+                self.custom(stmt)
             case Save(stack, atoms, span):
                 self.builder.emit(Save(stack, self.atoms(atoms), span))
             case Restore(stack, outs, span):
@@ -127,6 +130,11 @@ class Copier:
         then, orelse = self.block(stmt.then), self.block(stmt.orelse)
         outs = tuple(self.fresh(out) for out in stmt.outs)
         self.builder.emit(If(outs, cond, then, orelse, stmt.span))
+
+    def custom(self, stmt: Custom) -> None:
+        args, body = self.atoms(stmt.args), self.block(stmt.body)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        self.builder.emit(Custom(outs, args, stmt.rules, body, stmt.span))
 
     def loop(self, stmt: Loop) -> None:
         inits = self.atoms(stmt.inits)

@@ -17,6 +17,7 @@ from kernelab.lang.ir import (
     Atomic,
     Block,
     Call,
+    Custom,
     For,
     Function,
     If,
@@ -92,6 +93,9 @@ class _Marks:
                 self.keep_loop(stmt)
             case Save() | Restore():
                 pass
+            case Custom(_, args, _, body):
+                for atom in (*args, *body.yields):
+                    self.need(atom)
             case _:
                 for atom in atoms(stmt):
                     self.need(atom)
@@ -156,6 +160,8 @@ class _Sweeper:
                 return If(live, cond, self.block(then, kept), self.block(orelse, kept), span)
             case For() | While():
                 return self.loop(stmt)
+            case Custom(outs, args, rules, body, span):
+                return Custom(outs, args, rules, self.block(body), span)
             case Save(stack, saved, span):
                 return Save(
                     stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.marks.slots), span

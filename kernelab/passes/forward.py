@@ -7,7 +7,21 @@ What stood in memory between is not kept, and its derivative takes the short way
 what is known of it, and of the arrays that may share its memory.
 """
 
-from kernelab.lang.ir import Atom, Atomic, Block, Const, For, Function, If, Load, Stmt, Store, Var, While
+from kernelab.lang.ir import (
+    Atom,
+    Atomic,
+    Block,
+    Const,
+    Custom,
+    For,
+    Function,
+    If,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
 from kernelab.passes.copying import Copier
 from kernelab.passes.effects import Groups, aliases, block_effects
 
@@ -37,7 +51,7 @@ class _Forwarder(Copier):
             case If(_, _, then, orelse):
                 self.forget_changed(then)
                 self.forget_changed(orelse)
-            case For() | While():
+            case For() | While() | Custom():
                 self.forget_changed(stmt.body)
             case _:
                 pass

@@ -3,10 +3,17 @@
     before    y: float32 = call square(x)
     after     y: float32 = mul(x, x)
 
-Recursion is refused before a call is made, so this ends.
+Recursion is refused before a call is made, so this ends.  A call of a function whose derivative a user wrote
+stays together until it has been differentiated:
+
+    before    y: float32 = call safe_sqrt(x)
+    laid out  y: float32 = custom safe_sqrt(x)
+                r: float32 = sqrt(x)
+                yield r
+    after     y: float32 = sqrt(x)
 """
 
-from kernelab.lang.ir import Call, Function, Stmt
+from kernelab.lang.ir import Call, Custom, Function, Stmt
 from kernelab.passes.copying import Copier
 
 
@@ -15,11 +22,42 @@ def inline(function: Function) -> Function:
     return _Inliner().function(function)
 
 
+def lay_out(function: Function) -> Function:
+    """The function with its calls inlined, those with derivatives that users wrote as `Custom` statements."""
+    return _LayingOut().function(function)
+
+
 class _Inliner(Copier):
     def stmt(self, stmt: Stmt) -> None:
-        if not isinstance(stmt, Call):
-            super().stmt(stmt)
-            return
-        callee = _Inliner(self.builder, dict(zip(stmt.function.params, self.atoms(stmt.args), strict=True)))
+        match stmt:
+            case Call():
+                self.call(stmt)
+            case Custom():
+                self.stmts(stmt.body)
+                self.env.update(zip(stmt.outs, self.atoms(stmt.body.yields), strict=True))
+            case _:
+                super().stmt(stmt)
+
+    def call(self, stmt: Call) -> None:
+        callee = type(self)(self.builder, dict(zip(stmt.function.params, self.atoms(stmt.args), strict=True)))
         callee.stmts(stmt.function.body)
         self.env.update(zip(stmt.outs, callee.atoms(stmt.function.body.yields), strict=True))
+
+
+class _LayingOut(_Inliner):
+    def stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Custom):
+            self.custom(stmt)
+        else:
+            super().stmt(stmt)
+
+    def call(self, stmt: Call) -> None:
+        rules = stmt.function.custom
+        if rules is None:
+            super().call(stmt)
+            return
+        args = self.atoms(stmt.args)
+        callee = _LayingOut(self.builder, dict(zip(stmt.function.params, args, strict=True)))
+        body = callee.block(stmt.function.body)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        self.builder.emit(Custom(outs, args, rules, body, stmt.span))

@@ -15,6 +15,7 @@ from kernelab.lang.ir import (
     Atom,
     Atomic,
     Block,
+    Custom,
     For,
     Function,
     If,
@@ -32,6 +33,7 @@ from kernelab.lang.ir import (
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.activity import refuse_undefined, varied
 from kernelab.passes.copying import Copier
+from kernelab.passes.custom import has_tangent, insert, is_float, is_float_array, refuse_tangent, transposed
 from kernelab.passes.expand import expanded
 from kernelab.passes.simplify import simplify
 
@@ -44,7 +46,7 @@ def jvp(function: Function, active: Iterable[str]) -> Function:
     names = set(active)
     function = expanded(function)
     params = [param for param in function.params if param.hint in names]
-    found = varied(function, frozenset(params))
+    found = varied(function, frozenset(params), has_tangent)
     refuse_undefined(function, found)
     dots = {param: Var(param.type, f"{param.hint}_dot", param.span) for param in params}
     tangent = _Tangent(found, dots)
@@ -136,6 +138,42 @@ class _Tangent(Copier):
             yields = self.atoms(block.yields)
             dots = self.tangents([block.yields[i] for i in moved])
         return copied.close(*yields, *dots)
+
+    def custom(self, stmt: Custom) -> None:
+        if not any(arg in self.varied for arg in stmt.args):
+            super().custom(stmt)
+        elif has_tangent(stmt):
+            # The rule comes first: the body may change what it reads.  The body is copied without tangents.
+            moved = self.rule(stmt)
+            Copier(self.builder, self.env).custom(stmt)
+            self.dot.update(zip(stmt.outs, moved, strict=False))
+        else:
+            self.lay_open(stmt)
+
+    def rule(self, stmt: Custom) -> Sequence[Atom | None]:
+        """The tangents of the results of a function with a rule."""
+        rules, args = stmt.rules, self.atoms(stmt.args)
+        if rules.jvp is None:
+            return transposed(self.builder, rules, args, [self.tangent(arg) for arg in stmt.args])
+        extra: list[Atom] = []
+        absent: list[int] = []
+        for arg, copied in zip(stmt.args, args, strict=True):
+            if is_float(arg):
+                extra += self.tangents([arg])
+            elif isinstance(arg, Var) and is_float_array(arg):
+                if arg not in self.dots:
+                    absent.append(len(args) + len(extra))
+                extra.append(self.dots.get(arg, copied))
+        found = iter(insert(self.builder, rules.jvp, [*args, *extra], absent))
+        return [next(found) if is_float(result) else None for result in rules.function.body.yields]
+
+    def lay_open(self, stmt: Custom) -> None:
+        """The tangent of the statements inside; those of a surrogate would say something else."""
+        if stmt.rules.grad is not None and not stmt.rules.checked:
+            refuse_tangent(stmt)
+        self.stmts(stmt.body)
+        for out, source in zip(stmt.outs, stmt.body.yields, strict=True):
+            self.env[out], self.dot[out] = self.atom(source), self.tangent(source)
 
     def loop(self, stmt: Loop) -> None:
         moved = [i for i, carry in enumerate(stmt.carries) if carry in self.varied]

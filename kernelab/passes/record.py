@@ -21,6 +21,7 @@ from kernelab.lang.ir import (
     Atomic,
     Block,
     Const,
+    Custom,
     For,
     Function,
     If,
@@ -209,6 +210,18 @@ class _Reader(Copier):
         copied = self.block(block)
         return Block(copied.stmts, (*copied.yields, *(self.cursor[site] for site in moved)))
 
+    def custom(self, stmt: Custom) -> None:
+        moved = self.inside(stmt.body)
+        if not moved:
+            super().custom(stmt)
+            return
+        before, args = dict(self.cursor), self.atoms(stmt.args)
+        body = self.branch(stmt.body, before, moved)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        after = tuple(Var(int32, "cursor", stmt.span) for _ in moved)
+        self.cursor = before | dict(zip(moved, after, strict=True))
+        self.builder.emit(Custom((*outs, *after), args, stmt.rules, body, stmt.span))
+
     def loop(self, stmt: Loop) -> None:
         moved = self.inside(stmt.body)
         if not moved:
@@ -272,6 +285,8 @@ def _occurrences(block: Block, site: Site) -> int | None:
     if site in block.stmts:
         return 1
     holder = next(stmt for stmt in block.stmts if any(site in set(walk(inner)) for inner in blocks(stmt)))
+    if isinstance(holder, Custom):
+        return _occurrences(holder.body, site)
     if not isinstance(holder, For) or holder.stop is not None or not isinstance(holder.count, Const):
         return None
     inner = _occurrences(holder.body, site)

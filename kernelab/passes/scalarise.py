@@ -21,6 +21,8 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
+    CustomRules,
     For,
     Function,
     If,
@@ -230,7 +232,7 @@ class _Scalariser(Builder):
                 self.emit(Restore(stack, self.define_all(outs), span))
             case Append(array, value, span):
                 self.emit(Append(array, self.scalar(value), span))
-            case Call(_, called):
+            case Call(_, called) | Custom(_, _, CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)

@@ -26,6 +26,7 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Custom,
     For,
     Function,
     If,
@@ -48,6 +49,7 @@ from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
 from kernelab.passes.copying import Copier
+from kernelab.passes.custom import any_nonzero, float_arrays, insert, is_float, refuse_lost_reads, touches
 from kernelab.passes.effects import Groups, effects
 from kernelab.passes.expand import expanded
 from kernelab.passes.jvp import as_tuple, scaled
@@ -73,6 +75,7 @@ def vjp(function: Function, active: Iterable[str], groups: Groups = ()) -> Vjp:
     KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
+    refuse_lost_reads(function, groups)
     function = expanded(function)
     every = record(function, groups)
     adjoint = _adjoint(every, names)
@@ -149,6 +152,8 @@ class _Adjoint:
                 self.replay_if(stmt, env)
             case For() | While():
                 self.replay_loop(stmt, env)
+            case Custom():
+                self.replay_custom(stmt, env)
             case Store() | Assert():
                 pass
             case Call() | Save() | Restore() | Append():
@@ -169,6 +174,19 @@ class _Adjoint:
                 self.save(block, inner, self.loop_results(block))
             yields = [_value(atom, inner) for atom in block.yields]
         return branch.close(*yields)
+
+    def replay_custom(self, stmt: Custom, env: Env) -> None:
+        args = tuple(_value(arg, env) for arg in stmt.args)
+        body = self.replay_branch(stmt.body, env)
+        outs = _fresh(stmt.outs, env)
+        self.builder.emit(Custom(outs, args, stmt.rules, body, stmt.span))
+        if stmt.rules.replay is None:
+            return
+        # The results come from the user's replay; whatever else the sweep needs, from the body above.
+        with self.builder.block() as replay:
+            yields = insert(self.builder, stmt.rules.replay, args)
+        results = _fresh(stmt.outs[: len(yields)], env)
+        self.builder.emit(Custom(results, args, stmt.rules, replay.close(*yields), stmt.span))
 
     def replay_loop(self, stmt: Loop, env: Env) -> None:
         inits = [_value(atom, env) for atom in stmt.inits]
@@ -213,7 +231,7 @@ class _Adjoint:
         """What the statements with loops in them define, which the sweep cannot recompute."""
         results: list[Var] = []
         for stmt in block.stmts:
-            if isinstance(stmt, If) and _has_loop(stmt):
+            if isinstance(stmt, If | Custom) and _has_loop(stmt):
                 results += stmt.outs
             elif isinstance(stmt, For | While):
                 results += stmt.outs
@@ -256,6 +274,8 @@ class _Adjoint:
                     self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
             case If():
                 self.sweep_if(stmt, env, cotangents)
+            case Custom():
+                self.sweep_custom(stmt, env, cotangents)
             case For() | While():
                 self.sweep_loop(stmt, env, cotangents)
             case Assert():
@@ -311,6 +331,41 @@ class _Adjoint:
             self.recompute(block, inner)
             self.sweep_block(block, inner, given, own)
         return branch.close(), own
+
+    def sweep_custom(self, stmt: Custom, env: Env, cotangents: Cotangents) -> None:
+        given = [cotangents.pop(out, None) for out in stmt.outs]
+        if stmt.rules.grad is not None:
+            self.sweep_grad(stmt, stmt.rules.grad, env, given, cotangents)
+            return
+        inner = dict(env)
+        self.recompute(stmt.body, inner)
+        self.sweep_block(stmt.body, inner, given, cotangents)
+
+    def sweep_grad(
+        self, stmt: Custom, grad: Function, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
+    ) -> None:
+        """What the user's grad function makes of the cotangents of the results."""
+        args, results = [_value(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
+        seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, given, strict=False)]
+        arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]
+        bars = [self.bars.get(array, array) for array in arrays if isinstance(array, Var)]
+        first = len(args) + len(seeds)
+        absent = [first + k for k, array in enumerate(arrays) if array not in self.bars]
+        is_linear = not touches(grad, range(first, first + len(bars)))
+        if is_linear and all(g is None for g in given):
+            return
+
+        def shares() -> Sequence[Atom]:
+            return insert(self.builder, grad, [*args, *seeds, *bars], absent)
+
+        targets = [arg for arg in stmt.args if is_float(arg)]
+        if is_linear and not self.masked.isdisjoint(stmt.outs):
+            some = any_nonzero(self.builder, seeds)
+            found = self.builder.select(some, shares, lambda: [zero(type_of(arg)) for arg in targets])
+        else:
+            found = tuple(shares())
+        for target, share in zip(targets, found, strict=True):
+            self.accumulate(cotangents, target, Expr(self.builder, share))
 
     def sweep_loop(self, stmt: Loop, env: Env, cotangents: Cotangents) -> None:
         moved = [i for i, carry in enumerate(stmt.carries) if carry in self.active]

@@ -8,12 +8,14 @@ keeps its digits: it was rounded to float32 when it was lowered.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Const, Function, Let, Var
+from kernelab.lang.ir import Atom, Const, Custom, CustomRules, Function, Let, Var
 from kernelab.lang.types import Array, Type, Value, float64, scalar_of, type_named, with_scalar
 from kernelab.passes.copying import Copier
+from kernelab.passes.inline import lay_out
 
 
 def widen(function: Function) -> Function:
@@ -64,6 +66,24 @@ class _Widener(Copier):
 
     def converted(self, atom: Atom, type: Value) -> Atom:
         return atom if atom.type == type else self.builder.apply(str(type), atom)
+
+    def custom(self, stmt: Custom) -> None:
+        args, body = self.atoms(stmt.args), self.block(stmt.body)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        self.builder.emit(Custom(outs, args, widen_rules(stmt.rules), body, stmt.span))
+
+
+@lru_cache(256)
+def widen_rules(rules: CustomRules) -> CustomRules:
+    """The rules of a function, over float64."""
+    grad, replay, jvp = (
+        None if rule is None else _wide_rule(rule) for rule in (rules.grad, rules.replay, rules.jvp)
+    )
+    return CustomRules(_wide_rule(rules.function), grad, replay, jvp, rules.checked)
+
+
+def _wide_rule(rule: Function) -> Function:
+    return replace(widen(lay_out(rule)), name=rule.name)
 
 
 def _renamed(name: str) -> str:

@@ -7,11 +7,10 @@ import functools
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import KernelDefinition, UserFunction, struct_of
+from kernelab.frontend import KernelDefinition, UserFunction, attach, rule_from, struct_of
 from kernelab.runtime.kernel import Kernel, Made, compile_source, definition_of
 from kernelab.runtime.structs import Instance, class_of
 
@@ -52,6 +51,58 @@ def compile(
     return compiled.definitions
 
 
+def func_grad(forward_fn: Any, check: bool = True) -> Any:
+    """Replace the adjoint of a function for kernels: ``@func_grad(f)`` above ``def adj_f(x, adj_ret)``.
+
+    The def takes the arguments of `f`, then the adjoint of each result, and adds to ``adjoint[x]`` for each
+    argument that is a float or an array of floats.  It is compared with differences when it is first used;
+    ``check=False`` declares that it is a surrogate and not the derivative.
+    """
+    return _rule(forward_fn, _names_around(2), check)
+
+
+def func_replay(forward_fn: Any) -> Any:
+    """Replace what a function for kernels computes in the backward pass: same arguments, same results."""
+    return _rule(forward_fn, _names_around(2))
+
+
+def func_jvp(forward_fn: Any) -> Any:
+    """Replace the tangent of a function for kernels: ``@func_jvp(f)`` above ``def f_jvp(x, x_dot)``.
+
+    The def takes the arguments of `f`, then the tangent of each that is a float or an array of floats, and
+    returns the tangents of the float results.
+    """
+    return _rule(forward_fn, _names_around(2))
+
+
+def func_native(*_: Any, **__: Any) -> Any:
+    """Warp's functions of native code, which kernelab does not have: raises KernelTypeError."""
+    message = "functions of native C++ are not part of the language"
+    hint = "write the function in Python, and its gradient in a def with @func_grad(f)"
+    raise KernelTypeError(Diagnostic(message, None, "unsupported", hint=hint))
+
+
+def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> Any:
+    if getattr(forward_fn, "__kernelab_kernel__", None) is not None or not _is_function(forward_fn):
+        name = getattr(forward_fn, "__name__", repr(forward_fn))
+        message = f"{name} is not a function for kernels, so it can have no custom derivative"
+        raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        names = ChainMap(_closure(function), *_maps(namespace))
+        if isinstance(forward_fn, Function):
+            forward_fn.attach(lambda found: attach(rule_from(function, names, check), found))
+        else:
+            attach(rule_from(function, names, check), forward_fn.__kernelab_function__)
+        return function
+
+    return decorate
+
+
+def _is_function(found: Any) -> bool:
+    return isinstance(found, Function) or getattr(found, "__kernelab_function__", None) is not None
+
+
 def struct(cls: type) -> type[Instance]:
     """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
 
@@ -68,6 +119,8 @@ class Function:
         self.__doc__ = function.__doc__
         self._python = function
         self._namespace = namespace
+        self._lowered: UserFunction | None = None
+        self._rules: list[Callable[[UserFunction], None]] = []
 
     def __repr__(self) -> str:
         return f"<kernelab function {self.name}>"
@@ -75,8 +128,20 @@ class Function:
     def __call__(self, *arguments: Any) -> Any:
         return self._python(*arguments)
 
-    @cached_property
+    @property
     def __kernelab_function__(self) -> UserFunction:
+        if self._lowered is None:
+            self._lowered = self._lower()
+        # A rule names the function that it belongs to: it is attached once that is there.
+        while self._rules:
+            self._rules.pop(0)(self._lowered)
+        return self._lowered
+
+    def attach(self, rule: Callable[[UserFunction], None]) -> None:
+        """Hand the function to `rule` when it is next needed."""
+        self._rules.append(rule)
+
+    def _lower(self) -> UserFunction:
         found = definition_of(self._python, ChainMap(_closure(self._python), *_maps(self._namespace)))
         if isinstance(found, KernelDefinition):
             message = f"`{self.name}` is a kernel, not a function: it returns nothing"

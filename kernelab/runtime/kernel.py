@@ -22,10 +22,10 @@ from kernelab.frontend import (
     lower_tree,
     source_of,
 )
-from kernelab.lang.ir import Function, Var
+from kernelab.lang.ir import Custom, Function, Var, walk
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.effects import Effects, effects
-from kernelab.passes.inline import inline
+from kernelab.passes.inline import inline, lay_out
 from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
@@ -33,6 +33,7 @@ from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, parameters
 from kernelab.runtime.device import CPU
+from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.signature import Formals, formals_of
 from kernelab.runtime.structs import Instance, class_of
 
@@ -161,7 +162,12 @@ class Kernel:
     @cached_property
     def primal(self) -> Function:
         """The kernel as IR, calls inlined and simplified."""
-        function = simplify(inline(self.definition.function))
+        return _flat(self.laid_out)
+
+    @cached_property
+    def laid_out(self) -> Function:
+        """The kernel as it is differentiated: functions with custom derivatives are still apart."""
+        function = simplify(lay_out(self.definition.function))
         return simplify(widen(function)) if self._widened else function
 
     @cached_property
@@ -199,8 +205,10 @@ class Kernel:
         if key not in self._reverse:
             if not self.definition.options.get("enable_backward", True):
                 raise KernelTypeError(_no_backward(self))
+            if not self._widened:
+                check_rules(self.laid_out)
             shared = [[self.primal.param(name) for name in group] for group in groups]
-            program = vjp(self.primal, active, shared)
+            program = _flat_pair(vjp(self.laid_out, active, shared))
             names = [param.hint for param in self.primal.params]
             positions = tuple(i for i, name in enumerate(names) if name in active)
             self._reverse[key] = Reverse(self, program, positions)
@@ -210,7 +218,7 @@ class Kernel:
         """The tangent program with respect to the named parameters."""
         key = self._ordered(active)
         if key not in self._tangents:
-            self._tangents[key] = jvp(self.primal, key)
+            self._tangents[key] = _flat(jvp(self.laid_out, key))
         return self._tangents[key]
 
     def widened(self) -> "Kernel":
@@ -306,6 +314,17 @@ def definition_of(
     found = lowered.definitions[function.__name__]
     assert not isinstance(found, StructDefinition)
     return found
+
+
+def _flat(function: Function) -> Function:
+    """The function with what was kept apart for differentiation inlined."""
+    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
+        return function
+    return simplify(inline(function))
+
+
+def _flat_pair(program: Vjp) -> Vjp:
+    return replace(program, primal=_flat(program.primal), adjoint=_flat(program.adjoint))
 
 
 def _build(function: Function) -> Entry:

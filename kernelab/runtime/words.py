@@ -29,6 +29,15 @@ class Word:
         raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
 
 
+class AdjointWord(Word):
+    """The word `adjoint`, which grad functions index by their arguments."""
+
+    def __getitem__(self, _: Any) -> Any:
+        message = "adjoint[...] means something only in a grad function"
+        hint = "write it in a def that is decorated with @kl.func_grad(f)"
+        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+
+
 def constant(value: Any) -> Any:
     """The value itself: kernels capture numbers of the notebook as constants anyway."""
     return value

@@ -63,7 +63,18 @@ def refusal(kernel: Kernel) -> str:
 
 
 def _tangent(kernel: Kernel, active: list[str], refused: str) -> Callable[[], Listing] | None:
-    return None if refused else lambda: listing(kernel.jvp(active))
+    return None if refused or not _has_tangent(kernel, active) else lambda: listing(kernel.jvp(active))
+
+
+def _has_tangent(kernel: Kernel, active: list[str]) -> bool:
+    if kernel.laid_out is kernel.primal:
+        return True
+    # A surrogate gradient that a user wrote may have no tangent.
+    try:
+        kernel.jvp(active)
+    except KernelError:
+        return False
+    return True
 
 
 def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:

@@ -144,7 +144,7 @@ def test_the_tangent_is_what_central_differences_say() -> None:
         slope = (ends[0].astype(float) - ends[1]) / (2 * step)
         np.testing.assert_allclose(tangent(case, operands, dots), slope, rtol=tolerance, atol=tolerance)
 
-    assert mistakes(DIFFERENTIABLE, check) == []
+    assert mistakes([case for case in DIFFERENTIABLE if "surrogate" not in case.op.tags], check) == []
 
 
 def moved(case: Case, operands: list[Numpy], dots: dict[str, Numpy], step: float) -> list[Numpy]:

@@ -94,6 +94,8 @@ class _Thread:
                 self.bind(outs, self.stacks[stack].pop())
             case ir.Append(array, value):
                 self.env[array].append(self.value(value))
+            case ir.Custom(outs, _, _, body):
+                self.bind(outs, self.block(body))
             case ir.Call():
                 raise AssertionError("calls are inlined before a program runs")
             case _:

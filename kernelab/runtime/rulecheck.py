@@ -1,0 +1,148 @@
+"""Grad functions that users wrote, compared with differences of the function itself, once each.
+
+Both run on the interpreter over float64, at random points.  Knows functions of numbers, vectors and matrices;
+one that takes arrays is left to a gradient check of the kernel.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakSet
+
+import numpy as np
+
+from kernelab.backend.interp import evaluate
+from kernelab.errors import Diagnostic, KernelError, KernelWarning, Related
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Custom, CustomRules, Function, Var, walk
+from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
+from kernelab.passes.inline import inline
+from kernelab.passes.widen import widen_rules
+
+Numpy = np.ndarray[Any, Any]
+
+POINTS = 64
+"""How many points are sampled: half of them between -2 and 2, half between 0.1 and 3."""
+
+STEP = 1e-5
+TOLERANCE = 1e-3
+"""Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
+
+_seen: "WeakSet[CustomRules]" = WeakSet()
+
+
+def check_rules(function: Function) -> None:
+    """Warn, with KernelWarning at its line, of each grad function in a program that is wrong."""
+    for stmt in walk(function.body):
+        if isinstance(stmt, Custom) and stmt.rules not in _seen:
+            _seen.add(stmt.rules)
+            found = mistake(stmt.rules)
+            if found is not None and found.span is not None:
+                warnings.warn_explicit(
+                    found.render(), KernelWarning, found.span.source.label, found.span.line
+                )
+
+
+def mistake(rules: CustomRules) -> Diagnostic | None:
+    """What is wrong with a grad function; None if nothing was found, or if it does not claim to be right."""
+    takes_arrays = any(isinstance(param.type, Array) for param in rules.function.params)
+    if rules.grad is None or not rules.checked or takes_arrays:
+        return None
+    wide = widen_rules(rules)
+    for samples in (_points(wide.function), _points(wide.function, positive=True)):
+        try:
+            return _Check(rules, wide, samples).mistake()
+        except KernelError:
+            # An assertion of the function does not hold at some of these points.
+            continue
+    return None
+
+
+def _points(function: Function, positive: bool = False) -> list[Numpy]:
+    rng = np.random.default_rng(0)
+    return [_draw(rng, param, positive) for param in function.params]
+
+
+def _draw(rng: np.random.Generator, param: Var, positive: bool) -> Numpy:
+    scalar, shape = scalar_of(type_of(param)), (POINTS, *shape_of(type_of(param)))
+    if not scalar.is_float:
+        return rng.integers(0, 2 if scalar.kind == "bool" else 4, shape).astype(scalar.dtype)
+    drawn = rng.uniform(0.1, 3.0, shape)
+    if not positive:
+        drawn[: POINTS // 2] = rng.uniform(-2.0, 2.0, drawn[: POINTS // 2].shape)
+    return drawn
+
+
+class _Check:
+    """One comparison: the cotangents of the results are random, 1 where there is one number only."""
+
+    def __init__(self, rules: CustomRules, wide: CustomRules, points: list[Numpy]) -> None:
+        assert wide.grad is not None
+        self.rules = rules
+        self.primal = inline(wide.function)
+        self.points = points
+        rng = np.random.default_rng(1)
+        results = [type_of(atom) for atom in wide.function.body.yields]
+        shapes = [(POINTS, *shape_of(type)) for type in results]
+        only = len(results) == 1 and shapes[0] == (POINTS,)
+        self.seeds = [
+            (np.ones(shape) if only else rng.normal(size=shape)).astype(scalar_of(type).dtype)
+            for shape, type in zip(shapes, results, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            self.adjoints = evaluate(inline(wide.grad), *points, *self.seeds)
+        self.floats = [i for i, p in enumerate(wide.function.params) if is_differentiable(p.type)]
+        self.directions = [_direction(rng, points[i].shape) for i in self.floats]
+
+    def value(self, points: Sequence[Numpy]) -> Numpy:
+        with np.errstate(all="ignore"):
+            results = evaluate(self.primal, *points)
+            return sum(
+                (_inner(w, y) for w, y in zip(self.seeds, results, strict=True) if w.dtype.kind == "f"),
+                np.zeros(POINTS),
+            )
+
+    def mistake(self) -> Diagnostic | None:
+        here = self.value(self.points)
+        for i, adjoint, direction in zip(self.floats, self.adjoints, self.directions, strict=True):
+            with np.errstate(all="ignore"):
+                ahead, behind = (self.value(self.moved(i, s * direction)) for s in (STEP, -STEP))
+                slope, claimed = (ahead - behind) / (2 * STEP), _inner(adjoint, direction)
+                bend = np.abs(ahead - 2 * here + behind) / STEP
+                size = np.maximum(np.abs(slope), np.abs(claimed))
+                smooth = np.isfinite(slope) & ~(bend > TOLERANCE * np.maximum(1.0, np.abs(slope)))
+                wrong = smooth & ~(np.abs(slope - claimed) <= TOLERANCE * size + 1e-6)
+            if wrong.any():
+                return self.told(i, int(np.argmax(wrong)), claimed, slope)
+        return None
+
+    def moved(self, i: int, change: Numpy) -> list[Numpy]:
+        return [x + change if k == i else x for k, x in enumerate(self.points)]
+
+    def told(self, i: int, point: int, claimed: Numpy, slope: Numpy) -> Diagnostic:
+        grad, function = self.rules.grad, self.rules.function
+        assert grad is not None
+        where = ", ".join(
+            f"{param.hint} = {np.array2string(x[point], precision=4)}"
+            for param, x in zip(function.params, self.points, strict=True)
+        )
+        name = function.params[i].hint
+        along = f"adjoint[{name}]" if self.points[i].ndim == 1 else f"adjoint[{name}] along a direction"
+        return Diagnostic(
+            f"{grad.name} gives {claimed[point]:.4g} for {along} where differences of {function.name} give "
+            f"{slope[point]:.4g}, at {where}",
+            grad.span,
+            "derivative",
+            "warning",
+            hint="correct the formula, or write check=False if it is meant to differ",
+            related=(Related(f"{function.name} is defined here", function.span),),
+        )
+
+
+def _direction(rng: np.random.Generator, shape: tuple[int, ...]) -> Numpy:
+    return rng.normal(size=shape) if len(shape) > 1 else np.ones(shape)
+
+
+def _inner(a: Numpy, b: Numpy) -> Numpy:
+    found: Numpy = np.sum((a * b).reshape(POINTS, -1), axis=1)
+    return found

@@ -1,0 +1,111 @@
+"""Grad functions are compared with differences when they are first needed, once each."""
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+import kernelab as kl
+from kernelab.runtime.kernel import Kernel
+
+CELL = """
+def f({params}):
+    return {value}
+
+@func_grad(f{option})
+def adj_f({params}, adj_ret: float):
+    {rule}
+
+def k(x: array[float], v: array[vec2], n: array[int], y: array[float]):
+    i = tid()
+    y[i] = f({arguments})
+"""
+OF_X = {"params": "x: float", "arguments": "x[i]", "option": ""}
+
+
+@pytest.fixture(autouse=True)
+def _told_of_everything() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        yield
+
+
+def made(**parts: str) -> Kernel:
+    kernel = kl.compile(CELL.format(**OF_X | parts), label="Cell In[7]")["k"]
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def told(kernel: Kernel, recwarn: pytest.WarningsRecorder) -> list[str]:
+    recwarn.clear()
+    kernel.vjp(["x", "v", "y"])
+    return [str(w.message) for w in recwarn if issubclass(w.category, kl.KernelWarning)]
+
+
+RIGHT = [
+    ("x * x", "adjoint[x] += 2.0 * x * adj_ret"),
+    ("sqrt(x)", "if x > 0.0:\n        adjoint[x] += adj_ret / (2.0 * sqrt(x))"),
+    ("abs(x)", "adjoint[x] += sign(x) * adj_ret"),
+    ("max(x, 0.5)", "if x > 0.5:\n        adjoint[x] += adj_ret"),
+    ("log(x)", "adjoint[x] += adj_ret / max(x, 1.0e-6)"),
+    ("exp(3.0 * x)", "adjoint[x] += 3.0 * exp(3.0 * x) * adj_ret"),
+]
+
+
+@pytest.mark.parametrize(("value", "rule"), RIGHT, ids=[value for value, _ in RIGHT])
+def test_a_right_rule_is_silent(value: str, rule: str, recwarn: pytest.WarningsRecorder) -> None:
+    assert told(made(value=value, rule=rule), recwarn) == []
+
+
+WRONG = [
+    ("x * x", "adjoint[x] += x * adj_ret"),
+    ("round(x)", "adjoint[x] += adj_ret"),
+    ("x * x", "if x > 1.0:\n        adjoint[x] += 2.0 * x * adj_ret"),
+    ("sin(x)", "adjoint[x] += sqrt(1.0 - sin(x) * sin(x)) * adj_ret"),
+]
+
+
+@pytest.mark.parametrize(("value", "rule"), WRONG, ids=[value for value, _ in WRONG])
+def test_a_wrong_rule_is_warned_of_once_at_its_line(
+    value: str, rule: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    kernel = made(value=value, rule=rule)
+    (message,) = told(kernel, recwarn)
+    assert "adj_f gives" in message
+    assert "Cell In[7], line 6" in message
+    kernel.vjp(["x"])
+    assert told(kernel, recwarn) == []
+    assert told(made(value=value, rule=rule, option=", check=False"), recwarn) == []
+
+
+def test_a_warning_says_both_numbers_and_where(recwarn: pytest.WarningsRecorder) -> None:
+    (message,) = told(made(value="7.0 * x", rule="adjoint[x] += 3.0 * adj_ret"), recwarn)
+    assert "adj_f gives 3 for adjoint[x] where differences of f give 7, at x = " in message
+
+
+def test_vectors_and_integers_are_sampled_too(recwarn: pytest.WarningsRecorder) -> None:
+    parts = {"params": "v: vec2, n: int", "arguments": "v[i], n[i]", "value": "dot(v, v) * float(n)"}
+    right = "adjoint[v] += 2.0 * adj_ret * float(n) * v"
+    assert told(made(**parts, rule=right), recwarn) == []
+    (message,) = told(made(**parts, rule=right.replace("float(n)", "0.5")), recwarn)
+    assert "adjoint[v] along a direction" in message
+
+
+def test_a_function_that_refuses_negative_numbers_is_sampled_above_zero(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    text = CELL.format(**OF_X | {"value": "x * x", "rule": "adjoint[x] += x * adj_ret"})
+    text = text.replace("    return x * x", "    assert x > 0.0\n    return x * x")
+    kernel = kl.compile(text)["k"]
+    assert isinstance(kernel, Kernel)
+    assert len(told(kernel, recwarn)) == 1
+
+
+def test_a_launch_on_a_tape_warns(recwarn: pytest.WarningsRecorder) -> None:
+    kernel = made(value="x * x", rule="adjoint[x] += x * adj_ret")
+    x, y = kl.ones(1, dtype=float, requires_grad=True), kl.zeros(1, dtype=float, requires_grad=True)
+    v, n = kl.zeros(1, dtype=kl.vec2), kl.zeros(1, dtype=int)
+    recwarn.clear()
+    with kl.Tape():
+        kl.launch(kernel, 1, inputs=[x, v, n, y])
+    assert [w.category for w in recwarn] == [kl.KernelWarning]
