@@ -48,6 +48,7 @@ from kernelab.runtime.array import (
 )
 from kernelab.runtime.decorators import compile, func, kernel, struct
 from kernelab.runtime.device import Device, get_device, get_devices
+from kernelab.runtime.elementwise import map
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
 from kernelab.runtime.words import Word as _Word
@@ -168,6 +169,7 @@ __all__ = [
     "init",
     "kernel",
     "launch",
+    "map",
     "ones",
     "ones_like",
     "static",

@@ -3,6 +3,7 @@
 Knows the language and the table of operations; must not know backends, arrays or notebooks.
 """
 
+from kernelab.frontend.anonymous import lower_python
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
 from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
@@ -14,6 +15,7 @@ __all__ = [
     "Lowered",
     "StructDefinition",
     "UserFunction",
+    "lower_python",
     "lower_source",
     "lower_tree",
     "source_of",

@@ -77,7 +77,7 @@ class Function:
 
     @cached_property
     def __kernelab_function__(self) -> UserFunction:
-        found = definition_of(self._python, ChainMap(_closure(self._python), *_maps(self._namespace)))
+        found = definition_of(self._python, ChainMap(closure(self._python), *_maps(self._namespace)))
         if isinstance(found, KernelDefinition):
             message = f"`{self.name}` is a kernel, not a function: it returns nothing"
             raise KernelTypeError(Diagnostic(message, found.span, "func", hint="decorate it with @kernel"))
@@ -86,7 +86,7 @@ class Function:
 
 def _kernel(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Kernel:
     def load() -> KernelDefinition:
-        found = definition_of(function, ChainMap(_closure(function), *_maps(namespace)))
+        found = definition_of(function, ChainMap(closure(function), *_maps(namespace)))
         assert isinstance(found, KernelDefinition)
         return found
 
@@ -106,7 +106,7 @@ def _maps(namespace: Mapping[str, Any]) -> list[Any]:
     return namespace.maps if isinstance(namespace, ChainMap) else [namespace]
 
 
-def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+def closure(function: Callable[..., Any]) -> dict[str, Any]:
     """What the function's free variables hold now; those not assigned yet are left out."""
     found = {}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
