@@ -38,6 +38,7 @@ from kernelab.runtime.array import (
     copy,
     empty,
     empty_like,
+    from_dlpack,
     from_numpy,
     full,
     full_like,
@@ -62,7 +63,7 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FACES = ("autograd", "config", "types")
+_FACES = ("autograd", "config", "optim", "types", "utils")
 
 tid = _Word("tid")
 atomic_add = _Word("atomic_add")
@@ -160,6 +161,7 @@ __all__ = [
     "copy",
     "empty",
     "empty_like",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",

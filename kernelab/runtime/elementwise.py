@@ -289,15 +289,15 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
     arrays = _arrays(operands)
     given = [_argument(operand, None, arrays) for operand in operands]
     if len(given) == 1:
-        return _function(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), given
+        return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), given
     text = f"def {_NAMES[symbol]}_(a, b):\n    return a {symbol} b"
     exponent = operands[1]
     if symbol == "**" and isinstance(exponent, int) and abs(exponent) <= LARGEST_EXPONENT:
-        return _function(symbol, f"def power(a):\n    return a ** {exponent}"), given[:1]
+        return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), given[:1]
     if symbol == "**" and isinstance(exponent, int | float):
         # A power whose type no array decides: an int stays one, so that x ** 20 is defined for x < 0.
         given[1] = int32(exponent) if isinstance(exponent, int) and _fits(exponent, int32) else given[1]
-    return _function(symbol, text), given
+    return function_of(symbol, text), given
 
 
 def _callee(func: Any, count: int) -> UserFunction:
@@ -322,7 +322,7 @@ def _callee(func: Any, count: int) -> UserFunction:
 
 def _word(name: str, count: int) -> UserFunction:
     names = ", ".join(f"x{k}" if k else "x" for k in range(count))
-    return _function(name, f"def {name}_({names}):\n    return {name}({names})")
+    return function_of(name, f"def {name}_({names}):\n    return {name}({names})")
 
 
 @lru_cache(maxsize=256)
@@ -333,8 +333,9 @@ def _foreign(name: str, module: ModuleType | None, count: int) -> UserFunction:
 
 
 @lru_cache(maxsize=256)
-def _function(label: str, text: str) -> UserFunction:
-    return _only(lower_source(Source(text, f"<{label}>"), {}))
+def function_of(label: str, text: str, names: tuple[tuple[str, Value], ...] = ()) -> UserFunction:
+    """The one function of a text, which `names` are known to."""
+    return _only(lower_source(Source(text, f"<{label}>"), dict(names)))
 
 
 def _only(lowered: Lowered) -> UserFunction:
@@ -468,4 +469,4 @@ def _kernel(
     return made
 
 
-__all__ = ["apply", "change", "map", "operate"]
+__all__ = ["apply", "change", "function_of", "map", "operate"]
