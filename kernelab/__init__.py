@@ -52,6 +52,14 @@ from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.elementwise import map
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
+from kernelab.runtime.scoped import (
+    ScopedDevice,
+    ScopedTimer,
+    get_preferred_device,
+    is_cpu_available,
+    is_cuda_available,
+    set_device,
+)
 from kernelab.runtime.words import Word as _Word
 from kernelab.runtime.words import constant, static
 from kernelab.runtime.words import names as _language_names
@@ -146,6 +154,8 @@ __all__ = [
     "KernelWarning",
     "KernelZeroDivisionError",
     "LaunchError",
+    "ScopedDevice",
+    "ScopedTimer",
     "Tape",
     "TapeError",
     "array",
@@ -168,12 +178,16 @@ __all__ = [
     "func",
     "get_device",
     "get_devices",
+    "get_preferred_device",
     "init",
+    "is_cpu_available",
+    "is_cuda_available",
     "kernel",
     "launch",
     "map",
     "ones",
     "ones_like",
+    "set_device",
     "static",
     "struct",
     "synchronize",
