@@ -15,6 +15,11 @@ class Arithmetic:
     __array_priority__ = 1000
     """NumPy leaves ``values + x`` to an array `x`."""
 
+    def _store(self, part: Any, values: Any) -> None:
+        from kernelab.runtime.reductions import store  # which is built on arrays
+
+        store(part, values)
+
     def __add__(self, other: Any) -> Any:
         return _operate("+", self, other)
 

@@ -120,6 +120,7 @@ def apply(
     _check(callee, outs, len(results), shape)
     for out in outs:
         inputs = [_apart(given, out) for given in inputs]
+    shape = outs[0].shape
     key = tuple(_pattern(given, shape) for given in inputs)
     kernel = _mapping(name, callee, key, tuple(out.type for out in outs))
     run(kernel, shape, [*inputs, *outs])
@@ -138,9 +139,16 @@ def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tup
         if not isinstance(out, array):
             message = f"out= takes an array, not a {type(out).__name__}"
             raise KernelTypeError(Diagnostic(message, code="out", hint="make one: kl.empty_like(x)"))
-        if out.shape != shape:
+        if out.shape != outs[0].shape or not _stretches(shape, out.shape):
             message = f"the results have shape {shape}, and out= has {out.shape}"
             raise KernelValueError(Diagnostic(message, code="shape"))
+
+
+def _stretches(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, wanted) == wanted
+    except ValueError:
+        return False
 
 
 def _apart(given: Any, target: array) -> Any:

@@ -15,7 +15,8 @@ from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
 from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
-from kernelab.runtime.strided import array, duplicate
+from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.strided import array, duplicate, transfer
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
@@ -112,6 +113,20 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
         message = f"{source.dtype} cannot be cast to {target.dtype}: they differ in more than their numbers"
         raise KernelTypeError(Diagnostic(message, code="dtype"))
     apply("array_cast", _cast(target.dtype), [source], (target,))
+
+
+def store(part: array, values: array) -> None:
+    """``x[...] = values``, where `part` is what the index means: a copy, cast and stretched as needed."""
+    if values.size == part.size == 1 and values.ndim != part.ndim:
+        values = values.reshape(part.shape)
+    if (part.packed, part.dtype) == (values.packed, values.dtype):
+        return  # `x[...] += 1` has changed the elements in place already
+    if (part.shape, part.dtype) == (values.shape, values.dtype):
+        transfer(part, values, "item assignment")
+    elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
+        apply("item_assignment", _cast(part.dtype), [values], (part,))
+    else:
+        part.assign(np.broadcast_to(values.host(), part.host().shape))
 
 
 def _cast(elem: Value) -> UserFunction:

@@ -322,7 +322,11 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
         view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in self._keys(key))]
-        view._overwrite(value.host() if isinstance(value, array) else value, "item assignment")
+        if not isinstance(value, array):
+            view._overwrite(value, "item assignment")
+            return
+        part = self[key]
+        self._store(part if isinstance(part, array) else view, value)
 
     def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
         keys = key if isinstance(key, tuple) else (key,)

@@ -303,3 +303,49 @@ def test_a_gradient_belongs_to_the_array_that_the_user_holds() -> None:
     tape.backward(grads={loss: kl.ones_like(loss)})
     assert tape.gradients[one].list() == [4]
     assert tape.gradients[grid].numpy().tolist() == [[1, 1], [1, 1]]
+
+
+# ------------------------------------------------------------------------------------------ parts of arrays
+
+
+def parts(x: kl.array, y: kl.array) -> kl.array:
+    z = x * y
+    z[1:] += y[1:]
+    z[:1] *= 3.0
+    return z
+
+
+def assigned(x: kl.array, y: kl.array) -> kl.array:
+    z = kl.zeros((3, 3), dtype=x.dtype, requires_grad=x.requires_grad)
+    z[0] = x * x
+    z[1:] = y
+    z[:, 2:] = x[:1]
+    z[2, 0] = y[1:2]
+    return z * z
+
+
+def narrowed(x: kl.array, y: kl.array) -> kl.array:
+    z = kl.zeros(3, requires_grad=x.requires_grad)
+    z[:] = x * y
+    return z
+
+
+@pytest.mark.parametrize("function", [parts, assigned])
+def test_assigning_to_parts_of_an_array_is_differentiated(function: Callable[..., kl.array]) -> None:
+    inputs = [[1.5, 0.5, 2.0], [0.7, 1.3, 1.1]]
+    for found, expected in zip(gradients(function, *inputs), differences(function, *inputs), strict=True):
+        assert np.allclose(found, expected)
+
+
+def test_assigning_converts_and_is_differentiated_then_too() -> None:
+    found = gradients(narrowed, [1.5, 0.5, 2.0], [0.5, 1.0, 4.0])
+    assert found[0].tolist() == [0.5, 1, 4]
+
+
+def test_assigning_without_a_tape_does_what_numpy_does() -> None:
+    x = kl.zeros((2, 3))
+    x[:] = array(1.0, 2.0, 3.0, dtype=kl.float64)
+    x[1] += array(1.0, 1.0, 1.0)
+    x[0, 0] = array(9.0)
+    x[:, 2] = 5.0
+    assert x.numpy().tolist() == [[9, 2, 5], [2, 3, 5]]
