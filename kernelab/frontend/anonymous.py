@@ -7,7 +7,6 @@ body.  Defaults become the values that Python gave them when the function was ma
 import ast
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -20,13 +19,15 @@ from kernelab.frontend.source import Places, source_of
 Position = tuple[int, int]
 
 
-def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any]) -> UserFunction:
+def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], label: str) -> UserFunction:
     """A Python function as one that kernels can call; raises KernelError where its text says too much.
+
+    `label` is what messages call the file or cell of a lambda.
 
     A def that returns nothing, and text that Python does not keep, are errors too.
     """
     name = function.__name__
-    source, tree = _lambda(function) if name == "<lambda>" else source_of(function)
+    source, tree = _lambda(function, label) if name == "<lambda>" else source_of(function)
     found = tree.body[0]
     if not isinstance(found, ast.FunctionDef):
         raise KernelSyntaxError(_no_text(name))
@@ -43,14 +44,14 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any]) -> 
     return made
 
 
-def _lambda(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
+def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
     code = function.__code__
     try:
         lines, _ = inspect.findsource(function)
         tree = ast.parse("".join(lines))
     except (OSError, SyntaxError):
         raise KernelSyntaxError(_no_text("this lambda")) from None
-    source = Source("".join(lines), Path(code.co_filename).name)
+    source = Source("".join(lines), label)
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
     if not found:
         raise KernelSyntaxError(_no_text("this lambda"))

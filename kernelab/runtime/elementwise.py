@@ -41,7 +41,7 @@ from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.interop import scalar_of_dtype
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
-from kernelab.runtime.recorder import caller
+from kernelab.runtime.recorder import caller, label
 from kernelab.runtime.strided import array, duplicate
 
 INDICES = ("i", "j", "k", "l")
@@ -341,9 +341,9 @@ def _foreign(name: str, module: ModuleType | None, count: int) -> UserFunction:
 
 
 @lru_cache(maxsize=256)
-def function_of(label: str, text: str, names: tuple[tuple[str, Value], ...] = ()) -> UserFunction:
+def function_of(title: str, text: str, names: tuple[tuple[str, Value], ...] = ()) -> UserFunction:
     """The one function of a text, which `names` are known to."""
-    return _only(lower_source(Source(text, f"<{label}>"), dict(names)))
+    return _only(lower_source(Source(text, f"<{title}>"), dict(names)))
 
 
 def _only(lowered: Lowered) -> UserFunction:
@@ -358,7 +358,7 @@ def _python(func: Callable[..., Any]) -> UserFunction:
     code: Any = func.__code__
     used = {name: names[name] for name in _names_of(code) if name in names}
     key = tuple((name, _same(value)) for name, value in used.items())
-    return _lowered(Keyed((code, repr(func.__defaults__), key), (func, names)))
+    return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -378,7 +378,7 @@ class Keyed:
 @lru_cache(maxsize=256)
 def _lowered(keyed: Keyed) -> UserFunction:
     function, names = keyed.held
-    return lower_python(function, names)
+    return lower_python(function, names, label(function.__code__.co_filename))
 
 
 def _names_of(code: Any) -> Iterator[str]:

@@ -3,6 +3,7 @@
 Pure functions from an array to markup; must not change or expose its memory.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ LONGEST_ROW, LARGEST_SIDE = 12, 8
 
 PIXELS = 36_000
 """How many bytes the pictures of one view take together, before they are encoded as text."""
+
+LOOKED_AT = 2**22
+"""Of a larger array not every element is looked at, so that it shows at once."""
 
 COMPONENTS = ("x", "y", "z", "w")
 
@@ -44,7 +48,12 @@ def _values(title: str, shown: array, budget: int) -> Node:
         return words("no elements")
     if _is_small(shown):
         return _table(title, shown, values)
-    return Drawing(_title(title, shown, values), _picture(shown, values, budget), _lines(values))
+    step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
+    some: array = shown[(slice(None, None, step),) * shown.ndim]
+    heading = _title(title, some, some.host()) + (
+        f", of one element in {step**shown.ndim}" if step > 1 else ""
+    )
+    return Drawing(heading, _picture(some, some.host(), budget, shown.shape[0] - 1), _lines(values))
 
 
 def _is_small(shown: array) -> bool:
@@ -88,12 +97,12 @@ def _written(value: Any) -> str:
 # ------------------------------------------------------------------------------------------ pictures
 
 
-def _picture(shown: array, values: Values, budget: int) -> str:
+def _picture(shown: array, values: Values, budget: int, last: int) -> str:
     alt = f"{shown.dtype} of shape {shown.shape}"
     components = shape_of(shown.dtype)
     if shown.ndim == 1 and len(components) <= 1 and np.prod(components, dtype=int) <= len(COMPONENTS):
         columns = values.reshape(shown.size, -1).astype(np.float64)
-        return curves(columns, COMPONENTS[: columns.shape[1]] if components else ("",), alt)
+        return curves(columns, COMPONENTS[: columns.shape[1]] if components else ("",), alt, last)
     matrix = _matrix(shown, values).astype(np.float64)
     if _is_photograph(shown, matrix):
         return photograph(matrix, alt, budget)

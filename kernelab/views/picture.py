@@ -29,8 +29,8 @@ LEVELS = 255
 SIDES = (256, 192, 160, 128, 96, 64, 48, 32)
 """The longest sides, in pixels, that are tried until a picture fits its budget."""
 
-SHOWN, LARGEST_PIXEL = 280, 20
-"""How long the longer side of a picture is on the page, and how large an element of a small one."""
+SHOWN, SMALLEST_SIDE, LARGEST_PIXEL = 280, 16, 20
+"""In pixels of the page: the longer side of a picture, the shorter at least, an element of a small one."""
 
 LINES = ("--kl-name", "--kl-bad", "--kl-number", "--kl-keyword")
 WIDTH, HEIGHT, LEFT, BELOW, POINTS = 400, 110, 52, 14, 480
@@ -112,8 +112,12 @@ def _image(encoded: bytes, shape: tuple[int, ...], alt: str) -> str:
     if zoom > 2:
         zoom = min(LARGEST_PIXEL, int(zoom))
     data = base64.b64encode(encoded).decode()
-    size = f'width="{max(1, round(width * zoom))}" height="{max(1, round(height * zoom))}"'
+    size = f'width="{_extent(width * zoom)}" height="{_extent(height * zoom)}"'
     return f'<img class="kl-pixels" {size} alt="{escape(alt)}" src="data:image/png;base64,{data}">'
+
+
+def _extent(pixels: float) -> int:
+    return max(SMALLEST_SIDE, round(pixels))
 
 
 def thinned(values: Values, side: int) -> Values:
@@ -154,8 +158,8 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 # ------------------------------------------------------------------------------------------ curves
 
 
-def curves(columns: Values, names: tuple[str, ...], alt: str) -> str:
-    """The columns of a matrix as curves over the row numbers, with the range at the left."""
+def curves(columns: Values, names: tuple[str, ...], alt: str, last: int) -> str:
+    """The columns of a matrix as curves over the row numbers up to `last`, with the range at the left."""
     finite = columns[np.isfinite(columns)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
@@ -172,7 +176,6 @@ def curves(columns: Values, names: tuple[str, ...], alt: str) -> str:
         style = f"stroke:{_ink(k)}"
         title = f"<title>{escape(name)}</title>" if name else ""
         parts += [f'<path d="{path}" style="{style}">{title}</path>' for path in _paths(columns[:, k], y)]
-    last = len(columns) - 1
     parts += [
         _label(LEFT - 6, y(high) + 4, number(high)),
         _label(LEFT - 6, y(low) + 4, number(low)),

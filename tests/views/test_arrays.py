@@ -169,6 +169,16 @@ def test_no_array_makes_a_large_page(x: kl.array) -> None:
     assert len(shown(x)) < 5_000
 
 
+def test_of_a_huge_array_only_some_elements_are_looked_at() -> None:
+    x = kl.zeros((3000, 3000), dtype=kl.uint8)
+    assert "0 to 0, mean 0, of one element in 4" in shown(x)
+    assert ">8999999<" in html(x.flatten())
+
+
+def test_a_flat_picture_is_high_enough_to_be_seen() -> None:
+    assert 'width="280" height="16"' in html(kl.zeros((1, 1000)))
+
+
 def test_showing_an_array_does_not_expose_its_memory() -> None:
     x = kl.zeros((20, 20))
     html(x)
