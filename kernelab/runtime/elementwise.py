@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, label_of
 from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
 from kernelab.frontend.frame import BrokenCall
 from kernelab.frontend.promote import default_scalar
@@ -41,7 +41,7 @@ from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.interop import scalar_of_dtype
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
-from kernelab.runtime.recorder import caller, label
+from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array, duplicate
 
 INDICES = ("i", "j", "k", "l")
@@ -185,7 +185,7 @@ def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
     return [_argument(value, types[i], arrays) for i, value in enumerate(given)]
 
 
-def _argument(value: Any, wanted: Type | None, arrays: Sequence[array]) -> Any:
+def _argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     if isinstance(value, np.ndarray) and value.ndim:
         return array(value, copy=False)
     if isinstance(value, array):
@@ -378,7 +378,7 @@ class Keyed:
 @lru_cache(maxsize=256)
 def _lowered(keyed: Keyed) -> UserFunction:
     function, names = keyed.held
-    return lower_python(function, names, label(function.__code__.co_filename))
+    return lower_python(function, names, label_of(function.__code__.co_filename))
 
 
 def _names_of(code: Any) -> Iterator[str]:

@@ -33,7 +33,7 @@ def pictures(x: kl.array) -> list[Any]:
 
 def test_a_small_array_is_a_table_under_its_dtype_shape_and_device() -> None:
     lines = shown(kl.array([1.0, 2.5, -3e-7])).splitlines()
-    assert lines == ["array of 3 float32 on cpu", "", "0  1    2", "-  ---  ------", "1  2.5  -3e-07"]
+    assert lines == ["array of 3 float32 on cpu", "", "0    1       2", "-  ---  ------", "1  2.5  -3e-07"]
 
 
 def test_a_small_matrix_has_a_row_for_each_row() -> None:
