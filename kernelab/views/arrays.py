@@ -8,9 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.lang.types import Scalar, Vec, scalar_of, shape_of
+from kernelab.lang.types import Mat, Scalar, Vec, scalar_of, shape_of
 from kernelab.runtime.strided import array
-from kernelab.views.markup import Below, Beside, Cell, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.markup import (
+    Below,
+    Beside,
+    Cell,
+    Code,
+    CodeLine,
+    Drawing,
+    Node,
+    Run,
+    Table,
+    Words,
+    cell,
+    words,
+)
 from kernelab.views.picture import Values, curves, heatmap, number, photograph
 
 LONGEST_ROW, LARGEST_SIDE = 12, 8
@@ -48,6 +61,9 @@ def _values(title: str, shown: array, budget: int) -> Node:
         return words("no elements")
     if _is_small(shown):
         return _table(title, shown, values)
+    dtype: object = shown.dtype
+    if not isinstance(dtype, Scalar | Vec | Mat):  # a struct
+        return Code(title, tuple(CodeLine((Run(line),)) for line in _lines(values)))
     step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
     some: array = shown[(slice(None, None, step),) * shown.ndim]
     heading = _title(title, some, some.host()) + (

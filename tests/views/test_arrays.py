@@ -169,6 +169,15 @@ def test_no_array_makes_a_large_page(x: kl.array) -> None:
     assert len(shown(x)) < 5_000
 
 
+def test_many_structs_are_shown_as_text() -> None:
+    @kl.struct
+    class Particle:
+        mass: float
+        charge: float
+
+    assert "(0., 0.)" in shown(kl.zeros(40, dtype=Particle))
+
+
 def test_of_a_huge_array_only_some_elements_are_looked_at() -> None:
     x = kl.zeros((3000, 3000), dtype=kl.uint8)
     assert "0 to 0, mean 0, of one element in 4" in shown(x)
