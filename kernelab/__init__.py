@@ -38,6 +38,7 @@ from kernelab.runtime.array import (
     copy,
     empty,
     empty_like,
+    from_dlpack,
     from_numpy,
     full,
     full_like,
@@ -57,8 +58,17 @@ from kernelab.runtime.decorators import (
     struct,
 )
 from kernelab.runtime.device import Device, get_device, get_devices
+from kernelab.runtime.elementwise import map
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
+from kernelab.runtime.scoped import (
+    ScopedDevice,
+    ScopedTimer,
+    get_preferred_device,
+    is_cpu_available,
+    is_cuda_available,
+    set_device,
+)
 from kernelab.runtime.words import AdjointWord as _AdjointWord
 from kernelab.runtime.words import Word as _Word
 from kernelab.runtime.words import constant, static
@@ -71,7 +81,7 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FACES = ("autograd", "config", "types")
+_FACES = ("autograd", "config", "optim", "types", "utils")
 
 adjoint = _AdjointWord("adjoint")
 tid = _Word("tid")
@@ -155,6 +165,8 @@ __all__ = [
     "KernelWarning",
     "KernelZeroDivisionError",
     "LaunchError",
+    "ScopedDevice",
+    "ScopedTimer",
     "Tape",
     "TapeError",
     "adjoint",
@@ -171,6 +183,7 @@ __all__ = [
     "copy",
     "empty",
     "empty_like",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",
@@ -181,11 +194,16 @@ __all__ = [
     "func_replay",
     "get_device",
     "get_devices",
+    "get_preferred_device",
     "init",
+    "is_cpu_available",
+    "is_cuda_available",
     "kernel",
     "launch",
+    "map",
     "ones",
     "ones_like",
+    "set_device",
     "static",
     "struct",
     "synchronize",

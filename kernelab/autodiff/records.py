@@ -309,12 +309,24 @@ def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
             bar.host()[...] = primal.grad.host()
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A named stretch of a tape: the records from `begin` up to `end`, counted from 0."""
+
+    name: str
+    metadata: Any
+    begin: int
+    end: int
+
+
 class Recording:
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.records: list[Record] = []
+        self.scopes: list[Scope] = []
+        self._open: list[tuple[str, Any, int]] = []
         self._watches: dict[tuple[bytes, int], Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
         self._written: dict[Allocation, Written] = {}
@@ -322,6 +334,8 @@ class Recording:
     def clear(self) -> None:
         """Forget everything."""
         self.records.clear()
+        self.scopes.clear()
+        self._open.clear()
         self._watches.clear()
         self._written.clear()
         self.guard.saved_bytes = 0
@@ -370,6 +384,19 @@ class Recording:
         self.records.append(FunctionRecord(backward, handled, caller()))
         for primal in arrays:
             self._has_written(primal.allocation)
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """Begin a named scope."""
+        self._open.append((name, metadata, len(self.records)))
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        """End the innermost scope; False if none is open."""
+        if not self._open:
+            return False
+        name, metadata, begin = self._open.pop()
+        if len(self.records) > begin or not drop_if_empty:
+            self.scopes.append(Scope(name, metadata, begin, len(self.records)))
+        return True
 
     def _record(
         self,

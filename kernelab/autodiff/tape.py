@@ -9,13 +9,15 @@ tape.backward(l)                                          # x.grad, y.grad
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import Token
-from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
-from kernelab.autodiff.records import LaunchRecord, Record, Recording
+from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.sweep import (
     Buffers,
     Cut,
@@ -38,16 +40,6 @@ from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import by_leaves
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A named stretch of a tape: the records from `begin` up to `end`, counted from 0."""
-
-    name: str
-    metadata: Any
-    begin: int
-    end: int
-
-
 class Tape:
     """Records launches and copies, and computes gradients by `backward`.
 
@@ -67,8 +59,6 @@ class Tape:
         self._token: Token[Recorder | None] | None = None
         self._entered: Place | None = None
         self._seeds: list[array] = []
-        self._open: list[tuple[str, Any, int]] = []
-        self.scopes: list[Scope] = []
 
     def __repr__(self) -> str:
         saved = f", {self.saved_bytes:,} bytes saved" if self.saved_bytes else ""
@@ -150,15 +140,55 @@ class Tape:
 
     def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
         """Begin a named scope; scopes group records when the tape is shown."""
-        self._open.append((scope_name, metadata, len(self)))
+        self._recording.scope_begin(scope_name, metadata)
 
     def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
         """End the innermost scope; one without records is dropped unless told otherwise."""
-        if not self._open:
+        if not self._recording.scope_end(remove_scope_if_empty):
             raise _refusal("scope", "no scope is open", "call record_scope_begin first")
-        name, metadata, begin = self._open.pop()
-        if len(self) > begin or not remove_scope_if_empty:
-            self.scopes.append(Scope(name, metadata, begin, len(self)))
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """The scopes that have ended, in the order of their ends."""
+        return tuple(self._recording.scopes)
+
+    def visualize(
+        self,
+        filename: str | PathLike[str] | None = None,
+        simplify_graph: bool = True,
+        hide_readonly_arrays: bool = False,
+        array_labels: Mapping[array, str] | None = None,
+        choose_longest_node_name: bool = True,
+        ignore_graph_scopes: bool = False,
+        track_inputs: Sequence[array] | None = None,
+        track_outputs: Sequence[array] | None = None,
+        track_input_names: Sequence[str] | None = None,
+        track_output_names: Sequence[str] | None = None,
+        graph_direction: str = "LR",
+    ) -> str:
+        """The graph of launches and arrays as text in the DOT language, written to `filename` if given.
+
+        Arrays that require gradients are green; scopes are frames, and so are launches that repeat the same
+        on the same arrays, shown once, unless `simplify_graph` or `ignore_graph_scopes` says otherwise.
+        `hide_readonly_arrays` leaves out arrays that no launch changes, but for the tracked ones.  An array
+        has its label or tracked name, else that of its variable where this is called, else of a parameter.
+        """
+        named = [(track_inputs, track_input_names), (track_outputs, track_output_names)]
+        labels = {
+            a: name for arrays, names in named for a, name in zip(arrays or (), names or (), strict=False)
+        }
+        options = Options(
+            simplify_graph,
+            hide_readonly_arrays,
+            choose_longest_node_name,
+            graph_direction,
+            labels | dict(array_labels or {}),
+            frozenset((*(track_inputs or ()), *(track_outputs or ()))),
+        )
+        text = dot(tuple(self), () if ignore_graph_scopes else self.scopes, options)
+        if filename is not None:
+            Path(filename).write_text(text, encoding="utf-8")
+        return text
 
     # -------------------------------------------------------------------------------------- backward
 
@@ -270,8 +300,6 @@ class Tape:
         self.zero()
         self._recording.clear()
         self._seeds.clear()
-        self._open.clear()
-        self.scopes.clear()
         self._entered = None
 
     def _arrays(self) -> list[array]:

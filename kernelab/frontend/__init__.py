@@ -3,6 +3,7 @@
 Knows the language and the table of operations; must not know backends, arrays or notebooks.
 """
 
+from kernelab.frontend.anonymous import lower_python
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
 from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.custom import attach
@@ -17,6 +18,7 @@ __all__ = [
     "StructDefinition",
     "UserFunction",
     "attach",
+    "lower_python",
     "lower_source",
     "lower_tree",
     "rule_from",

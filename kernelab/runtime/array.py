@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.exchange import DLPACK_CPU
 from kernelab.runtime.interop import itemsize, shape_tuple, value_type
 from kernelab.runtime.memory import allocate, contiguous_strides
 from kernelab.runtime.strided import array, duplicate, transfer
@@ -83,6 +84,21 @@ def from_numpy(
     """An array over the memory of a NumPy array where the dtype fits, else over a converted copy."""
     made: array = array(np.asarray(data), dtype, shape, device, requires_grad, copy=False)
     return made
+
+
+def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> array:
+    """An array over the memory of another library's array, by DLPack: of a tensor of PyTorch, of JAX, ...
+
+    With a vector or matrix for a `dtype` the last axes are its components.  Raises KernelTypeError for what
+    does not speak DLPack, or is not in the memory of the CPU.
+    """
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        message = f"from_dlpack takes an array of another library, not a {type(source).__name__}"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
+    if source.__dlpack_device__()[0] != DLPACK_CPU:
+        message = f"this {type(source).__name__} is not in the memory of the CPU"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first: x.cpu()"))
+    return from_numpy(np.from_dlpack(source), dtype, requires_grad=requires_grad)
 
 
 def clone(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
@@ -161,6 +177,7 @@ __all__ = [
     "copy",
     "empty",
     "empty_like",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",

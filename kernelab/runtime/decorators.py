@@ -89,7 +89,7 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> 
         raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        names = ChainMap(_closure(function), *_maps(namespace))
+        names = ChainMap(closure(function), *_maps(namespace))
         if isinstance(forward_fn, Function):
             forward_fn.attach(lambda found: attach(rule_from(function, names, check), found))
         else:
@@ -142,7 +142,7 @@ class Function:
         self._rules.append(rule)
 
     def _lower(self) -> UserFunction:
-        found = definition_of(self._python, ChainMap(_closure(self._python), *_maps(self._namespace)))
+        found = definition_of(self._python, ChainMap(closure(self._python), *_maps(self._namespace)))
         if isinstance(found, KernelDefinition):
             message = f"`{self.name}` is a kernel, not a function: it returns nothing"
             raise KernelTypeError(Diagnostic(message, found.span, "func", hint="decorate it with @kernel"))
@@ -151,7 +151,7 @@ class Function:
 
 def _kernel(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Kernel:
     def load() -> KernelDefinition:
-        found = definition_of(function, ChainMap(_closure(function), *_maps(namespace)))
+        found = definition_of(function, ChainMap(closure(function), *_maps(namespace)))
         assert isinstance(found, KernelDefinition)
         return found
 
@@ -171,7 +171,7 @@ def _maps(namespace: Mapping[str, Any]) -> list[Any]:
     return namespace.maps if isinstance(namespace, ChainMap) else [namespace]
 
 
-def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+def closure(function: Callable[..., Any]) -> dict[str, Any]:
     """What the function's free variables hold now; those not assigned yet are left out."""
     found = {}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()

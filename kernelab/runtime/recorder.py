@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelab.errors import Source, Span, label_of
 
@@ -29,6 +29,12 @@ class Recorder(Protocol):
 
     def overwritten(self, dest: "array", how: str) -> None:
         """`dest` now holds values that come from no array; `how` names the operation."""
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """What follows belongs together, under a name."""
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        """The innermost scope ends here; False if none is open."""
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("kernelab recorder", default=None)

@@ -14,7 +14,9 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.device import CPU, Device, get_device
+from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.interop import HostArray, array_type, host_values, itemsize, shape_tuple, value_type
 from kernelab.runtime.memory import Allocation, address_of, allocate, borrow, bounds, contiguous_strides
 from kernelab.runtime.recorder import RECORDER
@@ -25,7 +27,7 @@ _OVERLAP_WORK = 10_000
 """How long to look for a common byte of two views, in NumPy's units, before assuming that there is one."""
 
 
-class array:  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -320,7 +322,11 @@ class array:  # noqa: N801 (the name users know)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
         view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in self._keys(key))]
-        view._overwrite(value.host() if isinstance(value, array) else value, "item assignment")
+        if not isinstance(value, array):
+            view._overwrite(value, "item assignment")
+            return
+        part = self[key]
+        self._store(part if isinstance(part, array) else view, value)
 
     def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
         keys = key if isinstance(key, tuple) else (key,)

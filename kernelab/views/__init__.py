@@ -10,7 +10,9 @@ from kernelab.autodiff.gradcheck import GradcheckReport
 from kernelab.autodiff.tape import Tape
 from kernelab.errors import Diagnosed
 from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.strided import array
 from kernelab.views import display
+from kernelab.views.arrays import array_view
 from kernelab.views.errors import error_lines
 from kernelab.views.kernel import view
 from kernelab.views.markup import Node
@@ -20,6 +22,7 @@ from kernelab.views.tape import tape_view
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,
     Tape: tape_view,
+    array: array_view,
     GradcheckReport: gradcheck_view,
 }
 """What is shown for an object that is the value of a cell."""

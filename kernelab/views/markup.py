@@ -3,6 +3,7 @@
     node ::= Words(run...)                       a sentence
            | Code(title, lines)                  lines of code, linked by the source line they come from
            | Table(title, head, rows)
+           | Drawing(title, html, lines)         a picture, and the lines that a terminal shows instead
            | Beside(nodes) | Below(nodes)        next to each other where there is room | one under the other
            | Fold(title, node)                   closed at first in HTML
     run  ::= Run(text, style)
@@ -89,6 +90,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture as HTML of our own making, and what a terminal shows instead."""
+
+    title: str
+    html: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Beside:
     """Parts next to each other; under one another where there is no room, and in a terminal."""
 
@@ -110,7 +120,7 @@ class Fold:
     part: "Node"
 
 
-Node = Words | Code | Table | Beside | Below | Fold
+Node = Words | Code | Table | Drawing | Beside | Below | Fold
 
 
 def words(*parts: str | Run, level: int = 0) -> Words:

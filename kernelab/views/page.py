@@ -12,7 +12,20 @@ from itertools import groupby
 from pathlib import Path
 from typing import assert_never
 
-from kernelab.views.markup import Below, Beside, Cell, Code, CodeLine, Fold, Node, Run, Style, Table, Words
+from kernelab.views.markup import (
+    Below,
+    Beside,
+    Cell,
+    Code,
+    CodeLine,
+    Drawing,
+    Fold,
+    Node,
+    Run,
+    Style,
+    Table,
+    Words,
+)
 from kernelab.views.text import gutters
 
 STYLE = Path(__file__).with_name("static") / "view.css"
@@ -47,6 +60,9 @@ def _html(node: Node) -> str:
             return _code(node)
         case Table():
             return _table(node)
+        case Drawing(title, drawing):
+            caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
+            return f'<figure class="kl-drawing">{caption}{drawing}</figure>'
         case Beside(parts):
             return f'<div class="kl-beside">{_shares(parts)}</div>'
         case Below(parts):

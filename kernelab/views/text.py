@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import assert_never
 
-from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, Words
+from kernelab.views.markup import Below, Beside, Code, CodeLine, Drawing, Fold, Node, Run, Table, Words
 
 
 def render(node: Node) -> str:
@@ -19,6 +19,8 @@ def _lines(node: Node) -> list[str]:
             return [*_heading(title), *(gutter + line.text for gutter, line in gutters(node))]
         case Table():
             return _table(node)
+        case Drawing(title, _, lines):
+            return [*_heading(title), *lines]
         case Beside(parts) | Below(parts):
             return _stacked(parts)
         case Fold():

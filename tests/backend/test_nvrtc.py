@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import kernelab as kl
 from kernelab.backend.nvrtc import compile_to_ptx
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.flavors import Cuda
@@ -15,6 +16,7 @@ from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import vjp
+from kernelab.runtime.kernel import Reverse
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Writer
@@ -54,6 +56,26 @@ def test_every_program_of_the_zoo_compiles() -> None:
             jvp(kernel, animal.differentiable),
         ]
     assert ptx(*programs).count(".visible .entry") == 4 * len(ZOO)
+
+
+def test_the_kernels_of_operators_reductions_and_optimisers_compile() -> None:
+    x, v = kl.ones(3, requires_grad=True), kl.ones(2, dtype=kl.vec3, requires_grad=True)
+    with kl.Tape() as tape:
+        y = kl.map(lambda a, b: kl.sin(a) * b, -x / 2.0, x**2)
+        y[1:] += x[:1]
+        y *= y
+        kl.utils.array_sum(v * 2.0, out=kl.zeros(1, dtype=kl.vec3, requires_grad=True))
+        kl.utils.array_inner(v, v, axis=0)
+        kl.utils.array_scan(x, y)
+        kl.optim.Adam([x]).step([kl.zeros(3)])
+        kl.optim.SGD([x]).step([kl.zeros(3)])
+    programs: list[Function] = []
+    for k, launch in enumerate(tape.launches):
+        assert isinstance(launch.reverse, Reverse)
+        program = launch.reverse.program
+        parts = {"primal": launch.kernel.primal, "kept": program.primal, "adjoint": program.adjoint}
+        programs += [_named(function, f"{part}_{k}") for part, function in parts.items()]
+    assert ptx(*programs).count(".visible .entry") == 3 * len(tape.launches)
 
 
 def _named(function: Function, suffix: str) -> Function:

@@ -1,0 +1,191 @@
+"""Optimisers: `SGD` and `Adam`, which change parameters in place by their gradients.
+
+    optimizer = Adam([weights, bias], lr=0.01)
+    optimizer.step([weights.grad, bias.grad])
+
+A step is one launch for each parameter.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
+from kernelab.lang.types import Scalar, float16, float32, is_differentiable, scalar_of, size_of
+from kernelab.runtime.array import zeros
+from kernelab.runtime.kernel import Kernel, compile_source
+from kernelab.runtime.launch import run
+from kernelab.runtime.strided import array
+
+_TEXT = """
+def sgd_step(p: array[T], g: array[T], b: array[C], first: bool, lr: C, momentum: C, dampening: C,
+             weight_decay: C, nesterov: bool):
+    i = tid()
+    d = C(g[i]) + weight_decay * C(p[i])
+    if momentum != 0.0:
+        kept = d if first else momentum * b[i] + (1.0 - dampening) * d
+        b[i] = kept
+        d = d + momentum * kept if nesterov else kept
+    p[i] = T(C(p[i]) - lr * d)
+
+def adam_step(p: array[T], g: array[T], m: array[C], v: array[C], lr: C, beta1: C, beta2: C,
+              unbias1: C, unbias2: C, eps: C):
+    i = tid()
+    d = C(g[i])
+    mean = beta1 * m[i] + (1.0 - beta1) * d
+    square = beta2 * v[i] + (1.0 - beta2) * d * d
+    m[i] = mean
+    v[i] = square
+    p[i] = T(C(p[i]) - lr * (mean * unbias1) / (sqrt(square * unbias2) + eps))
+"""
+
+
+class Optimizer(ABC):
+    """What optimisers have in common: the parameters, and the state that a step keeps for each."""
+
+    KEPT = 0
+    """How many arrays of state there are for a parameter."""
+
+    def __init__(self, params: Sequence[array] | None = None) -> None:
+        self.params: list[array] = []
+        self._state: list[list[array]] = []
+        self._steps: list[int] = []
+        if params is not None:
+            self.set_params(params)
+
+    def set_params(self, params: Sequence[array]) -> None:
+        """Optimise these arrays of floats from now on; raises KernelTypeError for any others."""
+        for k, param in enumerate(params):
+            if not isinstance(param, array) or not is_differentiable(param.dtype):
+                found = param.dtype if isinstance(param, array) else type(param).__name__
+                message = f"parameter {k} is {found}: an optimiser changes arrays of floats"
+                raise KernelTypeError(Diagnostic(message, code="optim"))
+            if not param.is_contiguous:
+                hint = "pass the whole array"
+                raise KernelValueError(
+                    Diagnostic(f"parameter {k} is not contiguous", code="optim", hint=hint)
+                )
+        self.params = list(params)
+        self.reset_internal_state()
+
+    def reset_internal_state(self) -> None:
+        """Forget all earlier steps."""
+        self._steps = [0] * len(self.params)
+        self._state = [
+            [zeros(_flat(param).size, _precision(param)) for _ in range(self.KEPT)] for param in self.params
+        ]
+
+    def step(self, grad: Sequence[array | None]) -> None:
+        """Change every parameter by its gradient; None leaves one as it is.
+
+        Raises KernelValueError where the gradients are not those of the parameters.
+        """
+        if not self.params:
+            message = "there are no parameters to optimise"
+            raise KernelValueError(Diagnostic(message, code="optim", hint="call set_params([...]) first"))
+        if len(grad) != len(self.params):
+            message = f"{len(grad)} gradients for {len(self.params)} parameters"
+            raise KernelValueError(Diagnostic(message, code="optim", hint="pass [x.grad for x in params]"))
+        pairs = list(zip(self.params, grad, strict=True))
+        for k, (param, given) in enumerate(pairs):
+            _require_gradient(k, param, given)
+        for k, (param, given) in enumerate(pairs):
+            if given is not None:
+                self._steps[k] += 1
+                self._change(_flat(param), _flat(given.contiguous()), self._state[k], self._steps[k])
+
+    @abstractmethod
+    def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
+        """Take the step of that number, counted from 1, of one parameter."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum after Polyak or Nesterov (Sutskever et al. 2013).
+
+    `weight_decay` adds that multiple of a parameter to its gradient, `dampening` lessens what a gradient adds
+    to the momentum.
+    """
+
+    KEPT = 1
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 0.001,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
+        super().__init__(params)
+        self.lr = lr
+        self.momentum = momentum
+        self.dampening = dampening
+        self.weight_decay = weight_decay
+        self.nesterov = nesterov
+
+    def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
+        rates = [self.lr, self.momentum, self.dampening, self.weight_decay, self.nesterov]
+        first = step == 1
+        run(_kernel("sgd_step", param.dtype), param.size, [param, grad, *state, first, *rates])
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015): steps scaled by running means of the gradient and of its square."""
+
+    KEPT = 2
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+    ) -> None:
+        super().__init__(params)
+        self.lr = lr
+        self.beta1, self.beta2 = betas
+        self.eps = eps
+
+    def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
+        unbias = [1.0 / (1.0 - beta**step) for beta in (self.beta1, self.beta2)]
+        rates = [self.lr, self.beta1, self.beta2, *unbias, self.eps]
+        run(_kernel("adam_step", param.dtype), param.size, [param, grad, *state, *rates])
+
+
+def _require_gradient(k: int, param: array, grad: Any) -> None:
+    if grad is None:
+        return
+    if not isinstance(grad, array) or (grad.shape, grad.dtype) != (param.shape, param.dtype):
+        found = f"{grad.dtype} {grad.shape}" if isinstance(grad, array) else type(grad).__name__
+        message = f"gradient {k} is {found}, its parameter {param.dtype} {param.shape}"
+        raise KernelValueError(Diagnostic(message, code="optim"))
+
+
+def _flat(values: array) -> array:
+    """All numbers of a contiguous array in one row, components too."""
+    if values.ndim == 1 and isinstance(values.dtype, Scalar):
+        return values
+    scalar = scalar_of(values.dtype)
+    count = values.size * size_of(values.dtype)
+    return array.over(values.allocation, values.offset, (count,), (scalar.dtype.itemsize,), scalar)
+
+
+def _precision(param: array) -> Scalar:
+    """The type in which a step computes: a square of a float16 is easily lost."""
+    scalar = scalar_of(param.dtype)
+    return float32 if scalar == float16 else scalar
+
+
+@lru_cache(maxsize=32)
+def _kernel(name: str, elem: Scalar) -> Kernel:
+    names = {"T": elem, "C": float32 if elem == float16 else elem}
+    compiled = compile_source(Source(_TEXT.strip("\n"), "<optim>"), names)
+    compiled.raise_errors()
+    made = compiled.definitions[name]
+    assert isinstance(made, Kernel)
+    return made
+
+
+__all__ = ["SGD", "Adam", "Optimizer"]

@@ -1,0 +1,480 @@
+"""Functions applied to arrays element by element: `map`, and the operators of arrays.
+
+    map(lambda x, s: x * s, x, 2.0)      runs
+
+    def map_lambda(a0: array[float32], a1: float32, out: array[float32]):
+        i = tid()
+        out[i] = function(a0[i], a1)
+
+Each is one launch of a kernel that is written here as text, once for each combination of types, and so is
+recorded and differentiated as any launch is.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, label_of
+from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
+from kernelab.frontend.frame import BrokenCall
+from kernelab.frontend.promote import default_scalar
+from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
+from kernelab.lang.types import (
+    Array,
+    Scalar,
+    Type,
+    Value,
+    float32,
+    float64,
+    int32,
+    is_differentiable,
+    named_types,
+    scalar_of,
+)
+from kernelab.runtime.decorators import closure
+from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.interop import scalar_of_dtype
+from kernelab.runtime.kernel import Kernel, compile_source
+from kernelab.runtime.launch import run
+from kernelab.runtime.recorder import caller
+from kernelab.runtime.strided import array, duplicate
+
+INDICES = ("i", "j", "k", "l")
+LARGEST_EXPONENT = 16
+"""Up to which a power is compiled for its exponent."""
+
+_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow", "abs": "abs",
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ map
+
+
+def map(func: Any, *inputs: Any, out: Any = None, device: Device | str | None = None) -> Any:
+    """Apply `func` to every element of arrays and return the array of results, or write them to `out`.
+
+    `func` is a function of a kernel cell, an operation of the language, a NumPy function of the same meaning,
+    or a Python function or lambda of plain arithmetic; with several results they become a tuple of arrays.
+    `inputs` are arrays, whose shapes broadcast as NumPy's do, and numbers.  The results require gradients if
+    an input does.  Raises KernelError where the function cannot be compiled, or shapes do not fit.
+    """
+    get_device(device)
+    callee = _callee(func, len(inputs))
+    given = _inputs(callee, inputs)
+    outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+    made = apply(f"map_{callee.name.strip('_')}", callee, given, outs)
+    return made[0] if len(made) == 1 else made
+
+
+def operate(symbol: str, operands: Sequence[Any]) -> Any:
+    """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
+    if not all(_is_operand(operand) for operand in operands):
+        return NotImplemented
+    callee, given = _operation(symbol, operands)
+    try:
+        return apply(f"array_{_NAMES[symbol]}", callee, given, None)[0]
+    except KernelTypeError as error:
+        raise _no_operation(error, given) from None
+
+
+def change(symbol: str, target: array, other: Any) -> Any:
+    """`target symbol= other`, in place."""
+    if not _is_operand(other):
+        return NotImplemented
+    callee, (first, *rest) = _operation(symbol, (target, other))
+    _broadcast(first, *rest, within=target.shape)
+    rest = [_apart(operand, target) for operand in rest]
+    key = tuple(_pattern(operand, target.shape) for operand in rest)
+    try:
+        kernel = _changing(f"array_i{_NAMES[symbol]}", callee, target.type, key)
+    except KernelTypeError as error:
+        raise _no_operation(error, [target, *rest]) from None
+    run(kernel, target.shape, [target, *rest])
+    return target
+
+
+def _no_operation(error: KernelTypeError, operands: Sequence[Any]) -> KernelTypeError:
+    """The mistake in the text of the operator's kernel, as one of the line that uses the operator."""
+    types = {scalar_of(_value_type(operand)) for operand in operands}
+    hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
+    if len(types) > 1:
+        hint = f"convert one of them: kl.map(kl.{max(types, key=lambda type: (type.is_float, type.bits))}, x)"
+    return KernelTypeError(Diagnostic(error.diagnostics[0].message, caller().span, "type", hint=hint))
+
+
+def apply(
+    name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
+) -> tuple[array, ...]:
+    """Launch a function on all elements; the arrays that hold the results."""
+    shape = _broadcast(*inputs)
+    results = _results(callee, tuple(_value_type(given) for given in inputs))
+    if outs is None:
+        traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
+        outs = tuple(_made(shape, elem, traced) for elem in results)
+    _check(callee, outs, len(results), shape)
+    for out in outs:
+        inputs = [_apart(given, out) for given in inputs]
+    shape = outs[0].shape
+    key = tuple(_pattern(given, shape) for given in inputs)
+    kernel = _mapping(name, callee, key, tuple(out.type for out in outs))
+    run(kernel, shape, [*inputs, *outs])
+    return outs
+
+
+def _made(shape: tuple[int, ...], elem: Value, traced: bool) -> array:
+    return array(shape=shape, dtype=elem, requires_grad=traced and is_differentiable(elem))
+
+
+def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tuple[int, ...]) -> None:
+    if len(outs) != results:
+        message = f"`{callee.name}` has {results} results, and out= has {len(outs)} arrays"
+        raise KernelValueError(Diagnostic(message, code="out"))
+    for out in outs:
+        if not isinstance(out, array):
+            message = f"out= takes an array, not a {type(out).__name__}"
+            raise KernelTypeError(Diagnostic(message, code="out", hint="make one: kl.empty_like(x)"))
+        if out.shape != outs[0].shape or not _stretches(shape, out.shape):
+            message = f"the results have shape {shape}, and out= has {out.shape}"
+            raise KernelValueError(Diagnostic(message, code="shape"))
+
+
+def _stretches(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, wanted) == wanted
+    except ValueError:
+        return False
+
+
+def _apart(given: Any, target: array) -> Any:
+    """The operand, or a copy of it where writing `target` would change elements before they are read."""
+    if not isinstance(given, array) or given.allocation is not target.allocation:
+        return given
+    same = (given.offset, given.shape, given.strides) == (target.offset, target.shape, target.strides)
+    return given if same or not given.overlaps(target) else duplicate(given, given.requires_grad, "clone")
+
+
+# ------------------------------------------------------------------------------------------ operands
+
+
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, array | np.ndarray | np.number | bool | int | float)
+
+
+def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
+    """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
+    if not any(isinstance(value, array | np.ndarray) for value in given):
+        message = "map() needs an array to go through, and was given none"
+        raise KernelTypeError(Diagnostic(message, code="map", hint="write map(func, x, ...)"))
+    try:
+        signature = callee.signature()
+    except BrokenCall as broken:
+        raise _error(broken) from None
+    needed = [parameter for parameter in signature if parameter.default is None]
+    if not len(needed) <= len(given) <= len(signature):
+        names = ", ".join(parameter.name for parameter in signature)
+        message = f"`{callee.name}({names})` was given {len(given)} arrays and numbers"
+        raise KernelTypeError(Diagnostic(message, callee.span, "count"))
+    types = [parameter.type for parameter in signature]
+    arrays = _arrays(given)
+    return [_argument(value, types[i], arrays) for i, value in enumerate(given)]
+
+
+def _argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return array(value, copy=False)
+    if isinstance(value, array):
+        return value
+    if not isinstance(value, np.generic | np.ndarray | bool | int | float):
+        message = f"an array or a number is mapped over, not a {type(value).__name__}"
+        raise KernelTypeError(Diagnostic(message, code="map"))
+    number = value if isinstance(value, bool | int) else value.item() if hasattr(value, "item") else value
+    scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
+    if isinstance(number, int) and scalar.is_int and not _fits(number, scalar):
+        raise KernelValueError(Diagnostic(f"{number} does not fit {scalar}", code="range"))
+    return scalar(number)
+
+
+def _fits(number: int, scalar: Scalar) -> bool:
+    limits = np.iinfo(scalar.dtype)
+    return int(limits.min) <= number <= int(limits.max)
+
+
+def _arrays(values: Sequence[Any]) -> list[array]:
+    return [
+        value if isinstance(value, array) else array(value, copy=False) for value in values if np.ndim(value)
+    ]
+
+
+def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:
+    """The type that a number takes beside arrays: theirs, as a literal in a kernel does."""
+    kinds = [scalar_of(given.dtype) for given in arrays]
+    floats = [kind for kind in kinds if kind.is_float]
+    ints = [kind for kind in kinds if kind.is_int]
+    if isinstance(number, bool):
+        return default_scalar(number)
+    if isinstance(number, int):
+        return next(iter([*floats, *ints]), int32)
+    if floats:
+        return floats[0]
+    return float64 if any(kind.bits == 64 for kind in ints) else float32
+
+
+def _value_type(given: Any) -> Value:
+    if isinstance(given, array):
+        return given.dtype
+    found = scalar_of_dtype(given.dtype)
+    assert found is not None
+    return found
+
+
+def _broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """The shape that all operands stretch to; raises KernelValueError where they do not."""
+    shapes = [operand.shape for operand in operands if isinstance(operand, array)]
+    try:
+        found = np.broadcast_shapes(*shapes)
+    except ValueError:
+        found = None
+    if found is None or (within is not None and found != within):
+        given = " and ".join(str(shape) for shape in shapes)
+        message = f"arrays of shapes {given} do not go together element by element"
+        hint = "extents are equal, or 1" if within is None else f"the result has to fit {within}"
+        raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """How a kernel takes an operand: its type, and by which thread indices (None for the only element)."""
+
+    type: Type
+    axes: tuple[int | None, ...] = ()
+
+    def declared(self, name: str) -> str:
+        return f"{name}: {_spelled(self.type)}"
+
+    def read(self, name: str) -> str:
+        indices = ", ".join("0" if axis is None else INDICES[axis] for axis in self.axes)
+        return f"{name}[{indices}]" if indices else name
+
+
+def _pattern(given: Any, shape: tuple[int, ...]) -> Pattern:
+    if not isinstance(given, array):
+        return Pattern(_value_type(given))
+    first = len(shape) - given.ndim
+    axes = (None if n == 1 != shape[first + k] else first + k for k, n in enumerate(given.shape))
+    return Pattern(given.type, tuple(axes))
+
+
+def _spelled(type: Type) -> str:
+    if not isinstance(type, Array):
+        return str(type) if str(type) in named_types() else f"T{_code(type)}"
+    head = "array" if type.ndim == 1 else f"array{type.ndim}d"
+    return f"{head}[{_spelled(type.elem)}]"
+
+
+def _code(type: Value) -> str:
+    """A name for a type that has none: T7 for a vector of seven numbers."""
+    return "".join(character for character in str(type) if character.isalnum())
+
+
+def _types(*types: Type) -> dict[str, Any]:
+    """The names that the annotations of a kernel's text need."""
+    values = [type.elem if isinstance(type, Array) else type for type in types]
+    return {_spelled(value): value for value in values}
+
+
+# ------------------------------------------------------------------------------------------ functions
+
+
+def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list[Any]]:
+    """An operator as a function of the operands that change from call to call, and these."""
+    arrays = _arrays(operands)
+    given = [_argument(operand, None, arrays) for operand in operands]
+    if len(given) == 1:
+        return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), given
+    text = f"def {_NAMES[symbol]}_(a, b):\n    return a {symbol} b"
+    exponent = operands[1]
+    if symbol == "**" and isinstance(exponent, int) and abs(exponent) <= LARGEST_EXPONENT:
+        return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), given[:1]
+    if symbol == "**" and isinstance(exponent, int | float):
+        # A power whose type no array decides: an int stays one, so that x ** 20 is defined for x < 0.
+        given[1] = int32(exponent) if isinstance(exponent, int) and _fits(exponent, int32) else given[1]
+    return function_of(symbol, text), given
+
+
+def _callee(func: Any, count: int) -> UserFunction:
+    """What a map's function is to a kernel; raises KernelTypeError where it is nothing."""
+    found = getattr(func, "__kernelab_function__", None)
+    if isinstance(found, UserFunction):
+        return found
+    word = getattr(func, "__kernelab_name__", None) or (str(func) if isinstance(func, Scalar) else None)
+    if isinstance(func, np.ufunc) or (inspect.isbuiltin(func) and func.__module__ == "math"):
+        module = np if isinstance(func, np.ufunc) else inspect.getmodule(func)
+        return _foreign(func.__name__, module, count)
+    if isinstance(word, str):
+        return _word(word, count)
+    if inspect.isbuiltin(func) and func in (abs, min, max, round):
+        return _word(func.__name__, count)
+    if not inspect.isfunction(func):
+        message = f"map() takes a function of numbers first, not the {type(func).__name__} {func!r}"
+        hint = "write map(lambda x: x * x, a), or pass a function of a %%kernel cell"
+        raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
+    return _python(func)
+
+
+def _word(name: str, count: int) -> UserFunction:
+    names = ", ".join(f"x{k}" if k else "x" for k in range(count))
+    return function_of(name, f"def {name}_({names}):\n    return {name}({names})")
+
+
+@lru_cache(maxsize=256)
+def _foreign(name: str, module: ModuleType | None, count: int) -> UserFunction:
+    names = ", ".join(f"x{k}" if k else "x" for k in range(count))
+    text = f"def {name}_({names}):\n    return module.{name}({names})"
+    return _only(lower_source(Source(text, f"<{name}>"), {"module": module}))
+
+
+@lru_cache(maxsize=256)
+def function_of(title: str, text: str, names: tuple[tuple[str, Value], ...] = ()) -> UserFunction:
+    """The one function of a text, which `names` are known to."""
+    return _only(lower_source(Source(text, f"<{title}>"), dict(names)))
+
+
+def _only(lowered: Lowered) -> UserFunction:
+    lowered.raise_errors()
+    (found,) = lowered.definitions.values()
+    assert isinstance(found, UserFunction)
+    return found
+
+
+def _python(func: Callable[..., Any]) -> UserFunction:
+    names = {**func.__globals__, **closure(func)}
+    code: Any = func.__code__
+    used = {name: names[name] for name in _names_of(code) if name in names}
+    key = tuple((name, _same(value)) for name, value in used.items())
+    return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyed:
+    """A function and the names around it, equal to another if its code and what it names are the same."""
+
+    key: Any
+    held: tuple[Callable[..., Any], dict[str, Any]]
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyed) and self.key == other.key
+
+
+@lru_cache(maxsize=256)
+def _lowered(keyed: Keyed) -> UserFunction:
+    function, names = keyed.held
+    return lower_python(function, names, label_of(function.__code__.co_filename))
+
+
+def _names_of(code: Any) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if inspect.iscode(constant):
+            yield from _names_of(constant)
+
+
+def _same(value: Any) -> Any:
+    """What has to be equal for a captured value to be the same."""
+    if isinstance(value, bool | int | float | np.generic):
+        return type(value), repr(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes() if value.size <= LARGEST_EXPONENT else id(value)
+    if isinstance(value, ModuleType):
+        return id(value), tuple(
+            sorted((k, repr(v)) for k, v in vars(value).items() if type(v) in (bool, int, float))
+        )
+    return id(value)
+
+
+# ------------------------------------------------------------------------------------------ kernels
+
+
+def _results(callee: UserFunction, types: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The types of what a function returns for these types."""
+    try:
+        defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
+        found = callee.instantiate(
+            (*types, *(value for value in defaults if isinstance(value, Weak)))
+        ).results
+    except BrokenCall as broken:
+        raise _error(broken) from None
+    items = found.items if isinstance(found, TupleOf) else (found,)
+    results = tuple(_result(item) for item in items)
+    if not results or None in results:
+        message = f"`{callee.name}` does not return a number, a vector or a matrix"
+        raise KernelTypeError(Diagnostic(message, callee.span, "func"))
+    return tuple(result for result in results if result is not None)
+
+
+def _result(meaning: Meaning | None) -> Value | None:
+    match meaning:
+        case Weak(number):
+            return default_scalar(number)
+        case Typed() | HostArray():
+            return meaning.type
+        case _:
+            return None
+
+
+def _error(broken: BrokenCall) -> KernelError:
+    try:
+        Lowered({}, {}, (), broken.diagnostics).raise_errors()
+    except KernelError as error:
+        return error
+    raise AssertionError("a call is broken for a reason")
+
+
+@lru_cache(maxsize=1024)
+def _mapping(name: str, callee: UserFunction, inputs: tuple[Pattern, ...], outs: tuple[Array, ...]) -> Kernel:
+    """The kernel that maps a function: one launch index an element."""
+    read = [f"a{k}" for k in range(len(inputs))] if len(inputs) > 1 else ["a"]
+    written = [f"out{k}" for k in range(len(outs))] if len(outs) > 1 else ["out"]
+    ndim = outs[0].ndim
+    whole = tuple(range(ndim))
+    declared = [pattern.declared(n) for n, pattern in zip(read, inputs, strict=True)]
+    declared += [Pattern(type).declared(n) for n, type in zip(written, outs, strict=True)]
+    values = ", ".join(pattern.read(n) for n, pattern in zip(read, inputs, strict=True))
+    targets = ", ".join(Pattern(type, whole).read(n) for n, type in zip(written, outs, strict=True))
+    body = [f"{', '.join(INDICES[:ndim])} = tid()", f"{targets} = function({values})"]
+    return _kernel(name, declared, body, callee, [*(p.type for p in inputs), *outs])
+
+
+@lru_cache(maxsize=1024)
+def _changing(name: str, callee: UserFunction, target: Array, inputs: tuple[Pattern, ...]) -> Kernel:
+    """The kernel that replaces each element of its first argument by the function of it."""
+    first = Pattern(target, tuple(range(target.ndim)))
+    read = [f"b{k}" if k else "b" for k in range(len(inputs))]
+    declared = [first.declared("a"), *(p.declared(n) for n, p in zip(read, inputs, strict=True))]
+    values = ", ".join([first.read("a"), *(p.read(n) for n, p in zip(read, inputs, strict=True))])
+    body = [f"{', '.join(INDICES[: target.ndim])} = tid()", f"{first.read('a')} = function({values})"]
+    return _kernel(name, declared, body, callee, [target, *(p.type for p in inputs)])
+
+
+def _kernel(
+    name: str, declared: Sequence[str], body: Sequence[str], callee: UserFunction, types: Sequence[Type]
+) -> Kernel:
+    lines = [f"def {name}({', '.join(declared)}):", *(f"    {line}" for line in body)]
+    compiled = compile_source(Source("\n".join(lines), f"<{name}>"), {"function": callee} | _types(*types))
+    compiled.raise_errors()
+    made = compiled.definitions[name]
+    assert isinstance(made, Kernel)
+    return made
+
+
+__all__ = ["apply", "change", "function_of", "map", "operate"]

@@ -1,0 +1,83 @@
+"""What arrays say to other libraries and to programs written for Warp: DLPack, reinterpretation, marks.
+
+The methods here are those of `array` that need nothing of its inside.
+"""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.types import Value, is_differentiable, scalar_of
+from kernelab.runtime.interop import HostArray, itemsize, value_type
+from kernelab.runtime.memory import Allocation
+
+if TYPE_CHECKING:
+    from kernelab.runtime.strided import array
+
+DLPACK_CPU = 1
+
+
+class Exchange:
+    """The part of an array that others speak to."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        allocation: Allocation
+        offset: int
+        shape: tuple[int, ...]
+        strides: tuple[int, ...]
+        dtype: Value
+
+        def numpy(self) -> HostArray: ...
+
+        @property
+        def requires_grad(self) -> bool: ...
+
+        @requires_grad.setter
+        def requires_grad(self, wanted: bool) -> None: ...
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The memory for another library, shared; components stand in the last axes.
+
+        Raises BufferError where the memory is read-only and the other library cannot say that it minds.
+        """
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device in DLPack's words."""
+        return DLPACK_CPU, 0
+
+    def view(self, dtype: Any) -> "array":
+        """The same bytes read as elements of another type of the same size.
+
+        Raises KernelTypeError for another size, and where gradients would be read as something else.
+        """
+        elem = value_type(dtype)
+        if itemsize(elem) != itemsize(self.dtype):
+            message = f"{self.dtype} has {itemsize(self.dtype)} bytes, {elem} has {itemsize(elem)}"
+            raise KernelTypeError(Diagnostic(f"a view keeps the size of elements: {message}", code="dtype"))
+        mixes = is_differentiable(elem) and scalar_of(elem) != scalar_of(self.dtype)
+        if self.requires_grad and mixes:
+            message = f"gradients of {self.dtype} cannot be read as {elem}"
+            hint = "detach it first: kl.clone(x, requires_grad=False)"
+            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+        from kernelab.runtime.strided import array  # which builds on this module
+
+        return array.over(self.allocation, self.offset, self.shape, self.strides, elem)
+
+    def mark_read(self) -> None:
+        """Do nothing: tapes know from a kernel's text what it reads.  Programs written for Warp call it."""
+
+    def mark_write(self) -> None:
+        """Say that other code is about to change the elements: tapes that need them save them first."""
+        self.allocation.will_write(cast("array", self))
+
+    @property
+    def retain_grad(self) -> bool:
+        """Whether a backward pass leaves the gradient in `grad`: it does for all that require gradients."""
+        return self.requires_grad
+
+    @retain_grad.setter
+    def retain_grad(self, wanted: bool) -> None:
+        if wanted:
+            self.requires_grad = True

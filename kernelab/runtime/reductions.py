@@ -1,0 +1,224 @@
+"""Sums, inner products, casts and scans of arrays: kernels that every kernelab program may use.
+
+Each is one launch, two with the clearing of its result, and so recorded and differentiated as any launch is.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
+from kernelab.frontend import UserFunction
+from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
+from kernelab.runtime.elementwise import apply, function_of
+from kernelab.runtime.kernel import Kernel, compile_source
+from kernelab.runtime.launch import run
+from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.strided import array, duplicate, transfer
+
+BLOCK = 1024
+"""How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
+
+_SUM = """
+def array_sum(values: {array}[T], out: array[T]):
+    {threads} = tid()
+    first = block * BLOCK
+    total = values[{row}first]
+    for k in range(first + 1, min(first + BLOCK, values.shape[{axis}])):
+        total += values[{row}k]
+    atomic_add(out, {to}, total)
+"""
+
+_INNER = """
+def array_inner(a: {array}[T], b: {array}[T], out: array[S]):
+    {threads} = tid()
+    first = block * BLOCK
+    total = inner(a[{row}first], b[{row}first])
+    for k in range(first + 1, min(first + BLOCK, a.shape[{axis}])):
+        total += inner(a[{row}k], b[{row}k])
+    atomic_add(out, {to}, total)
+
+def inner(x, y):
+    return {product}
+"""
+
+_ONE = {"array": "array", "threads": "block", "row": "", "axis": "0", "to": "0"}
+_ROWS = {"array": "array2d", "threads": "row, block", "row": "row, ", "axis": "1", "to": "row"}
+
+_SCAN = """
+def array_scan(values: array[T], out: array[T]):
+    total = values[0]
+    out[0] = total
+    for k in range(1, values.shape[0]):
+        total += values[k]
+        out[k] = total
+"""
+
+_EXCLUSIVE_SCAN = """
+def array_scan(values: array[T], out: array[T]):
+    total = values[0] - values[0]
+    for k in range(values.shape[0]):
+        out[k] = total
+        total += values[k]
+"""
+
+
+def array_sum(
+    values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None
+) -> Any:
+    """The sum of all elements, or along one axis, which then has the extent 1.
+
+    Into `out`, an array of one element (with `axis`, of the shape that remains), a tape differentiates it.
+    Without `out` the sum of all is a number or a NumPy vector, which no gradient flows through, and the
+    sum along an axis a new array.  `value_count` takes the first elements only.  Raises KernelTypeError or
+    KernelValueError where `out` does not fit.
+    """
+    values = _first(values, value_count)
+    rows, shape = _rows(values, axis)
+    target = _target(out, shape, values.dtype, values.requires_grad)
+    _accumulate(_SUM, [rows], target)
+    return _value(target) if out is None and axis is None else target
+
+
+def array_inner(
+    a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None
+) -> Any:
+    """The sum of the products of elements (of vectors and matrices, of their components), as `array_sum`."""
+    _require_alike(a, b)
+    a, b = _first(a, count), _first(b, count)
+    (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
+    target = _target(out, shape, scalar_of(a.dtype), a.requires_grad or b.requires_grad)
+    _accumulate(_INNER, [left, right], target)
+    return _value(target) if out is None and axis is None else target
+
+
+def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> None:
+    """The running sums of a one-dimensional array; without `inclusive`, of the elements before each one."""
+    _require_alike(in_array, out_array)
+    if in_array.ndim != 1:
+        message = f"a scan goes along one dimension, and the array has {in_array.ndim}"
+        raise KernelTypeError(Diagnostic(message, code="ndim", hint="write x.flatten()"))
+    if in_array.overlaps(out_array):
+        in_array = duplicate(in_array, in_array.requires_grad, "clone")
+    if in_array.size:
+        run(_compiled(_SCAN if inclusive else _EXCLUSIVE_SCAN, in_array.type), 1, [in_array, out_array])
+
+
+def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
+    """Convert the elements of one array to the scalar type of another; `count` takes the first ones only."""
+    source, target = _first(in_array, count), _first(out_array, count)
+    if shape_of(source.dtype) != shape_of(target.dtype):
+        message = f"{source.dtype} cannot be cast to {target.dtype}: they differ in more than their numbers"
+        raise KernelTypeError(Diagnostic(message, code="dtype"))
+    apply("array_cast", _cast(target.dtype), [source], (target,))
+
+
+def store(part: array, values: array) -> None:
+    """``x[...] = values``, where `part` is what the index means: a copy, cast and stretched as needed."""
+    if values.size == part.size == 1 and values.ndim != part.ndim:
+        values = values.reshape(part.shape)
+    if (part.packed, part.dtype) == (values.packed, values.dtype):
+        return  # `x[...] += 1` has changed the elements in place already
+    if (part.shape, part.dtype) == (values.shape, values.dtype):
+        transfer(part, values, "item assignment")
+    elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
+        apply("item_assignment", _cast(part.dtype), [values], (part,))
+    else:
+        part.assign(np.broadcast_to(values.host(), part.host().shape))
+
+
+def _cast(elem: Value) -> UserFunction:
+    value = "S(x)" if isinstance(elem, Scalar) else f"T({', '.join(f'S(x[{k}])' for k in _indices(elem))})"
+    names = (("T", elem), ("S", scalar_of(elem)))
+    return function_of("cast", f"def cast(x):\n    return {value}", names)
+
+
+# ------------------------------------------------------------------------------------------ parts
+
+
+def _accumulate(text: str, inputs: Sequence[array], target: array) -> None:
+    if any(given.overlaps(target) for given in inputs):
+        inputs = [duplicate(given, given.requires_grad, "clone") for given in inputs]
+    flat = target if target.ndim == 1 else target.flatten()
+    flat.zero_()
+    *rows, length = inputs[0].shape
+    if length:
+        run(_compiled(text, inputs[0].type), (*rows, -(-length // BLOCK)), [*inputs, flat])
+
+
+def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
+    """The elements in one row, or in rows, that are to be added up, and the shape of the sums."""
+    if axis is None:
+        return values if values.ndim == 1 else values.contiguous().flatten(), (1,)
+    if not -values.ndim <= axis < values.ndim:
+        message = f"there is no axis {axis} of an array of {values.ndim} dimensions"
+        raise KernelValueError(Diagnostic(message, code="axis"))
+    axis %= values.ndim
+    shape = tuple(1 if k == axis else n for k, n in enumerate(values.shape))
+    if values.ndim == 1:
+        return values, shape
+    last = values.transpose([*(k for k in range(values.ndim) if k != axis), axis])
+    return last if last.ndim == 2 else last.contiguous().reshape(-1, last.shape[-1]), shape
+
+
+def _first(values: array, count: int | None) -> array:
+    if count is None:
+        return values
+    if values.ndim != 1 or not 0 <= count <= values.size:
+        message = f"an array of shape {values.shape} has no first {count} elements"
+        raise KernelValueError(Diagnostic(message, code="count"))
+    part: array = values[:count]
+    return part
+
+
+def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool) -> array:
+    if out is None:
+        made: array = array(shape=shape, dtype=elem, requires_grad=traced and scalar_of(elem).is_float)
+        return made
+    if out.dtype != elem or out.shape != shape:
+        message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
+        raise KernelTypeError(Diagnostic(message, code="out"))
+    if out.is_contiguous:
+        return out
+    message = "out has to be contiguous"
+    raise KernelValueError(Diagnostic(message, code="out", hint="write into a new array, then copy it"))
+
+
+def _value(target: array) -> Any:
+    (value,) = target.list()
+    return value
+
+
+def _require_alike(a: array, b: array) -> None:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        message = f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape} do not go together"
+        raise KernelTypeError(Diagnostic(message, code="shape"))
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, rows: Array) -> Kernel:
+    elem = rows.elem
+    text = text.strip("\n").format(**(_ONE if rows.ndim == 1 else _ROWS), product=_product(elem))
+    name = text.partition("(")[0].removeprefix("def ")
+    names = {"T": elem, "S": scalar_of(elem), "BLOCK": BLOCK}
+    compiled = compile_source(Source(text, f"<{name}>"), names)
+    compiled.raise_errors()
+    made = compiled.definitions[name]
+    assert isinstance(made, Kernel)
+    return made
+
+
+def _product(elem: Value) -> str:
+    """The inner product of two elements, spelled out."""
+    if isinstance(elem, Scalar):
+        return "x * y"
+    return " + ".join(f"x[{index}] * y[{index}]" for index in _indices(elem))
+
+
+def _indices(elem: Value) -> list[str]:
+    return [", ".join(map(str, index)) for index in np.ndindex(shape_of(elem))]
+
+
+__all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]

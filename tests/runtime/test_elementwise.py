@@ -1,0 +1,351 @@
+"""Operators and `map`: their values and types, what a tape makes of them, and what they refuse."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+RATE = 3.0
+OFFSET = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def array(*values: float, dtype: Any = float) -> kl.array:
+    return kl.array(values, dtype=dtype)  # type: ignore[no-any-return]
+
+
+def values(x: Any) -> list[Any]:
+    assert isinstance(x, kl.array)
+    return x.list()
+
+
+def gradients(function: Callable[..., kl.array], *inputs: list[float]) -> list[Any]:
+    leaves = [kl.array(value, dtype=kl.float64, requires_grad=True) for value in inputs]
+    with kl.Tape() as tape:
+        result = function(*leaves)
+    tape.backward(grads={result: kl.ones_like(result)})
+    return [leaf.grad.numpy() for leaf in leaves if leaf.grad is not None]
+
+
+def differences(function: Callable[..., kl.array], *inputs: list[float]) -> list[Any]:
+    """The derivatives of the sum of the results by central differences."""
+    found = []
+    for k, value in enumerate(inputs):
+        flat = np.asarray(value, np.float64)
+        slopes = np.zeros_like(flat)
+        for i in np.ndindex(flat.shape):
+            ends = []
+            for step in (1e-6, -1e-6):
+                moved = flat.copy()
+                moved[i] += step
+                given = [*inputs[:k], moved, *inputs[k + 1 :]]
+                ends.append(function(*(kl.array(x, dtype=kl.float64) for x in given)).numpy().sum())
+            slopes[i] = (ends[0] - ends[1]) / 2e-6
+        found.append(slopes)
+    return found
+
+
+# ------------------------------------------------------------------------------------------ operators
+
+
+@pytest.mark.parametrize(
+    "compute", [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod]
+)
+def test_an_operator_does_for_arrays_and_numbers_what_numpy_does(compute: Callable[..., Any]) -> None:
+    a, b = array(7.0, -8.0, 9.5), array(2.0, 3.0, -4.0)
+    x, y = a.numpy(), b.numpy()
+    assert np.array_equal(compute(a, b).numpy(), compute(x, y))
+    assert np.array_equal(compute(a, 2.5).numpy(), compute(x, np.float32(2.5)))
+    assert np.array_equal(compute(2, b).numpy(), compute(np.float32(2), y))
+
+
+def test_powers_signs_and_magnitudes() -> None:
+    a = array(1.0, -2.0, 3.0)
+    assert values(a**2) == [1, 4, 9]
+    assert values(a**-1) == [1, -0.5, np.float32(1 / 3)]
+    assert values(a**17) == [1, -(2**17), np.float32(3.0) ** 17]
+    assert values(2**a) == [2, 0.25, 8]
+    assert values(-a) == [-1, 2, -3]
+    assert values(+a) == values(a)
+    assert values(abs(a)) == [1, 2, 3]
+
+
+def test_numpy_numbers_and_arrays_are_operands_on_either_side() -> None:
+    a = array(1.0, 2.0, 3.0)
+    assert values(np.sqrt(4.0) * a) == [2, 4, 6]
+    assert values(OFFSET + a) == values(a + OFFSET) == [2, 4, 6]
+    assert (np.float64(2) * a).dtype == kl.float32
+
+
+def test_numbers_take_the_type_of_the_array_as_literals_do_in_kernels() -> None:
+    i = array(1, 2, 3, dtype=int)
+    assert (i * 2).dtype == kl.int32
+    assert (values(i * 2.5), (i * 2.5).dtype) == ([2.5, 5, 7.5], kl.float32)
+    assert (values(i / 2), values(i // 2)) == ([0.5, 1, 1.5], [0, 1, 1])
+    assert (array(1.0, dtype=kl.float64) * 0.1).list() == [0.1]
+    assert (array(1, dtype=kl.int64) / 2).dtype == kl.float64
+
+
+def test_shapes_stretch_as_numpys_do() -> None:
+    grid, row, column = np.arange(6.0).reshape(2, 3), np.arange(3.0), np.array([[1.0], [2.0]])
+    g, r, c = (kl.array(given, dtype=float) for given in (grid, row, column))
+    assert np.array_equal((g + r).numpy(), grid + row)
+    assert np.array_equal((c * r).numpy(), column * row)
+    assert np.array_equal((g - array(1.0)).numpy(), grid - 1)
+    assert np.array_equal((g[:, ::2] * 2.0).numpy(), grid[:, ::2] * 2)
+
+
+def test_vectors_and_matrices_have_the_operators_that_kernels_have() -> None:
+    v = kl.array([[1.0, 2.0, 3.0]], dtype=kl.vec3)
+    m = kl.array([np.eye(3) * 2], dtype=kl.mat33)
+    assert ((v + v * 2.0) / 3.0).numpy().tolist() == [[1, 2, 3]]
+    assert (m * v).numpy().tolist() == [[2, 4, 6]]
+
+
+def test_in_place_operators_change_the_array_and_its_views() -> None:
+    a = array(1.0, 2.0, 3.0, 4.0)
+    same, part = a, a[::2]
+    part *= 10.0
+    a += 1.0
+    a -= array(1.0, 1.0, 1.0, 1.0)
+    a /= 2
+    assert same is a
+    assert values(a) == [5, 1, 15, 2]
+
+
+def test_an_array_is_changed_by_its_own_shifted_view_as_if_that_had_been_read_before() -> None:
+    a = array(1.0, 2.0, 3.0, 4.0)
+    tail = a[1:]
+    tail += a[:-1]
+    assert values(a) == [1, 3, 5, 7]
+
+
+def test_comparing_arrays_is_asking_whether_they_are_the_same() -> None:
+    a = array(1.0)
+    assert a == a
+    assert a != a + 0.0
+
+
+@pytest.mark.parametrize(
+    ("compute", "message"),
+    [
+        (lambda a: a + kl.zeros(2), r"shapes \(3,\) and \(2,\)"),
+        (
+            lambda a: a + kl.zeros(3, dtype=kl.float64),
+            r"add float32 and float64(.|\n)*kl.map\(kl.float64, x\)",
+        ),
+        (lambda a: operator.iadd(kl.zeros(3, dtype=int), a), "int32, not float32"),
+        (lambda a: operator.iadd(a, kl.zeros((2, 3))), r"fit \(3,\)"),
+        (lambda a: kl.zeros(3, dtype=kl.vec3) * kl.zeros(3, dtype=kl.vec3), "vec3 and vec3"),
+        (lambda a: kl.ones(3, dtype=kl.uint8) * 300, "300 does not fit uint8"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(compute: Callable[..., Any], message: str) -> None:
+    with pytest.raises(kl.KernelError, match=message):
+        compute(array(1.0, 2.0, 3.0))
+
+
+def test_integers_divided_by_zero_are_an_error() -> None:
+    with pytest.raises(kl.KernelZeroDivisionError):
+        array(1, 2, dtype=int) // 0
+
+
+def test_what_is_no_operand_is_pythons_own_error() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        array(1.0) + "x"
+
+
+# ------------------------------------------------------------------------------------------ map
+
+
+def test_a_lambda_is_mapped_with_what_it_names_around_it() -> None:
+    a = array(1.0, 2.0, 3.0)
+    local = 10.0
+    assert values(kl.map(lambda x: RATE * x + local, a)) == [13, 16, 19]
+    local = 20.0
+    assert values(kl.map(lambda x: RATE * x + local, a)) == [23, 26, 29]
+
+
+def test_several_lambdas_of_a_line_are_told_apart() -> None:
+    a = array(4.0)
+    first, second, third = lambda x: x + 1.0, lambda x: x - 1.0, lambda y: lambda x: x * 3.0
+    assert [values(kl.map(f, a)) for f in (first, second, third(0))] == [[5], [3], [12]]
+
+
+def test_a_lambda_made_in_a_loop_keeps_the_default_it_was_made_with() -> None:
+    scaled = [lambda x, k=k: x * k for k in (2.0, 3.0)]
+    assert [values(kl.map(f, array(1.0))) for f in scaled] == [[2], [3]]
+
+
+def distance(x: Any, y: Any) -> Any:
+    if x > y:
+        return x - y
+    return y - x
+
+
+@kl.func
+def weighted(x: float, n: int):  # type: ignore[no-untyped-def]
+    return x * float(n)
+
+
+def test_functions_of_all_kinds_are_mapped() -> None:
+    a = array(1.0, 2.0, 3.0)
+    cell: dict[str, Any] = kl.compile("def cubed(x):\n    return x * x * x")
+    assert values(kl.map(distance, a, 2.0)) == [1, 0, 1]
+    assert values(kl.map(weighted, a, 3)) == [3, 6, 9]
+    assert values(kl.map(cell["cubed"], a)) == [1, 8, 27]
+    assert values(kl.map(kl.max, a, 2.0)) == values(kl.map(np.maximum, a, 2.0)) == [2, 2, 3]
+    assert values(kl.map(np.sqrt, a * a)) == values(kl.map(abs, -a)) == [1, 2, 3]
+    assert kl.map(kl.float64, a).dtype == kl.float64
+
+
+def test_several_results_become_several_arrays() -> None:
+    total, product = kl.map(lambda x, y: (x + y, x * y), array(1.0, 2.0), array(3.0, 4.0))
+    assert (values(total), values(product)) == ([4, 6], [3, 8])
+
+
+def test_results_go_where_out_says_also_into_an_argument() -> None:
+    a, b = array(1.0, 2.0), kl.zeros(2)
+    assert kl.map(lambda x: x + 1.0, a, out=b) is b
+    kl.map(lambda x: x * x, b, out=b)
+    assert values(b) == [4, 9]
+
+
+def test_a_function_may_read_vectors_and_return_numbers() -> None:
+    v = kl.array([[3.0, 4.0, 0.0]], dtype=kl.vec3)
+    assert values(kl.map(kl.length, v)) == [5]
+    assert values(kl.map(lambda p: kl.dot(p, p), v)) == [25]
+
+
+def nothing(x: Any) -> None:
+    x + 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: kl.map(print, a), "a function of numbers first"),
+        (lambda a: kl.map(lambda x: eval(x), a), "the name eval is not known"),
+        (lambda a: kl.map(eval("lambda x: x"), a), "source text of this lambda cannot be found"),
+        (lambda a: kl.map(nothing, a), "returns nothing"),
+        (lambda a: kl.map(lambda x, y: x, a), "given 1 arrays and numbers"),
+        (lambda a: kl.map(lambda x: x, 1.0), "needs an array"),
+        (lambda a: kl.map(lambda x: x, a, out=kl.zeros(2)), r"shape \(3,\), and out= has \(2,\)"),
+        (lambda a: kl.map(lambda x: x, a, out=3), "out= takes an array, not a int"),
+        (lambda a: kl.map(lambda x: x, a, out=[a, a]), "has 1 results, and out= has 2"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises(kl.KernelError, match=message):
+        call(array(1.0, 2.0, 3.0))
+
+
+# ------------------------------------------------------------------------------------------ derivatives
+
+
+def in_place(x: kl.array, y: kl.array) -> kl.array:
+    z = x * y
+    z += x
+    z *= z
+    z **= 2
+    z /= y
+    z -= 0.5
+    return z
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: 2.0 * x - y / x + x**3 + abs(-y) * x**0.5,
+        in_place,
+        lambda x, y: kl.map(lambda a, b: kl.sin(a) * b if a > b else a * b, x, y),
+        lambda x, y: kl.map(lambda a: a * a, x * y, out=kl.zeros(3, dtype=kl.float64, requires_grad=True)),
+    ],
+)
+def test_gradients_agree_with_differences(function: Callable[..., kl.array]) -> None:
+    inputs = [[1.5, 0.5, 2.0], [0.7, 1.3, 1.1]]
+    for found, expected in zip(gradients(function, *inputs), differences(function, *inputs), strict=True):
+        assert np.allclose(found, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_the_gradient_of_a_stretched_operand_is_summed() -> None:
+    grid, row = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [0.5, 1.5, 2.5]
+    found = gradients(lambda g, r: g * r * r, grid, row)  # type: ignore[arg-type]
+    expected = differences(lambda g, r: g * r * r, grid, row)  # type: ignore[arg-type]
+    assert np.allclose(found[1], expected[1])
+
+
+def test_overlapping_operands_in_place_have_the_right_gradient() -> None:
+    def shifted(x: kl.array) -> kl.array:
+        y = x * 1.0
+        tail = y[1:]
+        tail *= y[:-1]
+        return y
+
+    inputs = [1.5, 0.5, 2.0]
+    assert np.allclose(gradients(shifted, inputs)[0], differences(shifted, inputs)[0])
+
+
+def test_results_require_gradients_where_an_operand_does() -> None:
+    a, leaf = array(1.0), kl.ones(1, requires_grad=True)
+    assert (a + leaf).requires_grad
+    assert not (a + a).requires_grad
+    assert not kl.map(lambda x: int(x), leaf).requires_grad
+
+
+def test_a_gradient_belongs_to_the_array_that_the_user_holds() -> None:
+    grid, one = kl.ones((2, 2), requires_grad=True), kl.ones(1, requires_grad=True)
+    with kl.Tape() as tape:
+        loss = grid * one
+    tape.backward(grads={loss: kl.ones_like(loss)})
+    assert tape.gradients[one].list() == [4]
+    assert tape.gradients[grid].numpy().tolist() == [[1, 1], [1, 1]]
+
+
+# ------------------------------------------------------------------------------------------ parts of arrays
+
+
+def parts(x: kl.array, y: kl.array) -> kl.array:
+    z = x * y
+    z[1:] += y[1:]
+    z[:1] *= 3.0
+    return z
+
+
+def assigned(x: kl.array, y: kl.array) -> kl.array:
+    z = kl.zeros((3, 3), dtype=x.dtype, requires_grad=x.requires_grad)
+    z[0] = x * x
+    z[1:] = y
+    z[:, 2:] = x[:1]
+    z[2, 0] = y[1:2]
+    return z * z
+
+
+def narrowed(x: kl.array, y: kl.array) -> kl.array:
+    z = kl.zeros(3, requires_grad=x.requires_grad)
+    z[:] = x * y
+    return z
+
+
+@pytest.mark.parametrize("function", [parts, assigned])
+def test_assigning_to_parts_of_an_array_is_differentiated(function: Callable[..., kl.array]) -> None:
+    inputs = [[1.5, 0.5, 2.0], [0.7, 1.3, 1.1]]
+    for found, expected in zip(gradients(function, *inputs), differences(function, *inputs), strict=True):
+        assert np.allclose(found, expected)
+
+
+def test_assigning_converts_and_is_differentiated_then_too() -> None:
+    found = gradients(narrowed, [1.5, 0.5, 2.0], [0.5, 1.0, 4.0])
+    assert found[0].tolist() == [0.5, 1, 4]
+
+
+def test_assigning_without_a_tape_does_what_numpy_does() -> None:
+    x = kl.zeros((2, 3))
+    x[:] = array(1.0, 2.0, 3.0, dtype=kl.float64)
+    x[1] += array(1.0, 1.0, 1.0)
+    x[0, 0] = array(9.0)
+    x[:, 2] = 5.0
+    assert x.numpy().tolist() == [[9, 2, 5], [2, 3, 5]]

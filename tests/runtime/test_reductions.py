@@ -1,0 +1,154 @@
+"""Sums, inner products, casts and scans: their values, where they go, and their derivatives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+random = np.random.default_rng(7)
+
+
+def test_the_sum_of_all_elements_is_a_number() -> None:
+    assert kl.utils.array_sum(kl.array([1.0, 2.0, 3.5])) == 6.5
+    assert kl.utils.array_sum(kl.array([[1, 2], [3, 4]])) == 10
+    assert kl.utils.array_sum(kl.zeros(0)) == 0
+    assert kl.utils.array_sum(kl.array([1.0, 2.0, 3.5])[::2]) == 4.5
+    assert kl.utils.array_sum(kl.array([1.0, 2.0, 3.5]), value_count=2) == 3
+
+
+def test_the_sum_of_vectors_is_a_vector() -> None:
+    v = kl.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=kl.vec3)
+    assert kl.utils.array_sum(v).tolist() == [5, 7, 9]
+
+
+def test_a_long_float32_sum_keeps_its_digits() -> None:
+    assert kl.utils.array_sum(kl.full(2**25 + 5, 1.0)) == 2**25 + 4
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (1030, 2)])
+def test_sums_along_an_axis_leave_an_extent_of_one(shape: tuple[int, ...]) -> None:
+    data = random.standard_normal(shape)
+    x = kl.array(data)
+    for axis in range(-1, len(shape)):
+        found = kl.utils.array_sum(x, axis=axis)
+        assert np.allclose(found.numpy(), data.sum(axis=axis, keepdims=True))
+        product = kl.utils.array_inner(x, x, axis=axis)
+        assert np.allclose(product.numpy(), (data * data).sum(axis=axis, keepdims=True))
+
+
+def test_inner_products_of_numbers_vectors_and_matrices() -> None:
+    data = random.standard_normal((1500, 4))
+    x = kl.array(data)
+    assert np.isclose(kl.utils.array_inner(x, x), (data * data).sum())
+    for dtype in (kl.vec4d, kl.mat22d):
+        v = kl.array(data, dtype=dtype)
+        assert np.isclose(kl.utils.array_inner(v, v), (data * data).sum())
+        assert np.isclose(kl.utils.array_inner(v, v, count=3), (data[:3] * data[:3]).sum())
+
+
+def test_a_result_may_go_into_an_array_that_is_overwritten() -> None:
+    out = kl.full(1, 100.0)
+    assert kl.utils.array_sum(kl.ones(4), out=out) is out
+    assert out.list() == [4]
+
+
+def test_running_sums() -> None:
+    x, out = kl.array([1.0, 2.0, 3.0]), kl.zeros(3)
+    kl.utils.array_scan(x, out)
+    assert out.list() == [1, 3, 6]
+    kl.utils.array_scan(x, out, inclusive=False)
+    assert out.list() == [0, 1, 3]
+    kl.utils.array_scan(x, x)
+    assert x.list() == [1, 3, 6]
+
+
+def test_casts_convert_numbers_and_components() -> None:
+    whole, v = kl.zeros(2, dtype=int), kl.zeros(1, dtype=kl.vec3d)
+    kl.utils.array_cast(kl.array([1.7, -2.7]), whole)
+    kl.utils.array_cast(kl.array([[1.0, 2.0, 3.0]], dtype=kl.vec3), v)
+    assert whole.list() == [1, -2]
+    assert v.numpy().tolist() == [[1, 2, 3]]
+
+
+def spread(x: kl.array) -> kl.array:
+    out = kl.zeros_like(x)
+    kl.utils.array_scan(x * x, out)
+    return out
+
+
+def behind(x: kl.array) -> kl.array:
+    out = kl.zeros_like(x)
+    kl.utils.array_scan(x, out, inclusive=False)
+    return out * x
+
+
+def narrowed(x: kl.array) -> kl.array:
+    out = kl.zeros(3, requires_grad=True)
+    kl.utils.array_cast(x * x, out)
+    return out
+
+
+def one(x: kl.array) -> kl.array:
+    return kl.zeros(1, dtype=x.dtype, requires_grad=x.requires_grad)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: kl.utils.array_sum(x * x, out=one(x)),
+        lambda x: kl.utils.array_inner(x, x, out=one(x)),
+        lambda x: kl.utils.array_inner(x, kl.map(kl.sin, x), axis=0),
+        lambda x: x / kl.utils.array_sum(x, axis=0),
+        spread,
+        behind,
+    ],
+)
+def test_gradients_agree_with_differences(function: Callable[[kl.array], kl.array]) -> None:
+    at, step = np.array([0.5, 1.5, -0.8]), 1e-6
+    weights = random.standard_normal(3)
+
+    def weighted(y: np.ndarray[Any, Any]) -> float:
+        return float((weights[: y.size] * y).sum())
+
+    x = kl.array(at, requires_grad=True)
+    with kl.Tape() as tape:
+        y = function(x)
+    tape.backward(grads={y: weights[: y.size]})
+    moved = [[weighted(function(kl.array(at + s * e)).numpy()) for s in (step, -step)] for e in np.eye(3)]
+    assert x.grad is not None
+    assert np.allclose(x.grad.numpy(), [(a - b) / (2 * step) for a, b in moved], atol=1e-7)
+    assert tape.gradients[x] is x.grad
+
+
+def test_a_cast_has_a_gradient() -> None:
+    x = kl.array(np.array([0.5, 1.5, -2.0]), requires_grad=True)
+    with kl.Tape() as tape:
+        y = narrowed(x)
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert x.grad is not None
+    assert x.grad.list() == [1, 3, -4]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: kl.utils.array_sum(x, out=kl.zeros(2)),
+            r"shape \(1,\), and out is float32 of shape \(2,\)",
+        ),
+        (lambda x: kl.utils.array_sum(x, axis=1), "no axis 1"),
+        (lambda x: kl.utils.array_sum(x, value_count=4), "no first 4 elements"),
+        (lambda x: kl.utils.array_inner(x, kl.zeros(2)), "do not go together"),
+        (
+            lambda x: kl.utils.array_scan(kl.zeros((2, 2)), kl.zeros((2, 2))),
+            "one dimension, and the array has 2",
+        ),
+        (lambda x: kl.utils.array_cast(x, kl.zeros(3, dtype=kl.vec3)), "cannot be cast"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[kl.array], Any], message: str) -> None:
+    with pytest.raises(kl.KernelError, match=message):
+        call(kl.ones(3))

@@ -1,0 +1,86 @@
+"""The optimisers: one step against its formula, convergence, and what they refuse."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.optim import SGD, Adam
+
+
+def parameter(*values: float, dtype: Any = kl.float64) -> kl.array:
+    return kl.array(np.array(values), dtype=dtype, requires_grad=True)  # type: ignore[no-any-return]
+
+
+def bowl(x: kl.array) -> None:
+    """Leave in `x.grad` the gradient of the squared distance to 1."""
+    assert x.grad is not None
+    x.grad.zero_()
+    with kl.Tape() as tape:
+        away = x - 1.0
+        square = away * away
+    tape.backward(grads={square: kl.ones_like(square)})
+
+
+@pytest.mark.parametrize("dtype", [kl.float16, kl.float32, kl.float64])
+@pytest.mark.parametrize(
+    "optimizer", [SGD(lr=0.05), SGD(lr=0.05, momentum=0.9, nesterov=True), Adam(lr=0.1)], ids=type
+)
+def test_every_optimiser_finds_the_bottom_of_a_bowl(optimizer: Any, dtype: Any) -> None:
+    x = parameter(5.0, -3.0, dtype=dtype)
+    optimizer.set_params([x])
+    for _ in range(200):
+        bowl(x)
+        optimizer.step([x.grad])
+    assert np.allclose(x.numpy(), 1.0, atol=1e-2)
+
+
+def test_momentum_decay_and_dampening_follow_their_formula() -> None:
+    x, grads = parameter(5.0, -3.0), np.array([[1.0, 2.0], [0.5, -1.0], [2.0, 0.0]])
+    optimizer = SGD([x], lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.01)
+    p, kept = x.numpy().copy(), None
+    for g in grads:
+        optimizer.step([kl.array(g)])
+        d = g + 0.01 * p
+        kept = d if kept is None else 0.9 * kept + 0.5 * d
+        p = p - 0.1 * kept
+    assert np.allclose(x.numpy(), p)
+
+
+def test_adam_follows_its_formula_and_forgets_when_it_is_told_to() -> None:
+    x, grads = parameter(5.0, -3.0), np.array([[1.0, 2.0], [0.5, -1.0], [2.0, 0.0]])
+    optimizer = Adam([x], lr=0.1, betas=(0.8, 0.9), eps=1e-4)
+    for _ in range(2):
+        p, m, v = x.numpy().copy(), np.zeros(2), np.zeros(2)
+        for t, g in enumerate(grads, 1):
+            optimizer.step([kl.array(g)])
+            m, v = 0.8 * m + 0.2 * g, 0.9 * v + 0.1 * g * g
+            p = p - 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.9**t)) + 1e-4)
+        assert np.allclose(x.numpy(), p)
+        optimizer.reset_internal_state()
+
+
+def test_vectors_are_optimised_by_component_and_none_leaves_a_parameter_alone() -> None:
+    v, x = kl.array([[5.0, -3.0, 1.0]], dtype=kl.vec3, requires_grad=True), parameter(1.0)
+    Adam([v, x], lr=0.5).step([kl.array([[1.0, -2.0, 3.0]], dtype=kl.vec3), None])
+    assert np.allclose(v.numpy(), [[4.5, -2.5, 0.5]])
+    assert x.list() == [1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: Adam().step([x]), "no parameters"),
+        (lambda x: Adam([x]).step([]), "0 gradients for 1 parameters"),
+        (
+            lambda x: SGD([x]).step([kl.zeros(1)]),
+            "gradient 0 is float32",
+        ),
+        (lambda x: SGD([kl.zeros(2, dtype=int)]), "parameter 0 is int32"),
+        (lambda x: SGD([x[::2]]), "not contiguous"),
+    ],
+)
+def test_what_cannot_be_optimised_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(kl.KernelError, match=message):
+        call(kl.zeros(2, dtype=kl.float64, requires_grad=True) if "not cont" not in message else kl.zeros(4))
