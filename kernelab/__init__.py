@@ -66,6 +66,7 @@ _FACES = ("autograd", "config", "types")
 tid = _Word("tid")
 atomic_add = _Word("atomic_add")
 atomic_sub = _Word("atomic_sub")
+printf = _Word("printf")
 
 
 def _offer_magic() -> None:
@@ -170,6 +171,7 @@ __all__ = [
     "launch",
     "ones",
     "ones_like",
+    "printf",
     "static",
     "struct",
     "synchronize",

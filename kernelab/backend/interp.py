@@ -17,6 +17,7 @@ from kernelab.backend import base, packing
 from kernelab.backend.base import Args
 from kernelab.backend.lanes import Frame, LaneStack, Numpy
 from kernelab.backend.order import changed, independent
+from kernelab.backend.printing import Output
 from kernelab.codegen.entry import (
     ASSERTION,
     DIVISION,
@@ -28,6 +29,7 @@ from kernelab.codegen.entry import (
     Site,
     layout_of,
 )
+from kernelab.codegen.printing import Message, message_of
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
     Append,
@@ -42,6 +44,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stack,
@@ -128,6 +131,7 @@ class _Chunk:
         self.failure: Failure | None = None
         self.stacks: dict[Stack, LaneStack] = {}
         self.appended: dict[Var, list[tuple[Numpy, Numpy]]] = {}
+        self.printed: list[tuple[Message, Numpy, list[Numpy]]] = []
 
     def run(self, frame: Frame) -> list[Numpy]:
         """The yields of the function's body."""
@@ -159,6 +163,10 @@ class _Chunk:
                 self.loop(stmt, frame)
             case Assert(cond, kind):
                 self.check(stmt, frame.values(cond), ASSERTION if kind == "assertion" else DIVISION, frame)
+            case Print(_, _, shown):
+                live = self.live(frame)
+                values = [frame.values(atom)[:live] for atom in shown]
+                self.printed.append((message_of(stmt), frame.threads[:live], values))
             case Save(stack, saved):
                 self.stack(stack).push(self.own(frame), [frame.values(atom) for atom in saved])
             case Restore(stack, outs):
@@ -187,6 +195,17 @@ class _Chunk:
 
     def stack(self, stack: Stack) -> LaneStack:
         return self.stacks.setdefault(stack, LaneStack(len(self.threads)))
+
+    def print(self, output: Output) -> None:
+        """Hand over what the threads have printed, thread after thread, up to the one that failed."""
+        lanes = [
+            (thread, message, values, lane)
+            for message, threads, values in self.printed
+            for lane, thread in enumerate(threads.tolist())
+            if thread <= self.limit
+        ]
+        for _, message, values, lane in sorted(lanes, key=lambda entry: entry[0]):
+            output.add(message, [value[lane] for value in values])
 
     # -------------------------------------------------------------------------------------- failures
 
@@ -366,6 +385,12 @@ class InterpretedEntry:
         grid = slots[:GRID_SLOTS]
         launch = _Launch(self.program, self.info, slots)
         total = int(np.prod(grid))
+        try:
+            self._chunks(launch, grid, total)
+        finally:
+            launch.output.flush()
+
+    def _chunks(self, launch: "_Launch", grid: Sequence[int], total: int) -> None:
         # Threads that see what others change run one by one, as on the CPU.
         width = self.width if launch.independent else 1
         starts = range(0, total, width)
@@ -383,6 +408,7 @@ class _Launch:
         self.arrays: dict[Var, Numpy] = {}
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
+        self.output = Output()
         threads = int(np.prod(slots[:GRID_SLOTS]))
         for var, param in zip(program.function.params, info.layout.params, strict=True):
             if param.residual:
@@ -413,6 +439,7 @@ class _Launch:
             frame.define(function.linear, frame.threads)
         chunk = _Chunk(self.program, self.arrays, threads)
         chunk.run(frame)
+        chunk.print(self.output)
         return chunk.failure or self._append(chunk)
 
     def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:

@@ -23,6 +23,7 @@ from kernelab.codegen.entry import ASSERTION, DIVISION, MEMORY, EntryInfo, Line,
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.helpers import PRELUDE, USES
 from kernelab.codegen.names import Names, identifier
+from kernelab.codegen.printing import Message, message_of
 from kernelab.codegen.shells import INDENT, Outline
 from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import (
@@ -49,6 +50,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -96,6 +98,7 @@ class _Body:
         self.name = Names()
         self.used = used(function.body)
         self.sites: list[Site] = []
+        self.messages: list[Message] = []
         self.needs: set[str] = {"poll"}
         self.depth = 0
         self.written: list[Line] = []
@@ -105,7 +108,8 @@ class _Body:
 
     def info(self, lines: range) -> EntryInfo:
         coordinates = len(self.function.threads)
-        return EntryInfo(self.function.name, self.symbol, self.layout, tuple(self.sites), coordinates, lines)
+        sites, messages = tuple(self.sites), tuple(self.messages)
+        return EntryInfo(self.function.name, self.symbol, self.layout, sites, coordinates, lines, messages)
 
     # -------------------------------------------------------------------------------------- lines
 
@@ -221,6 +225,8 @@ class _Body:
             case Assert(cond, kind, message):
                 code = ASSERTION if kind == "assertion" else DIVISION
                 self.check(f"!{self.atom(cond)}", f"{code}", Site(stmt.span, message=message))
+            case Print():
+                self.print(stmt)
             case Save(_, atoms):
                 self.save(atoms)
             case Restore(_, outs):
@@ -236,6 +242,17 @@ class _Body:
         self.needs.add("fail")
         self.line(f"if ({failed}) {{ fail(status, {code}, {len(self.sites)}, thread); {self.flavor.leave} }}")
         self.sites.append(site)
+
+    def print(self, stmt: Print) -> None:
+        message = message_of(stmt)
+        if float16 in message.types:
+            self.need_half(float16)
+        values = [self.atom(value) for value in stmt.values]
+        lines, needs = self.flavor.print(message, len(self.messages), values)
+        for line in lines:
+            self.line(line)
+        self.needs |= needs
+        self.messages.append(message)
 
     # -------------------------------------------------------------------------------------- memory
 

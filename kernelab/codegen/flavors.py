@@ -11,6 +11,7 @@ from typing import Protocol
 
 from kernelab.codegen import spelling
 from kernelab.codegen.helpers import CPU_HELPERS, CUDA_HELPERS
+from kernelab.codegen.printing import Message, device_call
 from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Scalar, float16, float32, float64, int64
@@ -38,6 +39,9 @@ class Flavor(Protocol):
 
     def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
         """The statements that add to memory; `out` is the variable for the old value, if it is used."""
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        """The statements that print, and the helpers that they call; `number` is the message's own."""
 
     def shell(self, outline: Outline) -> Shell:
         """The text around the body of a thread."""
@@ -77,6 +81,14 @@ class Cpu:
             spelling.store(scalar, pointer, f"{out} + {value}"),
         ]
 
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        head = f"say(status, {number}, {len(values)})"
+        pairs = zip(message.types, values, strict=True)
+        kept = [spelling.store(type, f"(said + {k})", value) for k, (type, value) in enumerate(pairs)]
+        if not kept:
+            return [f"{head};"], {"say"}
+        return [f"if (i64* said = {head}) {{ {' '.join(kept)} }}"], {"say"}
+
     def shell(self, outline: Outline) -> Shell:
         return cpu_shell(outline)
 
@@ -115,6 +127,9 @@ class Cuda:
     def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
         call = _device_add(scalar, pointer, value)
         return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"]
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        return [device_call(message, values)], set()
 
     def shell(self, outline: Outline) -> Shell:
         return cuda_shell(outline)

@@ -32,6 +32,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -48,7 +49,7 @@ from kernelab.lang.types import bytes_of
 WIDTH = 64
 """How wide a signature becomes before it is broken."""
 
-RESERVED = frozenset({*keyword.kwlist, "push", "pop", "range", "reversed", "tid"})
+RESERVED = frozenset({*keyword.kwlist, "push", "pop", "printf", "range", "reversed", "tid"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,8 @@ class _Printer:
                 return self.atomic(stmt)
             case Assert(cond, _, message):
                 return f"assert {self.expr.show(cond)}" + (f", {message!r}" if message else "")
+            case Print():
+                return self.print(stmt)
             case Call(outs, function, args):
                 call = f"{function.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call
@@ -216,6 +219,12 @@ class _Printer:
                 raise AssertionError("a compound statement has lines of its own")
             case _:
                 assert_never(stmt)
+
+    def print(self, stmt: Print) -> str:
+        texts = [text.replace("%", "%%") for text in stmt.texts]
+        specs = [spec or "%s" for spec in stmt.specs]
+        form = "".join(text + spec for text, spec in zip(texts, [*specs, ""], strict=True))
+        return f"printf({', '.join([repr(form), *map(self.expr.show, stmt.values)])})"
 
     def let(self, stmt: Let) -> str:
         name = self.name(stmt.out)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kernelab.errors import Related
-from kernelab.frontend import calls, places, structs
+from kernelab.frontend import calls, places, printing, structs
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
 from kernelab.frontend.names import Unknown, meaning_of
@@ -398,6 +398,12 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     match callee:
         case BuiltinRef("static"):
             return _static(frame, node)
+        case BuiltinRef("print"):
+            printing.print_(frame, node, expr)
+            return None
+        case BuiltinRef("printf"):
+            printing.printf(frame, node, expr)
+            return None
         case BuiltinRef("tid"):
             (index,) = threads(frame, node, ("i",))
             return index

@@ -42,6 +42,8 @@ SPECIAL = (
     "tid",
     "atomic_add",
     "atomic_sub",
+    "print",
+    "printf",
     "len",
     "range",
     "static",

@@ -11,6 +11,7 @@
                | For(outs, index, count, reverse, carries, inits, stop, body)
                | While(outs, carries, inits, stop, body)
                | Assert(cond, kind, message)             ends the launch with an error at the span
+               | Print(texts, specs, values)             a line for the reader: an effect, never replayed
                | Call(outs, function, atoms)
                | Save(stack, atoms) | Restore(stack, outs)   last in, first out; introduced only by vjp
                | Append(array, value)                    at the end of a residual; introduced only by record
@@ -160,6 +161,19 @@ class Assert:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Print:
+    """Text for the reader: `texts[0]`, then each value followed by the next text.
+
+    Values are scalars.  A spec is a conversion of C's printf, such as ``%6.2f``, or "" for Python's way.
+    """
+
+    texts: tuple[str, ...]
+    specs: tuple[str, ...]
+    values: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     outs: tuple[Var, ...]
     function: "Function"
@@ -188,7 +202,7 @@ class Append:
     span: Span = NOWHERE
 
 
-Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Call | Save | Restore | Append
+Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Print | Call | Save | Restore | Append
 Loop = For | While
 
 
@@ -226,7 +240,7 @@ def defs(stmt: Stmt) -> tuple[Var, ...]:
             return outs
         case Restore(_, outs):
             return outs
-        case Store() | Assert() | Save() | Append():
+        case Store() | Assert() | Print() | Save() | Append():
             return ()
         case _:
             assert_never(stmt)
@@ -251,6 +265,8 @@ def atoms(stmt: Stmt) -> tuple[Atom, ...]:
             return stmt.inits
         case Assert(cond):
             return (cond,)
+        case Print(_, _, values):
+            return values
         case Save(_, values):
             return values
         case Restore():

@@ -15,6 +15,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Print,
     Restore,
     Save,
     Stack,
@@ -96,6 +97,9 @@ class _Printer:
                 return [head, *self.block(stmt.body)]
             case Assert(cond, kind, message):
                 return [f"assert {self.atom(cond)} {kind} {message!r}"]
+            case Print(texts, specs, values):
+                named = [f"{spec}{{{self.atom(v)}}}" for spec, v in zip(specs, values, strict=True)]
+                return [f"print {''.join(t + n for t, n in zip(texts, [*named, ''], strict=True))!r}"]
             case Call(outs, function, args):
                 return [f"{self.assigned(outs)}call {function.name}({self.atoms(args)})"]
             case Save(stack, atoms):

@@ -19,6 +19,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -97,6 +98,10 @@ class _Verifier:
                 self.loop(stmt, scope)
             case Assert(cond):
                 _require(cond.type == bool_, "assertion is no bool", stmt)
+            case Print(texts, specs, values):
+                _require(len(texts) == len(specs) + 1 == len(values) + 1, "print of another length", stmt)
+                scalars = all(isinstance(value.type, Scalar) for value in values)
+                _require(scalars, "print of something else than scalars", stmt)
             case Call(outs, function, args):
                 given, wanted = [a.type for a in args], [p.type for p in function.params]
                 _require(given == wanted, f"call of {function.name} with other types", stmt)

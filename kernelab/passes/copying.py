@@ -22,6 +22,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -90,6 +91,8 @@ class Copier:
                 self.loop(stmt)
             case Assert(cond, kind, message):
                 self.builder.check(self.atom(cond), kind, message)
+            case Print(texts, specs, values, span):
+                self.builder.emit(Print(texts, specs, self.atoms(values), span))
             case Call(outs, function, args, span):
                 args = self.atoms(args)
                 self.builder.emit(Call(tuple(self.fresh(out) for out in outs), function, args, span))

@@ -27,6 +27,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -224,6 +225,8 @@ class _Scalariser(Builder):
                 self.loop(stmt)
             case Assert(cond, kind, message):
                 self.check(self.scalar(cond), kind, message)
+            case Print(texts, specs, values, span):
+                self.emit(Print(texts, specs, tuple(map(self.scalar, values)), span))
             case Save(stack, atoms, span):
                 self.emit(Save(stack, self.flat(atoms), span))
             case Restore(stack, outs, span):

@@ -32,6 +32,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stack,
@@ -147,7 +148,7 @@ class _Adjoint:
                 self.replay_if(stmt, env)
             case For() | While():
                 self.replay_loop(stmt, env)
-            case Store() | Assert():
+            case Store() | Assert() | Print():
                 pass
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
@@ -256,7 +257,7 @@ class _Adjoint:
                 self.sweep_if(stmt, env, cotangents)
             case For() | While():
                 self.sweep_loop(stmt, env, cotangents)
-            case Assert():
+            case Assert() | Print():
                 pass
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")

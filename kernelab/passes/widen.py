@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Const, Function, Let, Var
+from kernelab.lang.ir import Atom, Const, Function, Let, Print, Stmt, Var
 from kernelab.lang.types import SCALARS, Array, Type, Value, float64, named_types, scalar_of, with_scalar
 from kernelab.passes.copying import Copier
 
@@ -47,6 +47,11 @@ class _Widener(Copier):
             return super().atom(atom)
         type = _wide(atom.type)
         return Const(float(atom.value), type) if type != atom.type else atom
+
+    def stmt(self, stmt: Stmt) -> None:
+        # A widened kernel serves to check another, whose output the reader has seen.
+        if not isinstance(stmt, Print):
+            super().stmt(stmt)
 
     def let(self, stmt: Let) -> None:
         args = self.atoms(stmt.args)

@@ -7,7 +7,7 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
 from kernelab.lang.types import named_types
 
-ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub")
+ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub", "printf")
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
 

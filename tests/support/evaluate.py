@@ -88,6 +88,8 @@ class _Thread:
             case ir.Assert(cond, kind, message):
                 if not self.value(cond):
                     raise Stopped(f"{kind}: {message}")
+            case ir.Print():
+                pass
             case ir.Save(stack, atoms):
                 self.stacks.setdefault(stack, []).append(tuple(self.values(atoms)))
             case ir.Restore(stack, outs):
