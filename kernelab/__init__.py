@@ -66,6 +66,13 @@ _FACES = ("autograd", "config", "types")
 tid = _Word("tid")
 atomic_add = _Word("atomic_add")
 atomic_sub = _Word("atomic_sub")
+atomic_min = _Word("atomic_min")
+atomic_max = _Word("atomic_max")
+atomic_and = _Word("atomic_and")
+atomic_or = _Word("atomic_or")
+atomic_xor = _Word("atomic_xor")
+atomic_exch = _Word("atomic_exch")
+atomic_cas = _Word("atomic_cas")
 printf = _Word("printf")
 
 
@@ -153,7 +160,14 @@ __all__ = [
     "array3d",
     "array4d",
     "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_exch",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
     "atomic_sub",
+    "atomic_xor",
     "clone",
     "compile",
     "constant",

@@ -36,6 +36,7 @@ from kernelab.lang.ir import (
     Assert,
     Atom,
     Atomic,
+    AtomicKind,
     Block,
     Call,
     For,
@@ -251,10 +252,15 @@ class _Chunk:
     def atomic(self, stmt: Atomic, frame: Frame) -> Numpy:
         places, live = self.places(stmt, frame)
         array, values = self.arrays[stmt.array], frame.values(stmt.value)[:live]
-        if stmt.held is not None or stmt.out not in self.program.read:
+        known = stmt.held is not None or stmt.out not in self.program.read
+        if known and stmt.kind == "add":
             np.add.at(array, places, values)
-            return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
-        return _filled(_add_in_turn(array, places, values), live, frame)
+        else:
+            compare = None if stmt.compare is None else frame.values(stmt.compare)[:live]
+            old = _in_turn(stmt.kind, array, places, values, compare)
+            if not known:
+                return _filled(old, live, frame)
+        return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
 
     # -------------------------------------------------------------------------------------- regions
 
@@ -339,14 +345,39 @@ def _blank(out: Var, frame: Frame) -> Numpy:
     return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
 
 
-def _add_in_turn(array: Numpy, places: tuple[Any, ...], values: Numpy) -> Numpy:
-    """Add to elements, lane after lane; what each lane found there."""
+def _in_turn(
+    kind: AtomicKind, array: Numpy, places: tuple[Any, ...], values: Numpy, compare: Numpy | None
+) -> Numpy:
+    """Change elements, lane after lane; what each lane found there."""
     old = np.empty_like(values)
     for turn in _turns(array, places, len(values)):
         at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
         old[turn] = array[at]
-        array[at] = old[turn] + values[turn]
+        array[at] = _changed(kind, old[turn], values[turn], None if compare is None else compare[turn])
     return old
+
+
+def _changed(kind: AtomicKind, old: Numpy, value: Numpy, compare: Numpy | None) -> Numpy:
+    """What elements hold after an atomic."""
+    match kind:
+        case "add":
+            return old + value
+        case "min":
+            return np.where(value < old, value, old)
+        case "max":
+            return np.where(value > old, value, old)
+        case "and":
+            return old & value
+        case "or":
+            return old | value
+        case "xor":
+            return old ^ value
+        case "exch":
+            return value
+        case "cas":
+            return np.where(old == compare, value, old)
+        case _:
+            assert_never(kind)
 
 
 def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:

@@ -265,13 +265,12 @@ class _Body:
 
     def atomic(self, stmt: Atomic) -> None:
         scalar, pointer = self.access(stmt)
-        if scalar.bits == 16:
-            self.needs.add("add16")
-        if scalar.bits == 8:
-            self.needs.add("add8")
         held = None if stmt.held is None else self.atom(stmt.held)
         out = self.name(stmt.out) if stmt.out in self.used and held is None else None
-        for line in self.flavor.atomic_add(scalar, pointer, self.atom(stmt.value), out):
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
+        lines, needs = self.flavor.atomic(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
+        self.needs |= needs
+        for line in lines:
             self.line(line)
         if held is not None:
             self.declare(stmt.out, held)

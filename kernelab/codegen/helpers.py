@@ -6,6 +6,7 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
+from kernelab.codegen.atomics import device_helpers
 from kernelab.codegen.entry import PRINT_LIMIT
 
 BUDGET = 1 << 22
@@ -144,7 +145,7 @@ static inline float round16(float value) { return from16(to16(value)); }
 """,
 }
 
-CUDA_HELPERS: Mapping[str, str] = {
+CUDA_HELPERS: Mapping[str, str] = device_helpers() | {
     # The first thread that fails is the one that is reported.
     "fail": """\
 __device__ static void fail(i64* status, i64 code, i64 site, i64 thread) {

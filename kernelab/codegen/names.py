@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from kernelab.codegen.atomics import device_helpers
 from kernelab.lang.ir import Stack, Var
 
 KEYWORDS = """
@@ -37,6 +38,7 @@ poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 real
 
 RESERVED = frozenset(
     [*KEYWORDS.split(), *DEVICE.split(), *OURS.split()]
+    + list(device_helpers())
     + [name + suffix for name in MATHEMATICS.split() for suffix in ("", "f", "l")]
 )
 

@@ -249,9 +249,11 @@ class _Printer:
                 return f"{target} = {self.expr.show(value)}"
 
     def atomic(self, stmt: Atomic) -> str:
-        if stmt.out in self.used:
-            operands = self.expr.list((stmt.array, *stmt.indices, stmt.value))
-            return f"{self.name(stmt.out)} = atomic_{stmt.kind}({operands})"
+        if stmt.out in self.used or stmt.kind != "add":
+            compare = () if stmt.compare is None else (stmt.compare,)
+            operands = self.expr.list((stmt.array, *stmt.indices, *compare, stmt.value))
+            target = f"{self.name(stmt.out)} = " if stmt.out in self.used else ""
+            return f"{target}atomic_{stmt.kind}({operands})"
         return self.increase(self.expr.element(stmt.array, stmt.indices, stmt.component).text, stmt.value)
 
     def increase(self, target: str, by: Atom) -> str:

@@ -32,7 +32,7 @@ from kernelab.frontend.values import (
 )
 from kernelab.lang import ops
 from kernelab.lang.build import integer, zero
-from kernelab.lang.ir import Atom, Call, Const, Var
+from kernelab.lang.ir import Atom, AtomicKind, Call, Const, Var
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, size_of
 
@@ -88,7 +88,7 @@ def _positional(frame: Frame, name: str, arguments: Arguments) -> Arguments:
 def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
     """An operation of the table, or a word that lowering knows itself."""
     match name:
-        case "atomic_add" | "atomic_sub":
+        case _ if name.startswith("atomic_"):
             return _atomic(frame, name, _positional(frame, name, arguments), node)
         case "len":
             return _length(frame, _positional(frame, name, arguments), node)
@@ -200,12 +200,15 @@ def _constant(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
 
 
 def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    wanted = 2 if name == "atomic_cas" else 1
     match arguments:
-        case [Argument(ArrayRef() as array, target), *indices, last]:
-            pass
+        case [Argument(ArrayRef() as array, target), *rest] if len(rest) > wanted:
+            indices, values = rest[:-wanted], rest[-wanted:]
         case _:
             raise frame.error(
-                node, f"{name} takes an array, its indices and a value", hint=f"write {name}(a, i, value)"
+                node,
+                f"{name} takes an array, its indices and {'two values' if wanted == 2 else 'a value'}",
+                hint=f"write {name}(a, i, {'compare, ' if wanted == 2 else ''}value)",
             )
     if len(indices) != array.ndim:
         raise frame.error(
@@ -216,8 +219,22 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
     known = {id(argument.node): argument.value for argument in arguments}
     atoms = tuple(places.index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
     where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
-    value = convert(frame, last.value, array.elem, last.node, f"{array.var.hint} holds")
-    return accumulate(frame, where, value, name == "atomic_sub", node)
+    given = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
+    if name in ("atomic_add", "atomic_sub"):
+        return accumulate(frame, where, given[0], name == "atomic_sub", node)
+    _refuse_atomic(frame, name, array.elem, node)
+    kind: AtomicKind = name.removeprefix("atomic_")  # type: ignore[assignment]
+    compare = given[0] if wanted == 2 else None
+    return Typed(frame.builder.atomic(kind, array.var, where.indices, given[-1], compare))
+
+
+def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:
+    """Raise Mistake where an atomic does not work on elements of a type."""
+    if not isinstance(elem, Scalar) or elem.bits < 32:
+        hint = "use an array of int, int64, float or float64"
+        raise frame.error(node, f"{name} works on numbers of 32 or 64 bits, not {elem}", hint=hint)
+    if name in ("atomic_and", "atomic_or", "atomic_xor") and not elem.is_int:
+        raise frame.error(node, f"{name} works on integers, not {elem}", hint="use an array of int")
 
 
 def accumulate(

@@ -6,7 +6,8 @@
     stmt     ::= Let(out, op, atoms)                     pure application of an operation of the table
                | Load(out, array, indices, held)         `held`: what the element held, if known already
                | Store(array, indices, value)
-               | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load
+               | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load;
+                                                             `compare`: what "cas" expects to find
                | If(outs, cond, then, orelse)            values leave a region only through its outs
                | For(outs, index, count, reverse, carries, inits, stop, body)
                | While(outs, carries, inits, stop, body)
@@ -102,7 +103,7 @@ class Store:
     component: int | None = None
 
 
-AtomicKind = Literal["add"]
+AtomicKind = Literal["add", "min", "max", "and", "or", "xor", "exch", "cas"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +116,7 @@ class Atomic:
     span: Span = NOWHERE
     held: Atom | None = None
     component: int | None = None
+    compare: Atom | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,7 +258,8 @@ def atoms(stmt: Stmt) -> tuple[Atom, ...]:
         case Store(array, indices, value):
             return (array, *indices, value)
         case Atomic(_, _, array, indices, value):
-            return (array, *indices, value) if stmt.held is None else (array, *indices, value, stmt.held)
+            others = (atom for atom in (stmt.held, stmt.compare) if atom is not None)
+            return (array, *indices, value, *others)
         case If(_, cond):
             return (cond,)
         case For():

@@ -84,7 +84,8 @@ class _Printer:
             case Atomic(out, kind, array, indices, value):
                 held = f" held {self.atom(stmt.held)}" if stmt.held is not None else ""
                 target = self.element(array, indices, stmt.component)
-                return [f"{self.typed((out,))} = atomic_{kind}({target}, {self.atom(value)}){held}"]
+                compared = "" if stmt.compare is None else f"{self.atom(stmt.compare)}, "
+                return [f"{self.typed((out,))} = atomic_{kind}({target}, {compared}{self.atom(value)}){held}"]
             case If(outs, cond, then, orelse):
                 head = f"{self.assigned(outs)}if {self.atom(cond)}"
                 tail = ["else", *self.block(orelse)] if orelse.stmts or orelse.yields else []

@@ -89,6 +89,9 @@ class _Verifier:
             case Atomic(out, _, array, indices, value):
                 self.access(array, indices, value.type, stmt.component, stmt)
                 _require(out.type == value.type, "atomic result of another type", stmt)
+                _require((stmt.kind == "cas") == (stmt.compare is not None), "cas alone compares", stmt)
+                compares = stmt.compare is None or stmt.compare.type == value.type
+                _require(compares, "comparison with another type", stmt)
             case If(outs, cond, then, orelse):
                 _require(cond.type == bool_, "condition is no bool", stmt)
                 types = tuple(out.type for out in outs)

@@ -117,8 +117,11 @@ class Copier:
     def atomic(self, stmt: Atomic) -> None:
         held = None if stmt.held is None else self.atom(stmt.held)
         array, indices, value = self.var(stmt.array), self.atoms(stmt.indices), self.atom(stmt.value)
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
         out = self.fresh(stmt.out)
-        self.builder.emit(Atomic(out, stmt.kind, array, indices, value, stmt.span, held, stmt.component))
+        self.builder.emit(
+            Atomic(out, stmt.kind, array, indices, value, stmt.span, held, stmt.component, compare)
+        )
 
     def if_(self, stmt: If) -> None:
         cond = self.atom(stmt.cond)

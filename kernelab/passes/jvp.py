@@ -31,6 +31,7 @@ from kernelab.lang.ir import (
 )
 from kernelab.lang.ops import Bilinear, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.activity import refuse_undefined, varied
+from kernelab.passes.atomics import EXTREMA, better, refused
 from kernelab.passes.copying import Copier
 from kernelab.passes.simplify import simplify
 
@@ -115,11 +116,30 @@ class _Tangent(Copier):
 
     def atomic(self, stmt: Atomic) -> None:
         super().atomic(stmt)
-        if stmt.array in self.dots:
+        if stmt.array not in self.dots:
+            return
+        if stmt.kind in EXTREMA:
+            self.extremum(stmt)
+        elif stmt.kind != "add":
+            raise refused(stmt)
+        else:
             moved = self.fresh_dot(stmt.out)
             (value_dot,) = self.tangents([stmt.value])
             indices = self.atoms(stmt.indices)
             self.builder.emit(Atomic(moved, stmt.kind, self.dots[stmt.array], indices, value_dot, stmt.span))
+
+    def extremum(self, stmt: Atomic) -> None:
+        """The tangent of an element becomes that of the value which replaces it."""
+        dots, indices, (value_dot,) = (
+            self.dots[stmt.array],
+            self.atoms(stmt.indices),
+            self.tangents([stmt.value]),
+        )
+        self.builder.emit(Load(self.fresh_dot(stmt.out), dots, indices, stmt.span))
+        wins = better(self.builder, stmt.kind, self.atom(stmt.value), self.atom(stmt.out))
+        with self.builder.block() as then:
+            self.builder.store(dots, indices, value_dot)
+        self.builder.emit(If((), wins, then.close(), Block(()), stmt.span))
 
     def if_(self, stmt: If) -> None:
         moved = [i for i, out in enumerate(stmt.outs) if out in self.varied]

@@ -217,7 +217,8 @@ class _Scalariser(Builder):
                 where = self.flat(indices)
                 news, values, olds = self.define(out), self.parts(value), self.known(held, out)
                 for new, x, old, k in zip(news, values, olds, _components(array), strict=True):
-                    self.emit(Atomic(new, kind, array, where, x, span, old, k))
+                    compare = None if stmt.compare is None else self.scalar(stmt.compare)
+                    self.emit(Atomic(new, kind, array, where, x, span, old, k, compare))
             case If(outs, cond, then, orelse, span):
                 yes, no = self.nested(then), self.nested(orelse)
                 self.emit(If(self.define_all(outs), self.scalar(cond), yes, no, span))

@@ -48,6 +48,7 @@ from kernelab.lang.ops import Bilinear, Linear, Op, Partials, Rules, Undefined, 
 from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
+from kernelab.passes.atomics import EXTREMA, better, refused
 from kernelab.passes.copying import Copier
 from kernelab.passes.effects import Groups, effects
 from kernelab.passes.jvp import as_tuple, scaled
@@ -249,7 +250,7 @@ class _Adjoint:
             case Atomic(out, _, array, indices, value):
                 g = cotangents.pop(out, None)
                 if array in self.bars:
-                    self.accumulate(cotangents, value, self.read_bar(stmt, env))
+                    self.accumulate(cotangents, value, self.atomic_share(stmt, env))
                 if g is not None:
                     # The old value is what the thread before left: its adjoint runs after this one.
                     self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
@@ -267,6 +268,23 @@ class _Adjoint:
     def read_bar(self, stmt: Store | Atomic, env: Env) -> Expr:
         bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"
         return Expr(self.builder, self.builder.load(bar, [_value(i, env) for i in stmt.indices], hint))
+
+    def atomic_share(self, stmt: Atomic, env: Env) -> Expr:
+        """The cotangent of the value of an atomic: what an extremum gives to its winner, it takes away."""
+        if stmt.kind == "add":
+            return self.read_bar(stmt, env)
+        if stmt.kind not in EXTREMA:
+            raise refused(stmt)
+        b, value, indices = self.builder, _value(stmt.value, env), [_value(i, env) for i in stmt.indices]
+        won = better(b, stmt.kind, value, _value(stmt.out, env))
+
+        def taken() -> tuple[Atom, ...]:
+            share = self.read_bar(stmt, env)
+            b.store(self.bars[stmt.array], indices, zero(share.type))
+            return (share.atom,)
+
+        (share,) = b.select(won, taken, lambda: (zero(type_of(stmt.value)),))
+        return Expr(b, share)
 
     def accumulate(self, cotangents: Cotangents, target: Atom, g: Expr | None) -> None:
         """Add to the cotangent of a primal Var; constants and inactive values take none."""

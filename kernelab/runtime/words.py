@@ -7,7 +7,8 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
 from kernelab.lang.types import named_types
 
-ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub", "printf")
+ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
+ONLY_IN_KERNELS = ("tid", *ATOMICS, "printf")
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
 

@@ -42,6 +42,28 @@ def evaluate(
     return {**residuals, "starts": starts}
 
 
+def _changed(kind: ir.AtomicKind, old: Any, value: Any, compare: Any) -> Any:
+    match kind:
+        case "add":
+            return old + value
+        case "min":
+            return value if value < old else old
+        case "max":
+            return value if value > old else old
+        case "and":
+            return old & value
+        case "or":
+            return old | value
+        case "xor":
+            return old ^ value
+        case "exch":
+            return value
+        case "cas":
+            return value if old == compare else old
+        case _:
+            assert_never(kind)
+
+
 class _Thread:
     def __init__(self, env: dict[ir.Var, Any]) -> None:
         self.env = env
@@ -77,10 +99,11 @@ class _Thread:
                 self.env[out] = np.asarray(element, scalar_of(out.type).dtype).copy()[()]
             case ir.Store(array, indices, value):
                 self.env[array][self.place(array, indices)] = self.value(value)
-            case ir.Atomic(out, _, array, indices, value):
+            case ir.Atomic(out, kind, array, indices, value):
                 place = self.place(array, indices)
-                self.env[out] = self.env[array][place].copy()
-                self.env[array][place] += self.value(value)
+                old = self.env[out] = self.env[array][place].copy()
+                compare = None if stmt.compare is None else self.value(stmt.compare)
+                self.env[array][place] = _changed(kind, old, self.value(value), compare)
             case ir.If(outs, cond, then, orelse):
                 self.bind(outs, self.block(then if self.value(cond) else orelse))
             case ir.For() | ir.While():
