@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelab.errors import Related
-from kernelab.frontend import places, structs
+from kernelab.frontend import places, structs, views
 from kernelab.frontend.frame import Frame, Recursion, counted
 from kernelab.frontend.promote import cast, convert, operate, weak_constant, weak_origins
 from kernelab.frontend.values import (
@@ -27,6 +27,7 @@ from kernelab.frontend.values import (
     TupleOf,
     Typed,
     TypeRef,
+    View,
     Weak,
     describe,
 )
@@ -121,7 +122,7 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
     """An argument as a number, vector or matrix."""
     if isinstance(argument.value, Weak | Typed):
         return argument.value
-    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
+    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef | View) else ""
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
 
 
@@ -176,7 +177,7 @@ def _repeated(frame: Frame, base: Typed, n: int, node: ast.expr, part: ast.expr)
 
 def _length(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
     match [argument.value for argument in arguments]:
-        case [ArrayRef() as array]:
+        case [ArrayRef() | View() as array]:
             return places.shape(frame, array, 0)
         case [StructArrayRef() as array]:
             return places.shape(frame, structs.first(array), 0)
@@ -202,7 +203,7 @@ def _constant(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
 def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     wanted = 2 if name == "atomic_cas" else 1
     match arguments:
-        case [Argument(ArrayRef() as array, target), *rest] if len(rest) > wanted:
+        case [Argument(ArrayRef() | View() as array, target), *rest] if len(rest) > wanted:
             indices, values = rest[:-wanted], rest[-wanted:]
         case _:
             raise frame.error(
@@ -218,6 +219,9 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         )
     known = {id(argument.node): argument.value for argument in arguments}
     atoms = tuple(places.index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    if isinstance(array, View):
+        array = views.at(frame, array, atoms, node)
+        atoms = ()
     where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
     given = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
     if name in ("atomic_add", "atomic_sub"):
@@ -421,13 +425,17 @@ def _passed(
 ) -> tuple[Bound, list[Atom]]:
     """What an argument contributes to the choice of the instance, and the atoms handed over."""
     value = argument.value
-    if isinstance(value, ArrayRef | StructArrayRef) and value.indices:
-        name = value.var.hint if isinstance(value, ArrayRef) else value.name
+    if isinstance(value, StructArrayRef) and value.indices:
         raise frame.error(
             argument.node,
-            f"a row of {name} cannot be passed to a function",
+            f"a row of {value.name} cannot be passed to a function",
             hint="pass the whole array and the index of the row",
         )
+    if isinstance(value, ArrayRef | View) and views.is_view(value):
+        if parameter.type is None or parameter.type == views.type_of(value):
+            return views.passed(value)
+        purpose = f"the argument {parameter.name} of {function.name} is"
+        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
     if parameter.type is None:
         match value:
             case Typed(atom):

@@ -71,9 +71,6 @@ REFUSALS: dict[type[ast.AST], Refusal] = {
     ast.Match: Refusal("a kernel cannot contain a match statement", "write if, elif and else"),
     ast.JoinedStr: Refusal("a kernel cannot build text", 'write print("x =", x), or printf("x = %f\\n", x)'),
     ast.Starred: Refusal("a kernel cannot unpack with a star", "write the values one by one"),
-    ast.Slice: Refusal(
-        "a kernel cannot slice", "write a for loop over the elements, or slice the array before the launch"
-    ),
 }
 
 _IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")

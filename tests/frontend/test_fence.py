@@ -78,7 +78,6 @@ REFUSED = {
     "a star in a call": ("y = min(*x)", "a kernel cannot unpack with a star", "one by one", "*x"),
     "two stars in a call": ("y = min(**x)", "a call in a kernel cannot unpack with **", "one by one", "**x"),
     "a star on the left": ("a, *b = 1, 2", "a kernel cannot unpack with a star", "one by one", "*b"),
-    "a slice": ("y = x[0:2]", "a kernel cannot slice", "for loop", "0:2"),
     "is": ("y = x[0] is 1", "a kernel cannot compare with is", "==", "x[0] is 1"),
     "is not": ("y = x[0] is not 1", "a kernel cannot compare with is", "==", "x[0] is not 1"),
     "in": ("y = 1 in x", "a kernel cannot search with in", "for loop", "1 in x"),

@@ -212,9 +212,10 @@ def test_a_mistake_in_a_function_or_its_call_is_refused(text: str, message: str,
     assert found.span.line == line
 
 
-def test_a_row_of_an_array_cannot_be_passed_on() -> None:
-    text = "def f(r):\n    return r[0]\ndef kernel(a: array2d[float]):\n    a[0, 0] = f(a[1])\n"
-    assert error(text).message == "a row of a cannot be passed to a function"
+def test_a_row_that_is_passed_on_has_the_dimensions_that_are_asked_for() -> None:
+    text = "def f(r: array2d[float]):\n    return r[0, 0]\ndef kernel(a: array2d[float]):\n    f(a[1])\n"
+    message = "the argument r of f is array2d[float32], not a row of a, array[float32]"
+    assert error(text).message == message
 
 
 def test_an_error_at_a_call_shows_the_definition() -> None:

@@ -89,11 +89,16 @@ class Elements:
     def shape(self) -> tuple[int, ...]:
         return self.array.shape[: self.ndim]
 
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
     def __len__(self) -> int:
         return len(self.array)
 
     def __getitem__(self, index: Any) -> Any:
-        count = len(index) if isinstance(index, tuple) else 1
+        parts = index if isinstance(index, tuple) else (index,)
+        count = sum(not isinstance(part, slice) for part in parts)
         found = self.array[index]
         return Elements(found, self.ndim - count) if count < self.ndim else _unwrapped(found)
 
