@@ -32,6 +32,7 @@ from kernelab.codegen.entry import (
 from kernelab.codegen.printing import Message, message_of
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -131,6 +132,7 @@ class _Chunk:
         self.limit = threads.stop
         self.failure: Failure | None = None
         self.stacks: dict[Stack, LaneStack] = {}
+        self.locals: dict[Var, Numpy] = {}
         self.appended: dict[Var, list[tuple[Numpy, Numpy]]] = {}
         self.printed: list[tuple[Message, Numpy, list[Numpy]]] = []
 
@@ -151,11 +153,13 @@ class _Chunk:
         match stmt:
             case Let():
                 self.let(stmt, frame)
+            case Alloc(out, shape):
+                self.allocate(out, shape, frame)
             case Load(out):
                 frame.define(out, self.load(stmt, frame))
             case Store(array, _, value):
                 places, live = self.places(stmt, frame)
-                self.arrays[array][places] = frame.values(value)[:live]
+                self.storage(array)[places] = frame.values(value)[:live]
             case Atomic(out):
                 frame.define(out, self.atomic(stmt, frame))
             case If():
@@ -185,7 +189,7 @@ class _Chunk:
         if stmt.op is SHAPE:
             array, axis = stmt.args
             assert isinstance(array, Var) and isinstance(array.type, Array)
-            extents = np.array(self.arrays[array].shape[: array.type.ndim], np.int64)
+            extents = np.array(self.shape(array)[: array.type.ndim], np.int64)
             frame.define(stmt.out, extents[frame.places(axis)])
             return
         frame.define(stmt.out, stmt.op.numpy(*(frame.operand(arg) for arg in stmt.args)))
@@ -232,7 +236,7 @@ class _Chunk:
         """The index of the elements that the live lanes touch, and how many these are."""
         live = self.live(frame)
         given = [frame.places(index)[:live] for index in stmt.indices]
-        extents = self.arrays[stmt.array].shape
+        extents = self.shape(stmt.array)
         found = [_from_start(i, atom, n) for i, atom, n in zip(given, stmt.indices, extents, strict=False)]
         outside = [(i < 0) | (i >= n) for i, n in zip(found, extents, strict=False)]
         wrong = np.flatnonzero(np.logical_or.reduce(outside))
@@ -241,17 +245,33 @@ class _Chunk:
             axis = next(k for k, bad in enumerate(outside) if bad[live])
             thread, offender = int(frame.threads[live]), int(given[axis][live])
             self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
-        return (*(i[:live] for i in found), *_component(stmt)), live
+        lanes = (self.own(frame)[:live],) if stmt.array in self.locals else ()
+        return (*lanes, *(i[:live] for i in found), *_component(stmt)), live
+
+    def allocate(self, var: Var, shape: tuple[int, ...], frame: Frame) -> None:
+        assert isinstance(var.type, Array)
+        if var not in self.locals:
+            whole = (len(self.threads), *shape, *shape_of(var.type.elem))
+            self.locals[var] = np.empty(whole, scalar_of(var.type.elem).dtype)
+        self.locals[var][self.own(frame)] = 0
+
+    def storage(self, array: Var) -> Numpy:
+        """The elements of an array; those of a local one have the threads of the chunk as first axis."""
+        return self.locals[array] if array in self.locals else self.arrays[array]
+
+    def shape(self, array: Var) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.storage(array).shape
+        return shape[1:] if array in self.locals else shape
 
     def load(self, stmt: Load, frame: Frame) -> Numpy:
         if stmt.held is not None:
             return frame.values(stmt.held)
         places, live = self.places(stmt, frame)
-        return _filled(self.arrays[stmt.array][places], live, frame)
+        return _filled(self.storage(stmt.array)[places], live, frame)
 
     def atomic(self, stmt: Atomic, frame: Frame) -> Numpy:
         places, live = self.places(stmt, frame)
-        array, values = self.arrays[stmt.array], frame.values(stmt.value)[:live]
+        array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
         known = stmt.held is not None or stmt.out not in self.program.read
         if known and stmt.kind == "add":
             np.add.at(array, places, values)

@@ -13,6 +13,7 @@ Every line knows its span.  An array element is checked against its bounds once 
 array and indices, in the outermost block that dominates them.
 """
 
+import math
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from kernelab.codegen.structure import (
 )
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -59,7 +61,7 @@ from kernelab.lang.ir import (
     While,
 )
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of
+from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of, size_of
 
 
 def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
@@ -211,6 +213,8 @@ class _Body:
         match stmt:
             case Let(out):
                 self.declare(out, self.operation(stmt))
+            case Alloc():
+                self.allocate(stmt)
             case Load(out):
                 self.load(stmt)
             case Store(_, _, value):
@@ -255,6 +259,22 @@ class _Body:
         self.messages.append(message)
 
     # -------------------------------------------------------------------------------------- memory
+
+    def allocate(self, stmt: Alloc) -> None:
+        assert isinstance(stmt.out.type, Array)
+        type, ndim = stmt.out.type, len(stmt.shape)
+        scalar, inner = scalar_of(type.elem), size_of(type.elem)
+        name = self.name.family(
+            stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
+        )
+        count = math.prod(stmt.shape) * inner
+        self.line(f"{spelling.memory_type(scalar)} {name}_data[{count}] = {{}};")
+        self.line(f"char* const {name} = (char*){name}_data;")
+        sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
+        extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
+        strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
+        self.line(f"const u64 {extents};")
+        self.line(f"const i64 {strides};")
 
     def load(self, stmt: Load) -> None:
         if stmt.held is not None:

@@ -20,6 +20,7 @@ from kernelab.codegen.reordering import tidy
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -44,12 +45,12 @@ from kernelab.lang.ir import (
     defs,
     walk,
 )
-from kernelab.lang.types import bytes_of
+from kernelab.lang.types import Array, bytes_of
 
 WIDTH = 64
 """How wide a signature becomes before it is broken."""
 
-RESERVED = frozenset({*keyword.kwlist, "push", "pop", "printf", "range", "reversed", "tid"})
+RESERVED = frozenset({*keyword.kwlist, "push", "pop", "printf", "range", "reversed", "tid", "zeros"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,10 @@ class _Printer:
         match stmt:
             case Let():
                 return self.let(stmt)
+            case Alloc(out, shape):
+                sizes = str(shape[0]) if len(shape) == 1 else str(shape)
+                assert isinstance(out.type, Array)
+                return f"{self.name(out)} = zeros({sizes}, {spelt(str(out.type.elem))})"
             case Load():
                 return self.assignment(self.name(stmt.out), stmt)
             case Store(array, indices, value):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelab.errors import Related
-from kernelab.frontend import places, structs, views
+from kernelab.frontend import local, places, structs, views
 from kernelab.frontend.frame import Frame, Recursion, counted
 from kernelab.frontend.promote import cast, convert, operate, weak_constant, weak_origins
 from kernelab.frontend.values import (
@@ -91,6 +91,8 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
     match name:
         case _ if name.startswith("atomic_"):
             return _atomic(frame, name, _positional(frame, name, arguments), node)
+        case "zeros":
+            return local.zeros(frame, arguments, node)
         case "len":
             return _length(frame, _positional(frame, name, arguments), node)
         case "constant":
@@ -219,6 +221,9 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         )
     known = {id(argument.node): argument.value for argument in arguments}
     atoms = tuple(places.index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    if array.var in frame.locals:
+        hint = f"write {frame.places.text(target)}[i] += value"
+        raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)
     if isinstance(array, View):
         array = views.at(frame, array, atoms, node)
         atoms = ()
@@ -378,6 +383,7 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
     frame.scope.captured |= function.captured | _of_another_cell(frame, function, node)
+    local.refuse_changes(frame, function.name, instance.function, atoms, node)
     outs: list[Var] = []
     numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
     result = None

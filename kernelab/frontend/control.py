@@ -229,7 +229,7 @@ def loop(
     jumps: Collection[Jump],
 ) -> None:
     """A loop over `body` that carries `names`; `jumps` are the kinds of jump in its body."""
-    carries = _Carries()
+    carries, before = _Carries(), set(frame.locals)
     entry = {name: Side(frame.env[name], frame.set_at.get(name)) for name in names if name in frame.env}
     opened = {name: _open(frame, (id(node), name), name, side, carries) for name, side in entry.items()}
     with frame.builder.block() as block, frame.branch():
@@ -239,8 +239,11 @@ def loop(
         after: dict[str, Meaning | None] = {
             name: _close(frame, opened[name], entry[name], _side(frame, name), carries) for name in opened
         }
+        made = frame.locals - before
         after |= {
-            name: _first_set(_side(frame, name).value, name, carries) for name in names if name not in opened
+            name: _first_set(_side(frame, name).value, name, carries, made)
+            for name in names
+            if name not in opened
         }
         returned = truth(frame.env.get(RETURN)) if "return" in jumps else FALSE
         stop = frame.builder.apply("or", truth(frame.env.get(BREAK)), returned)
@@ -384,18 +387,25 @@ def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:
             return fill(frame, slot, end, entry)
 
 
-def _first_set(value: Meaning | None, name: str, carries: _Carries) -> Meaning | None:
+def _made_in_a_loop(name: str, var: Var) -> Diagnostic:
+    message = f"the local array {name} is made inside of a loop and used after it"
+    return Diagnostic(message, var.span, "type", hint="make it before the loop")
+
+
+def _first_set(value: Meaning | None, name: str, carries: _Carries, made: Collection[Var]) -> Meaning | None:
     """A variable that is first set inside a loop: what the last iteration leaves."""
     match value:
         case TupleOf(items) as whole:
-            parts = (_first_set(item, whole.label(name, k), carries) for k, item in enumerate(items))
+            parts = (_first_set(item, whole.label(name, k), carries, made) for k, item in enumerate(items))
             return whole.of(item for item in parts if item is not None)
         case StructArrayRef(indices=(index, *_)):
             message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
             span = index.span if isinstance(index, Var) else None
             raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
+        case ArrayRef() | View() if value.var in made:
+            raise Mistake(_made_in_a_loop(name, value.var))
         case ArrayRef() | View():
-            found = [_first_set(Typed(atom), "", carries) for atom in views.atoms(value)]
+            found = [_first_set(Typed(atom), "", carries, made) for atom in views.atoms(value)]
             return views.with_atoms(value, [_atom(item) for item in found if item is not None])
         case Typed(atom, origins) if isinstance(atom, Var):
             var = Var(value.type, hint_of(name), atom.span)

@@ -49,6 +49,7 @@ SPECIAL = (
     "atomic_xor",
     "atomic_exch",
     "atomic_cas",
+    "zeros",
     "print",
     "printf",
     "len",

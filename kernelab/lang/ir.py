@@ -6,6 +6,7 @@
     stmt     ::= Let(out, op, atoms)                     pure application of an operation of the table
                | Load(out, array, indices, held)         `held`: what the element held, if known already
                | Store(array, indices, value)
+               | Alloc(out, shape)                      a local array of zeros, the thread's own
                | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load;
                                                              `compare`: what "cas" expects to find
                | If(outs, cond, then, orelse)            values leave a region only through its outs
@@ -81,6 +82,15 @@ class Let:
     out: Var
     op: Op
     args: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alloc:
+    """A local array: `out` is an array Var, seen where any Var defined here is; new zeros each time."""
+
+    out: Var
+    shape: tuple[int, ...]
     span: Span = NOWHERE
 
 
@@ -204,7 +214,9 @@ class Append:
     span: Span = NOWHERE
 
 
-Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Print | Call | Save | Restore | Append
+Stmt = (
+    Let | Alloc | Load | Store | Atomic | If | For | While | Assert | Print | Call | Save | Restore | Append
+)
 Loop = For | While
 
 
@@ -236,7 +248,7 @@ class Function:
 def defs(stmt: Stmt) -> tuple[Var, ...]:
     """The Vars that a statement defines for the statements after it."""
     match stmt:
-        case Let(out) | Load(out) | Atomic(out):
+        case Let(out) | Alloc(out) | Load(out) | Atomic(out):
             return (out,)
         case If(outs) | For(outs) | While(outs) | Call(outs):
             return outs
@@ -272,7 +284,7 @@ def atoms(stmt: Stmt) -> tuple[Atom, ...]:
             return values
         case Save(_, values):
             return values
-        case Restore():
+        case Restore() | Alloc():
             return ()
         case Append(array, value):
             return (array, value)
@@ -289,6 +301,11 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return (stmt.body,)
         case _:
             return ()
+
+
+def locals_of(block: Block) -> frozenset[Var]:
+    """The local arrays that are made anywhere in a block."""
+    return frozenset(stmt.out for stmt in walk(block) if isinstance(stmt, Alloc))
 
 
 def walk(block: Block) -> Iterator[Stmt]:

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -76,6 +77,8 @@ class _Printer:
         match stmt:
             case Let(out, op, args):
                 return [f"{self.typed((out,))} = {op.name}({self.atoms(args)})"]
+            case Alloc(out, shape):
+                return [f"{self.typed((out,))} = local{list(shape)}"]
             case Load(out, array, indices):
                 held = f" held {self.atom(stmt.held)}" if stmt.held is not None else ""
                 return [f"{self.typed((out,))} = {self.element(array, indices, stmt.component)}{held}"]

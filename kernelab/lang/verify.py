@@ -7,6 +7,7 @@ fault of kernelab, never of its user.
 from typing import assert_never
 
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -81,6 +82,9 @@ class _Verifier:
             case Let(out, op, args):
                 inferred = op.infer([arg.type for arg in args])
                 _require(inferred == out.type, f"{op.name} gives {inferred}, not {out.type}", stmt)
+            case Alloc(out, shape):
+                fits = isinstance(out.type, Array) and out.type.ndim == len(shape) and min(shape) > 0
+                _require(fits, "a local array of another shape", stmt)
             case Load(out, array, indices):
                 self.access(array, indices, out.type, stmt.component, stmt)
                 _require(stmt.held is None or stmt.held.type == out.type, "held value of another type", stmt)

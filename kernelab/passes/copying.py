@@ -9,6 +9,7 @@ from typing import assert_never
 
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -78,6 +79,8 @@ class Copier:
         match stmt:
             case Let():
                 self.let(stmt)
+            case Alloc(out, shape, span):
+                self.builder.emit(Alloc(self.fresh(out), shape, span))
             case Load():
                 self.load(stmt)
             case Store(array, indices, value, span, component):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -165,7 +166,7 @@ class _Sweeper:
                 return Restore(
                     stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span
                 )
-            case Let() | Load() | Store() | Atomic() | Assert() | Print() | Call() | Append():
+            case Let() | Alloc() | Load() | Store() | Atomic() | Assert() | Print() | Call() | Append():
                 return stmt
             case _:
                 assert_never(stmt)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kernelab.lang.build import Expr, type_of, zero
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Atom,
     Atomic,
@@ -58,7 +59,7 @@ class _Tangent(Copier):
     def __init__(self, varied: frozenset[Var], dots: dict[Var, Var]) -> None:
         super().__init__()
         self.varied = varied
-        self.dots = dots
+        self.dots = dict(dots)
         self.slots: dict[Stack, list[int]] = {}
         self.dot: dict[Var, Atom | None] = dict(dots)
 
@@ -72,6 +73,10 @@ class _Tangent(Copier):
 
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
+            case Alloc(out, shape, span) if out in self.varied:
+                super().stmt(stmt)
+                self.dots[out] = Var(out.type, f"{out.hint}_dot", out.span)
+                self.builder.emit(Alloc(self.dots[out], shape, span))
             case Store(array, indices, value, span) if array in self.dots:
                 super().stmt(stmt)
                 (value_dot,) = self.tangents([value])

@@ -48,7 +48,7 @@ from kernelab.lang.types import (
     size_of,
 )
 from kernelab.passes.copying import Copier
-from kernelab.passes.effects import Groups, aliases, effects
+from kernelab.passes.effects import Groups, aliases, block_effects
 from kernelab.passes.forward import forward
 
 Site = Load | Atomic
@@ -75,7 +75,7 @@ class Recorded:
 def sites(function: Function, groups: Groups = ()) -> tuple[Site, ...]:
     """The loads and atomics whose values cannot be had again once the function has run."""
     shared = aliases(function, groups)
-    changed = effects(function).changed
+    changed = block_effects(function.body).changed
     used = _used(function.body)
     found: list[Site] = []
     for stmt in walk(function.body):

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from kernelab.lang.build import Builder, Expr, constant, type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -202,6 +203,8 @@ class _Scalariser(Builder):
         match stmt:
             case Let(out, op, args):
                 self.bind(out, self.let(op, args, type_of(out), out.hint))
+            case Alloc():
+                self.emit(stmt)
             case Load(out, array, indices, span, held):
                 where = self.flat(indices)
                 for part, old, k in zip(

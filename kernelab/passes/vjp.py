@@ -19,6 +19,7 @@ from typing import assert_never
 
 from kernelab.lang.build import Builder, Expr, integer, type_of, zero
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -121,7 +122,8 @@ class _Adjoint:
         self.builder = Builder()
         self.active = active
         self.masked = masked
-        self.bars = bars
+        self.bars = dict(bars)
+        self.locals: set[Var] = set()
         self.env: Env = {}
         self.cotangents: Cotangents = {}
         self.stacks: dict[Block, tuple[Stack, list[Var]]] = {}
@@ -138,7 +140,7 @@ class _Adjoint:
 
     def replay_stmt(self, stmt: Stmt, env: Env) -> None:
         match stmt:
-            case Let():
+            case Let() | Alloc():
                 Copier(self.builder, env).stmt(stmt)
             case Load(out) | Atomic(out):
                 if stmt.held is not None:
@@ -230,9 +232,18 @@ class _Adjoint:
 
     def sweep(self, block: Block, env: Env, cotangents: Cotangents) -> None:
         """Take cotangents backwards through a block whose values are in `env`."""
+        self.allocate(block)
         for stmt in reversed(block.stmts):
             with self.builder.at(stmt.span):
                 self.sweep_stmt(stmt, env, cotangents)
+
+    def allocate(self, block: Block) -> None:
+        """The adjoints of the local arrays that a block makes are zeros where its sweep begins."""
+        for stmt in block.stmts:
+            if isinstance(stmt, Alloc) and stmt.out in self.active:
+                self.bars[stmt.out] = bar = _bar(stmt.out)
+                self.locals.add(bar)
+                self.builder.emit(Alloc(bar, stmt.shape, stmt.span))
 
     def sweep_stmt(self, stmt: Stmt, env: Env, cotangents: Cotangents) -> None:
         match stmt:
@@ -241,7 +252,7 @@ class _Adjoint:
             case Load(out, array, indices):
                 g = cotangents.pop(out, None)
                 if g is not None:
-                    self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
+                    self.add_to(self.bars[array], [_value(i, env) for i in indices], g)
             case Store(array, indices, value):
                 if array in self.bars:
                     share = self.read_bar(stmt, env)
@@ -258,12 +269,20 @@ class _Adjoint:
                 self.sweep_if(stmt, env, cotangents)
             case For() | While():
                 self.sweep_loop(stmt, env, cotangents)
-            case Assert() | Print():
+            case Assert() | Print() | Alloc():
                 pass
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
             case _:
                 assert_never(stmt)
+
+    def add_to(self, bar: Var, indices: list[Atom], g: Atom) -> None:
+        """Accumulate into an adjoint; one of the thread's own needs no atomic."""
+        if bar not in self.locals:
+            self.builder.atomic_add(bar, indices, g)
+            return
+        before = self.builder.load(bar, indices)
+        self.builder.store(bar, indices, self.builder.apply("add", before, g))
 
     def read_bar(self, stmt: Store | Atomic, env: Env) -> Expr:
         bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"

@@ -94,6 +94,9 @@ class _Thread:
                 else:
                     result = np.asarray(op.numpy(*self.values(args)))
                     self.env[out] = result.astype(scalar_of(out.type).dtype)[()]
+            case ir.Alloc(out, shape):
+                elem = out.type.elem
+                self.env[out] = np.zeros((*shape, *shape_of(elem)), scalar_of(elem).dtype)
             case ir.Load(out, array, indices):
                 element = np.asarray(self.env[array])[self.place(array, indices)]
                 self.env[out] = np.asarray(element, scalar_of(out.type).dtype).copy()[()]

@@ -128,7 +128,13 @@ def _matrix(n: int) -> Any:
     return make
 
 
+def _zeros(shape: Any, dtype: Any = float) -> Elements:
+    array = np.zeros(shape)
+    return Elements(array, array.ndim)
+
+
 WORDS: dict[str, Any] = {
+    "zeros": _zeros,
     "atomic_add": _atomic_add,
     "dot": lambda a, b: float(a.data.ravel() @ b.data.ravel()),
     "length": lambda v: math.sqrt(float(v.data @ v.data)),
