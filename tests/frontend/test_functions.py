@@ -251,3 +251,39 @@ def nothing(x: array[float]):
         "value": UserFunction,
         "nothing": UserFunction,
     }
+
+
+def test_a_function_of_any_type_is_made_for_the_types_of_each_call() -> None:
+    text = """
+from typing import Any
+
+@func
+def twice(a: Any) -> Any:
+    return a + a
+
+@func
+def first(a: array(dtype=Any), k: "int") -> Any:
+    return twice(a[k])
+
+@func
+def applied(f: Any, a: Any):
+    return f(f(a))
+
+def kernel(x: array[float], d: array[float64], v: array[vec2], n: array[int]):
+    x[0] = first(x, 0) + float(twice(n[0]))
+    d[0] = first(d, 0)
+    v[0] = applied(twice, v[0])
+"""
+    given = {
+        "x": np.ones(1, np.float32),
+        "d": np.full(1, 3.0),
+        "v": np.array([[1, 2]], np.float32),
+        "n": np.array([5], np.int32),
+    }
+    after = ran(text, **given)
+    assert (after["x"][0], after["d"][0], after["v"].tolist()) == (12.0, 6.0, [[4.0, 8.0]])
+
+
+def test_a_kernel_has_types() -> None:
+    found = error("def kernel(x: array[Any]):\n    x[0] = 1.0\n")
+    assert found.message == "the argument x of the kernel kernel has the type Any"
