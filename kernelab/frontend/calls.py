@@ -369,6 +369,15 @@ def _cast_literal(frame: Frame, type: Scalar, value: bool | int | float, node: a
 
 
 def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    chosen = function.chosen([(argument.keyword, argument.value) for argument in arguments])
+    if chosen is None:
+        shown = ", ".join(describe(argument.value) for argument in arguments)
+        related = (Related(f"the first {function.name} is defined here", function.span),)
+        message = f"no {function.name} takes ({shown})"
+        raise frame.error(
+            node, message, hint="add one with these types, or convert an argument", related=related
+        )
+    named, function = function, chosen
     given = _bind(frame, function, arguments, node)
     bound: list[Bound] = []
     atoms: list[Atom] = []
@@ -382,7 +391,7 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
         raise frame.error(
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
-    frame.scope.captured |= function.captured | _of_another_cell(frame, function, node)
+    frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
     local.refuse_changes(frame, function.name, instance.function, atoms, node)
     outs: list[Var] = []
     numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]

@@ -1,7 +1,7 @@
 """What a def becomes: a kernel, lowered once, or a function, lowered for each combination of types."""
 
 import ast
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -339,6 +339,15 @@ class UserFunction:
                 hint="call it in a kernel, and launch that",
             )
         )
+
+    @property
+    def members(self) -> "tuple[UserFunction, ...]":
+        """The functions of this name."""
+        return (self,)
+
+    def chosen(self, arguments: Sequence[tuple[str | None, Meaning]], /) -> "UserFunction | None":
+        """Itself: there is no other of its name."""
+        return self
 
     def signature(self) -> tuple[Parameter, ...]:
         """Its parameters; raises BrokenCall where an annotation or a default is wrong."""

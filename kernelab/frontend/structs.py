@@ -109,6 +109,17 @@ def first(array: StructArrayRef) -> ArrayRef:
     return ArrayRef(array.vars[0], array.indices)
 
 
+def type_of(value: Meaning) -> AnyType | None:
+    """The type of a struct or of an array of structs, None for anything else."""
+    match value:
+        case TupleOf(_, Struct() as struct):
+            return struct
+        case StructArrayRef(_, struct):
+            return StructArray(struct, value.ndim) if value.ndim else struct
+        case _:
+            return None
+
+
 def require(frame: Frame, value: Meaning, type: AnyType, node: ast.expr, purpose: str) -> Meaning:
     """A value of a type, converted where numbers may be; `purpose` completes the message: "q is"."""
     match type, value:

@@ -4,7 +4,7 @@ Most are compile-time only: a number that was written as a literal, a tuple, a f
 at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
@@ -267,6 +267,10 @@ class Callee(Protocol):
 
     @property
     def captured(self) -> dict[str, Any]: ...
+
+    def chosen(self, arguments: Sequence[tuple[str | None, "Meaning"]], /) -> "Callee | None":
+        """The function that a call means, of several of one name; `arguments` are keywords and values."""
+        ...
 
     def signature(self) -> tuple[Parameter, ...]:
         """Its parameters; raises Poisoned where they were refused."""

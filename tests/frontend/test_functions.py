@@ -287,3 +287,46 @@ def kernel(x: array[float], d: array[float64], v: array[vec2], n: array[int]):
 def test_a_kernel_has_types() -> None:
     found = error("def kernel(x: array[Any]):\n    x[0] = 1.0\n")
     assert found.message == "the argument x of the kernel kernel has the type Any"
+
+
+OVERLOADS = """
+@func
+def size(v: vec2):
+    return length(v)
+
+@func
+def size(x: float) -> float:
+    return abs(x)
+
+@func
+def size(n: int, scale: int = 2) -> int:
+    return n * scale
+
+@func
+def size(a: array[float]):
+    return size(a[0]) + float(size(len(a)))
+"""
+
+
+def test_of_several_functions_of_one_name_the_one_that_fits_is_called() -> None:
+    text = (
+        OVERLOADS
+        + """
+def kernel(x: array[float], v: array[vec2]):
+    x[0] = size(v[0]) + size(-0.5) + float(size(3)) + size(x[1:])
+    x[1] = float(size(4, scale=3)) + size(x[2])
+"""
+    )
+    given = {"x": np.array([0, -2, -8], np.float32), "v": np.array([[3, 4]], np.float32)}
+    assert ran(text, **given)["x"].tolist() == [5 + 0.5 + 6 + 2 + 4, 12 + 8, -8]
+
+
+def test_a_call_that_no_overload_fits_is_a_mistake() -> None:
+    found = error(OVERLOADS + "def kernel(x: array[float], d: array[float64]):\n    x[0] = size(d[0])\n")
+    assert found.message == "no size takes (float64)"
+    assert found.related[0].message == "the first size is defined here"
+
+
+def test_a_mistake_in_one_overload_is_told() -> None:
+    text = "@func\ndef f(x: int):\n    return wrong\n@func\ndef f(x: float):\n    return x\n"
+    assert error(text).message.startswith("the name wrong is not known")
