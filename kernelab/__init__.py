@@ -87,6 +87,14 @@ adjoint = _AdjointWord("adjoint")
 tid = _Word("tid")
 atomic_add = _Word("atomic_add")
 atomic_sub = _Word("atomic_sub")
+atomic_min = _Word("atomic_min")
+atomic_max = _Word("atomic_max")
+atomic_and = _Word("atomic_and")
+atomic_or = _Word("atomic_or")
+atomic_xor = _Word("atomic_xor")
+atomic_exch = _Word("atomic_exch")
+atomic_cas = _Word("atomic_cas")
+printf = _Word("printf")
 
 
 def _offer_magic() -> None:
@@ -176,7 +184,14 @@ __all__ = [
     "array3d",
     "array4d",
     "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_exch",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
     "atomic_sub",
+    "atomic_xor",
     "clone",
     "compile",
     "constant",
@@ -203,6 +218,7 @@ __all__ = [
     "map",
     "ones",
     "ones_like",
+    "printf",
     "set_device",
     "static",
     "struct",

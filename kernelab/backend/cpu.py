@@ -12,13 +12,27 @@ import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
+from kernelab.backend import packing, printing
 from kernelab.backend.base import Args, Entry, failure, interrupted, register
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.compiler import VARIABLES, Compiler, NoCompilerError, find_compiler, open_compiler
 from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import ABI_VERSION, GRID_SLOTS, POLL, STATUS_FIELDS, STOP, EntryInfo, Unit
+from kernelab.codegen.entry import (
+    ABI_VERSION,
+    GRID_SLOTS,
+    POLL,
+    PRINTED,
+    PRINTED_ROOM,
+    PRINTED_WORDS,
+    PRINTS,
+    STATUS_FIELDS,
+    STOP,
+    EntryInfo,
+    Unit,
+)
 from kernelab.codegen.flavors import Cpu
 from kernelab.lang.ir import For, Function, While, walk
+from kernelab.lang.types import int64
 
 __all__ = ["CpuBackend", "CpuEntry", "NoCompilerError", "find_compiler"]
 
@@ -86,7 +100,10 @@ class CpuEntry:
             block: _Block = _thread.block
         except AttributeError:
             block = _thread.block = _Block()
-        if self._run(args, block.reference):
+        code = self._run(args, block.reference)
+        if self.info.messages and block.status[PRINTS]:
+            block.print(self.info)
+        if code:
             del _thread.block
             if isinstance(block.caught, KeyboardInterrupt):
                 raise interrupted(self.info.name)
@@ -104,6 +121,15 @@ class _Block:
         next(poller)
         self._callback = _Poll(poller.send)
         self.status[POLL] = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def print(self, info: EntryInfo) -> None:
+        """Write what the launch has printed, and let go of it."""
+        status = self.status
+        words = packing.view(status[PRINTED], (status[PRINTED_WORDS],), (8,), int64).copy()
+        packing.free(status[PRINTED])
+        prints = status[PRINTS]
+        status[PRINTED] = status[PRINTED_WORDS] = status[PRINTED_ROOM] = status[PRINTS] = 0
+        printing.replay(info.messages, words, prints)
 
     def _poll(self) -> Generator[None, int, None]:
         # A generator, because a signal can strike before the first line of a called function, but a

@@ -17,6 +17,7 @@ from kernelab.backend import base, packing
 from kernelab.backend.base import Args
 from kernelab.backend.lanes import Frame, LaneStack, Numpy
 from kernelab.backend.order import changed, independent
+from kernelab.backend.printing import Output
 from kernelab.codegen.entry import (
     ASSERTION,
     DIVISION,
@@ -28,12 +29,15 @@ from kernelab.codegen.entry import (
     Site,
     layout_of,
 )
+from kernelab.codegen.printing import Message, message_of
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
     Atomic,
+    AtomicKind,
     Block,
     Call,
     Custom,
@@ -44,6 +48,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stack,
@@ -129,7 +134,9 @@ class _Chunk:
         self.limit = threads.stop
         self.failure: Failure | None = None
         self.stacks: dict[Stack, LaneStack] = {}
+        self.locals: dict[Var, Numpy] = {}
         self.appended: dict[Var, list[tuple[Numpy, Numpy]]] = {}
+        self.printed: list[tuple[Message, Numpy, list[Numpy]]] = []
 
     def run(self, frame: Frame) -> list[Numpy]:
         """The yields of the function's body."""
@@ -148,11 +155,13 @@ class _Chunk:
         match stmt:
             case Let():
                 self.let(stmt, frame)
+            case Alloc(out, shape):
+                self.allocate(out, shape, frame)
             case Load(out):
                 frame.define(out, self.load(stmt, frame))
             case Store(array, _, value):
                 places, live = self.places(stmt, frame)
-                self.arrays[array][places] = frame.values(value)[:live]
+                self.storage(array)[places] = frame.values(value)[:live]
             case Atomic(out):
                 frame.define(out, self.atomic(stmt, frame))
             case If():
@@ -161,6 +170,10 @@ class _Chunk:
                 self.loop(stmt, frame)
             case Assert(cond, kind):
                 self.check(stmt, frame.values(cond), ASSERTION if kind == "assertion" else DIVISION, frame)
+            case Print(_, _, shown):
+                live = self.live(frame)
+                values = [frame.values(atom)[:live] for atom in shown]
+                self.printed.append((message_of(stmt), frame.threads[:live], values))
             case Save(stack, saved):
                 self.stack(stack).push(self.own(frame), [frame.values(atom) for atom in saved])
             case Restore(stack, outs):
@@ -178,7 +191,7 @@ class _Chunk:
         if stmt.op is SHAPE:
             array, axis = stmt.args
             assert isinstance(array, Var) and isinstance(array.type, Array)
-            extents = np.array(self.arrays[array].shape[: array.type.ndim], np.int64)
+            extents = np.array(self.shape(array)[: array.type.ndim], np.int64)
             frame.define(stmt.out, extents[frame.places(axis)])
             return
         frame.define(stmt.out, stmt.op.numpy(*(frame.operand(arg) for arg in stmt.args)))
@@ -189,6 +202,17 @@ class _Chunk:
 
     def stack(self, stack: Stack) -> LaneStack:
         return self.stacks.setdefault(stack, LaneStack(len(self.threads)))
+
+    def print(self, output: Output) -> None:
+        """Hand over what the threads have printed, thread after thread, up to the one that failed."""
+        lanes = [
+            (thread, message, values, lane)
+            for message, threads, values in self.printed
+            for lane, thread in enumerate(threads.tolist())
+            if thread <= self.limit
+        ]
+        for _, message, values, lane in sorted(lanes, key=lambda entry: entry[0]):
+            output.add(message, [value[lane] for value in values])
 
     # -------------------------------------------------------------------------------------- failures
 
@@ -214,7 +238,7 @@ class _Chunk:
         """The index of the elements that the live lanes touch, and how many these are."""
         live = self.live(frame)
         given = [frame.places(index)[:live] for index in stmt.indices]
-        extents = self.arrays[stmt.array].shape
+        extents = self.shape(stmt.array)
         found = [_from_start(i, atom, n) for i, atom, n in zip(given, stmt.indices, extents, strict=False)]
         outside = [(i < 0) | (i >= n) for i, n in zip(found, extents, strict=False)]
         wrong = np.flatnonzero(np.logical_or.reduce(outside))
@@ -223,21 +247,42 @@ class _Chunk:
             axis = next(k for k, bad in enumerate(outside) if bad[live])
             thread, offender = int(frame.threads[live]), int(given[axis][live])
             self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
-        return (*(i[:live] for i in found), *_component(stmt)), live
+        lanes = (self.own(frame)[:live],) if stmt.array in self.locals else ()
+        return (*lanes, *(i[:live] for i in found), *_component(stmt)), live
+
+    def allocate(self, var: Var, shape: tuple[int, ...], frame: Frame) -> None:
+        assert isinstance(var.type, Array)
+        if var not in self.locals:
+            whole = (len(self.threads), *shape, *shape_of(var.type.elem))
+            self.locals[var] = np.empty(whole, scalar_of(var.type.elem).dtype)
+        self.locals[var][self.own(frame)] = 0
+
+    def storage(self, array: Var) -> Numpy:
+        """The elements of an array; those of a local one have the threads of the chunk as first axis."""
+        return self.locals[array] if array in self.locals else self.arrays[array]
+
+    def shape(self, array: Var) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.storage(array).shape
+        return shape[1:] if array in self.locals else shape
 
     def load(self, stmt: Load, frame: Frame) -> Numpy:
         if stmt.held is not None:
             return frame.values(stmt.held)
         places, live = self.places(stmt, frame)
-        return _filled(self.arrays[stmt.array][places], live, frame)
+        return _filled(self.storage(stmt.array)[places], live, frame)
 
     def atomic(self, stmt: Atomic, frame: Frame) -> Numpy:
         places, live = self.places(stmt, frame)
-        array, values = self.arrays[stmt.array], frame.values(stmt.value)[:live]
-        if stmt.held is not None or stmt.out not in self.program.read:
+        array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
+        known = stmt.held is not None or stmt.out not in self.program.read
+        if known and stmt.kind == "add":
             np.add.at(array, places, values)
-            return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
-        return _filled(_add_in_turn(array, places, values), live, frame)
+        else:
+            compare = None if stmt.compare is None else frame.values(stmt.compare)[:live]
+            old = _in_turn(stmt.kind, array, places, values, compare)
+            if not known:
+                return _filled(old, live, frame)
+        return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
 
     # -------------------------------------------------------------------------------------- regions
 
@@ -322,14 +367,39 @@ def _blank(out: Var, frame: Frame) -> Numpy:
     return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
 
 
-def _add_in_turn(array: Numpy, places: tuple[Any, ...], values: Numpy) -> Numpy:
-    """Add to elements, lane after lane; what each lane found there."""
+def _in_turn(
+    kind: AtomicKind, array: Numpy, places: tuple[Any, ...], values: Numpy, compare: Numpy | None
+) -> Numpy:
+    """Change elements, lane after lane; what each lane found there."""
     old = np.empty_like(values)
     for turn in _turns(array, places, len(values)):
         at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
         old[turn] = array[at]
-        array[at] = old[turn] + values[turn]
+        array[at] = _changed(kind, old[turn], values[turn], None if compare is None else compare[turn])
     return old
+
+
+def _changed(kind: AtomicKind, old: Numpy, value: Numpy, compare: Numpy | None) -> Numpy:
+    """What elements hold after an atomic."""
+    match kind:
+        case "add":
+            return old + value
+        case "min":
+            return np.where(value < old, value, old)
+        case "max":
+            return np.where(value > old, value, old)
+        case "and":
+            return old & value
+        case "or":
+            return old | value
+        case "xor":
+            return old ^ value
+        case "exch":
+            return value
+        case "cas":
+            return np.where(old == compare, value, old)
+        case _:
+            assert_never(kind)
 
 
 def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:
@@ -368,6 +438,12 @@ class InterpretedEntry:
         grid = slots[:GRID_SLOTS]
         launch = _Launch(self.program, self.info, slots)
         total = int(np.prod(grid))
+        try:
+            self._chunks(launch, grid, total)
+        finally:
+            launch.output.flush()
+
+    def _chunks(self, launch: "_Launch", grid: Sequence[int], total: int) -> None:
         # Threads that see what others change run one by one, as on the CPU.
         width = self.width if launch.independent else 1
         starts = range(0, total, width)
@@ -385,6 +461,7 @@ class _Launch:
         self.arrays: dict[Var, Numpy] = {}
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
+        self.output = Output()
         threads = int(np.prod(slots[:GRID_SLOTS]))
         for var, param in zip(program.function.params, info.layout.params, strict=True):
             if param.residual:
@@ -415,6 +492,7 @@ class _Launch:
             frame.define(function.linear, frame.threads)
         chunk = _Chunk(self.program, self.arrays, threads)
         chunk.run(frame)
+        chunk.print(self.output)
         return chunk.failure or self._append(chunk)
 
     def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:

@@ -5,7 +5,7 @@ ever accessed at one place, which the thread's own indices pick.  This is a proo
 says no, threads must run one after another to give what a sequential run gives.
 """
 
-from kernelab.lang.ir import Atom, Atomic, Function, Load, Store, Var, atoms, blocks, walk
+from kernelab.lang.ir import Atom, Atomic, Function, Load, Store, Var, atoms, blocks, locals_of, walk
 
 
 def independent(function: Function) -> bool:
@@ -24,7 +24,7 @@ def independent(function: Function) -> bool:
             case _:
                 continue
         places.setdefault(array, set()).add(indices)
-    observed = changed(function) & read
+    observed = (changed(function) & read) - locals_of(function.body)
     return all(_is_own(function, places[array]) for array in observed)
 
 

@@ -20,6 +20,14 @@ _libc.realloc.restype = ctypes.c_void_p
 _libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
+_libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
+
+
+def free(address: int) -> None:
+    """Release memory that an entry has allocated; 0 is none."""
+    _libc.free(address)
+
+
 class _Memory:
     """Memory that belongs to someone else, in the form from which NumPy makes an array."""
 

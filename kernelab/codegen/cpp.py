@@ -13,6 +13,7 @@ Every line knows its span.  An array element is checked against its bounds once 
 array and indices, in the outermost block that dominates them.
 """
 
+import math
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from kernelab.codegen.entry import ASSERTION, DIVISION, MEMORY, EntryInfo, Line,
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.helpers import PRELUDE, USES
 from kernelab.codegen.names import Names, identifier
+from kernelab.codegen.printing import Message, message_of
 from kernelab.codegen.shells import INDENT, Outline
 from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import (
@@ -36,6 +38,7 @@ from kernelab.codegen.structure import (
 )
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -51,6 +54,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -59,7 +63,7 @@ from kernelab.lang.ir import (
     While,
 )
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of
+from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of, size_of
 
 
 def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
@@ -98,6 +102,7 @@ class _Body:
         self.name = Names()
         self.used = used(function.body)
         self.sites: list[Site] = []
+        self.messages: list[Message] = []
         self.needs: set[str] = {"poll"}
         self.depth = 0
         self.written: list[Line] = []
@@ -107,7 +112,8 @@ class _Body:
 
     def info(self, lines: range) -> EntryInfo:
         coordinates = len(self.function.threads)
-        return EntryInfo(self.function.name, self.symbol, self.layout, tuple(self.sites), coordinates, lines)
+        sites, messages = tuple(self.sites), tuple(self.messages)
+        return EntryInfo(self.function.name, self.symbol, self.layout, sites, coordinates, lines, messages)
 
     # -------------------------------------------------------------------------------------- lines
 
@@ -209,6 +215,8 @@ class _Body:
         match stmt:
             case Let(out):
                 self.declare(out, self.operation(stmt))
+            case Alloc():
+                self.allocate(stmt)
             case Load(out):
                 self.load(stmt)
             case Store(_, _, value):
@@ -223,6 +231,8 @@ class _Body:
             case Assert(cond, kind, message):
                 code = ASSERTION if kind == "assertion" else DIVISION
                 self.check(f"!{self.atom(cond)}", f"{code}", Site(stmt.span, message=message))
+            case Print():
+                self.print(stmt)
             case Save(_, atoms):
                 self.save(atoms)
             case Restore(_, outs):
@@ -239,7 +249,34 @@ class _Body:
         self.line(f"if ({failed}) {{ fail(status, {code}, {len(self.sites)}, thread); {self.flavor.leave} }}")
         self.sites.append(site)
 
+    def print(self, stmt: Print) -> None:
+        message = message_of(stmt)
+        if float16 in message.types:
+            self.need_half(float16)
+        values = [self.atom(value) for value in stmt.values]
+        lines, needs = self.flavor.print(message, len(self.messages), values)
+        for line in lines:
+            self.line(line)
+        self.needs |= needs
+        self.messages.append(message)
+
     # -------------------------------------------------------------------------------------- memory
+
+    def allocate(self, stmt: Alloc) -> None:
+        assert isinstance(stmt.out.type, Array)
+        type, ndim = stmt.out.type, len(stmt.shape)
+        scalar, inner = scalar_of(type.elem), size_of(type.elem)
+        name = self.name.family(
+            stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
+        )
+        count = math.prod(stmt.shape) * inner
+        self.line(f"{spelling.memory_type(scalar)} {name}_data[{count}] = {{}};")
+        self.line(f"char* const {name} = (char*){name}_data;")
+        sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
+        extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
+        strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
+        self.line(f"const u64 {extents};")
+        self.line(f"const i64 {strides};")
 
     def load(self, stmt: Load) -> None:
         if stmt.held is not None:
@@ -250,13 +287,12 @@ class _Body:
 
     def atomic(self, stmt: Atomic) -> None:
         scalar, pointer = self.access(stmt)
-        if scalar.bits == 16:
-            self.needs.add("add16")
-        if scalar.bits == 8:
-            self.needs.add("add8")
         held = None if stmt.held is None else self.atom(stmt.held)
         out = self.name(stmt.out) if stmt.out in self.used and held is None else None
-        for line in self.flavor.atomic_add(scalar, pointer, self.atom(stmt.value), out):
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
+        lines, needs = self.flavor.atomic(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
+        self.needs |= needs
+        for line in lines:
             self.line(line)
         if held is not None:
             self.declare(stmt.out, held)

@@ -9,17 +9,18 @@ bytes: the four grid extents, then for each parameter of the function in order
                 elements, and the address of one int64 for each thread, where its values start
 
 On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
-`status` is eight int64 fields, below.  This module knows the numbers, not how anything is printed or run.
+`status` is twelve int64 fields, below.  This module knows the numbers, not how anything is printed or run.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kernelab.codegen.printing import Message
 from kernelab.errors import Span
 from kernelab.lang.ir import Append, Function, Save, walk
 from kernelab.lang.types import Array, Type, size_of
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
@@ -31,7 +32,14 @@ CODE, SITE, THREAD, OFFENDER, EXTENT, AXIS, STOP, POLL = range(8)
 """The fields of the status block: `STOP` ends the launch at the next poll, `POLL` is the address of a
 ``void poll(long long* status)`` that is called now and then, or 0."""
 
-STATUS_FIELDS = 8
+PRINTED, PRINTED_WORDS, PRINTED_ROOM, PRINTS = range(8, 12)
+"""What a launch on a CPU has printed: the address of memory from malloc, how many words of eight bytes it
+holds, how many fit, and the number of prints.  A print is the number of its message and a word a value."""
+
+STATUS_FIELDS = 12
+
+PRINT_LIMIT = 10_000
+"""How many prints of a launch are kept; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class EntryInfo:
-    """What a caller must know of an entry: status[SITE] counts in `sites`, the entry's text is `lines`."""
+    """What a caller must know of an entry: status[SITE] counts in `sites`, the entry's text is `lines`,
+    `messages` are what its prints say."""
 
     name: str
     symbol: str
@@ -73,6 +82,7 @@ class EntryInfo:
     sites: tuple[Site, ...]
     coordinates: int
     lines: range
+    messages: tuple[Message, ...] = ()
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernelab.codegen import spelling
+from kernelab.codegen import atomics, spelling
 from kernelab.codegen.helpers import CPU_HELPERS, CUDA_HELPERS
+from kernelab.codegen.printing import Message, device_call
 from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
+from kernelab.lang.ir import AtomicKind
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Scalar, float16, float32, float64, int64
 
@@ -36,8 +38,16 @@ class Flavor(Protocol):
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         """An application of an operation over scalars."""
 
-    def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
-        """The statements that add to memory; `out` is the variable for the old value, if it is used."""
+    def atomic(
+        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+    ) -> tuple[list[str], set[str]]:
+        """The statements that change memory at once, and the helpers that they call.
+
+        `out` is the variable for the old value, if it is used.
+        """
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        """The statements that print, and the helpers that they call; `number` is the message's own."""
 
     def shell(self, outline: Outline) -> Shell:
         """The text around the body of a thread."""
@@ -66,16 +76,26 @@ class Cpu:
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
         return spelling.operation(op, operands, types, type, "__builtin_")
 
-    def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
-        if out is None and scalar != float16:
-            return [f"*({spelling.memory_type(scalar)}*){pointer} += {value};"]
+    def atomic(
+        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+    ) -> tuple[list[str], set[str]]:
+        if kind == "add" and out is None and scalar != float16:
+            return [f"*({spelling.memory_type(scalar)}*){pointer} += {value};"], set()
         old = spelling.load(scalar, pointer)
         if out is None:
-            return [spelling.store(scalar, pointer, f"{old} + {value}")]
+            return [spelling.store(scalar, pointer, atomics.result(kind, old, value, compare))], set()
         return [
             f"{spelling.value_type(scalar)} {out} = {old};",
-            spelling.store(scalar, pointer, f"{out} + {value}"),
-        ]
+            spelling.store(scalar, pointer, atomics.result(kind, out, value, compare)),
+        ], set()
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        head = f"say(status, {number}, {len(values)})"
+        pairs = zip(message.types, values, strict=True)
+        kept = [spelling.store(type, f"(said + {k})", value) for k, (type, value) in enumerate(pairs)]
+        if not kept:
+            return [f"{head};"], {"say"}
+        return [f"if (i64* said = {head}) {{ {' '.join(kept)} }}"], {"say"}
 
     def shell(self, outline: Outline) -> Shell:
         return cpu_shell(outline)
@@ -112,9 +132,19 @@ class Cuda:
             return f"({spelling.value_type(type)})({text})"
         return spelling.operation(op, operands, types, type, "")
 
-    def atomic_add(self, scalar: Scalar, pointer: str, value: str, out: str | None) -> list[str]:
-        call = _device_add(scalar, pointer, value)
-        return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"]
+    def atomic(
+        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+    ) -> tuple[list[str], set[str]]:
+        if kind == "add":
+            call, needs = _device_add(scalar, pointer, value), {f"add{scalar.bits}"}
+        else:
+            needs = {atomics.name(kind, scalar)}
+            given = [pointer, value] if compare is None else [pointer, compare, value]
+            call = f"{atomics.name(kind, scalar)}({', '.join(given)})"
+        return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        return [device_call(message, values)], set()
 
     def shell(self, outline: Outline) -> Shell:
         return cuda_shell(outline)

@@ -6,6 +6,9 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
+from kernelab.codegen.atomics import device_helpers
+from kernelab.codegen.entry import PRINT_LIMIT
+
 BUDGET = 1 << 22
 """How many statements may pass between two polls: a millisecond or a few."""
 
@@ -65,6 +68,22 @@ __attribute__((always_inline)) static inline bool more(char*& data, i64& capacit
   data = grown, capacity = wanted;
   return true;
 }
+""",
+    # Room for the values of one print, none where enough has been printed: then it is only counted.
+    "say": f"""\
+extern "C" void* realloc(void*, unsigned long);
+__attribute__((noinline, cold)) static i64* say(i64* status, i64 message, i64 values) {{
+  if (++status[11] > {PRINT_LIMIT}) return 0;
+  const i64 end = status[9] + 1 + values;
+  if (end > status[10]) {{
+    i64* grown = (i64*)realloc((void*)status[8], (2 * end + 512) * 8);
+    if (!grown) return 0;
+    status[8] = (i64)grown, status[10] = 2 * end + 512;
+  }}
+  i64* record = (i64*)status[8] + status[9];
+  record[0] = message, status[9] = end;
+  return record + 1;
+}}
 """,
     # Half precision by the machine's instructions, else by its bits; both round to nearest, ties to even.
     # Not through _Float16: with it the compiler calls a library for comparisons.
@@ -126,7 +145,7 @@ static inline float round16(float value) { return from16(to16(value)); }
 """,
 }
 
-CUDA_HELPERS: Mapping[str, str] = {
+CUDA_HELPERS: Mapping[str, str] = device_helpers() | {
     # The first thread that fails is the one that is reported.
     "fail": """\
 __device__ static void fail(i64* status, i64 code, i64 site, i64 thread) {

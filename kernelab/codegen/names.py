@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from kernelab.codegen.atomics import device_helpers
 from kernelab.lang.ir import Stack, Var
 
 KEYWORDS = """
@@ -32,11 +33,12 @@ __half __float_as_uint __uint_as_float
 
 OURS = """
 i64 u64 args status budget thread total start release rest width end base top limit
-poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc
+poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc free say said
 """
 
 RESERVED = frozenset(
     [*KEYWORDS.split(), *DEVICE.split(), *OURS.split()]
+    + list(device_helpers())
     + [name + suffix for name in MATHEMATICS.split() for suffix in ("", "f", "l")]
 )
 

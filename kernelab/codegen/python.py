@@ -20,6 +20,7 @@ from kernelab.codegen.reordering import tidy
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -33,6 +34,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -44,12 +46,12 @@ from kernelab.lang.ir import (
     defs,
     walk,
 )
-from kernelab.lang.types import bytes_of
+from kernelab.lang.types import Array, bytes_of
 
 WIDTH = 64
 """How wide a signature becomes before it is broken."""
 
-RESERVED = frozenset({*keyword.kwlist, "push", "pop", "range", "reversed", "tid"})
+RESERVED = frozenset({*keyword.kwlist, "push", "pop", "printf", "range", "reversed", "tid", "zeros"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,10 @@ class _Printer:
         match stmt:
             case Let():
                 return self.let(stmt)
+            case Alloc(out, shape):
+                sizes = str(shape[0]) if len(shape) == 1 else str(shape)
+                assert isinstance(out.type, Array)
+                return f"{self.name(out)} = zeros({sizes}, {spelt(str(out.type.elem))})"
             case Load():
                 return self.assignment(self.name(stmt.out), stmt)
             case Store(array, indices, value):
@@ -204,6 +210,8 @@ class _Printer:
                 return self.atomic(stmt)
             case Assert(cond, _, message):
                 return f"assert {self.expr.show(cond)}" + (f", {message!r}" if message else "")
+            case Print():
+                return self.print(stmt)
             case Call(outs, function, args):
                 call = f"{function.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call
@@ -217,6 +225,12 @@ class _Printer:
                 raise AssertionError("a compound statement has lines of its own")
             case _:
                 assert_never(stmt)
+
+    def print(self, stmt: Print) -> str:
+        texts = [text.replace("%", "%%") for text in stmt.texts]
+        specs = [spec or "%s" for spec in stmt.specs]
+        form = "".join(text + spec for text, spec in zip(texts, [*specs, ""], strict=True))
+        return f"printf({', '.join([repr(form), *map(self.expr.show, stmt.values)])})"
 
     def let(self, stmt: Let) -> str:
         name = self.name(stmt.out)
@@ -241,9 +255,11 @@ class _Printer:
                 return f"{target} = {self.expr.show(value)}"
 
     def atomic(self, stmt: Atomic) -> str:
-        if stmt.out in self.used:
-            operands = self.expr.list((stmt.array, *stmt.indices, stmt.value))
-            return f"{self.name(stmt.out)} = atomic_{stmt.kind}({operands})"
+        if stmt.out in self.used or stmt.kind != "add":
+            compare = () if stmt.compare is None else (stmt.compare,)
+            operands = self.expr.list((stmt.array, *stmt.indices, *compare, stmt.value))
+            target = f"{self.name(stmt.out)} = " if stmt.out in self.used else ""
+            return f"{target}atomic_{stmt.kind}({operands})"
         return self.increase(self.expr.element(stmt.array, stmt.indices, stmt.component).text, stmt.value)
 
     def increase(self, target: str, by: Atom) -> str:

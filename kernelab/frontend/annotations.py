@@ -42,6 +42,21 @@ def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
             return _named(scope, places, node)
 
 
+def is_any(node: ast.expr) -> bool:
+    """Whether an annotation leaves the type to the call: `Any`, or an array of `Any`."""
+    match node:
+        case ast.Name("Any") | ast.Attribute(attr="Any"):
+            return True
+        case ast.Constant(value=str() as text):
+            return text.rpartition(".")[2] == "Any"
+        case ast.Subscript(slice=ast.Tuple(elts=[elem, *_])) | ast.Subscript(slice=elem):
+            return is_any(elem)
+        case ast.Call(keywords=words, args=args):
+            return any(is_any(part) for part in [*args, *(w.value for w in words if w.arg == "dtype")])
+        case _:
+            return False
+
+
 def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
     try:
         parsed = ast.parse(text, mode="eval").body

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelab.errors import Related
-from kernelab.frontend import places, shaped, structs
+from kernelab.frontend import local, places, shaped, structs, views
 from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, Recursion, counted
 from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant, weak_origins
@@ -28,12 +28,13 @@ from kernelab.frontend.values import (
     TupleOf,
     Typed,
     TypeRef,
+    View,
     Weak,
     describe,
 )
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
-from kernelab.lang.ir import Atom, Call, Const, Var
+from kernelab.lang.ir import Atom, AtomicKind, Call, Const, Var
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, scalar_of, size_of
 
@@ -89,8 +90,10 @@ def _positional(frame: Frame, name: str, arguments: Arguments) -> Arguments:
 def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning | None:
     """An operation of the table, or a word that lowering knows itself."""
     match name:
-        case "atomic_add" | "atomic_sub":
+        case _ if name.startswith("atomic_"):
             return _atomic(frame, name, _positional(frame, name, arguments), node)
+        case "zeros":
+            return local.zeros(frame, arguments, node)
         case "len":
             return _length(frame, _positional(frame, name, arguments), node)
         case "constant":
@@ -131,7 +134,7 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
     """An argument as a number, vector or matrix."""
     if isinstance(argument.value, Weak | Typed):
         return argument.value
-    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef) else ""
+    hint = "index the array to take one element" if isinstance(argument.value, ArrayRef | View) else ""
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
 
 
@@ -186,7 +189,7 @@ def _repeated(frame: Frame, base: Typed, n: int, node: ast.expr, part: ast.expr)
 
 def _length(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
     match [argument.value for argument in arguments]:
-        case [ArrayRef() as array]:
+        case [ArrayRef() | View() as array]:
             return places.shape(frame, array, 0)
         case [StructArrayRef() as array]:
             return places.shape(frame, structs.first(array), 0)
@@ -210,12 +213,15 @@ def _constant(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
 
 
 def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    wanted = 2 if name == "atomic_cas" else 1
     match arguments:
-        case [Argument(ArrayRef() as array, target), *indices, last]:
-            pass
+        case [Argument(ArrayRef() | View() as array, target), *rest] if len(rest) > wanted:
+            indices, values = rest[:-wanted], rest[-wanted:]
         case _:
             raise frame.error(
-                node, f"{name} takes an array, its indices and a value", hint=f"write {name}(a, i, value)"
+                node,
+                f"{name} takes an array, its indices and {'two values' if wanted == 2 else 'a value'}",
+                hint=f"write {name}(a, i, {'compare, ' if wanted == 2 else ''}value)",
             )
     if len(indices) != array.ndim:
         raise frame.error(
@@ -225,9 +231,29 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         )
     known = {id(argument.node): argument.value for argument in arguments}
     atoms = tuple(places.index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    if array.var in frame.locals:
+        hint = f"write {frame.places.text(target)}[i] += value"
+        raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)
+    if isinstance(array, View):
+        array = views.at(frame, array, atoms, node)
+        atoms = ()
     where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
-    value = convert(frame, last.value, array.elem, last.node, f"{array.var.hint} holds")
-    return accumulate(frame, where, value, name == "atomic_sub", node)
+    given = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
+    if name in ("atomic_add", "atomic_sub"):
+        return accumulate(frame, where, given[0], name == "atomic_sub", node)
+    _refuse_atomic(frame, name, array.elem, node)
+    kind: AtomicKind = name.removeprefix("atomic_")  # type: ignore[assignment]
+    compare = given[0] if wanted == 2 else None
+    return Typed(frame.builder.atomic(kind, array.var, where.indices, given[-1], compare))
+
+
+def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:
+    """Raise Mistake where an atomic does not work on elements of a type."""
+    if not isinstance(elem, Scalar) or elem.bits < 32:
+        hint = "use an array of int, int64, float or float64"
+        raise frame.error(node, f"{name} works on numbers of 32 or 64 bits, not {elem}", hint=hint)
+    if name in ("atomic_and", "atomic_or", "atomic_xor") and not elem.is_int:
+        raise frame.error(node, f"{name} works on integers, not {elem}", hint="use an array of int")
 
 
 def accumulate(
@@ -388,6 +414,15 @@ def _cast_literal(frame: Frame, type: Scalar, value: bool | int | float, node: a
 
 
 def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    chosen = function.chosen([(argument.keyword, argument.value) for argument in arguments])
+    if chosen is None:
+        shown = ", ".join(describe(argument.value) for argument in arguments)
+        related = (Related(f"the first {function.name} is defined here", function.span),)
+        message = f"no {function.name} takes ({shown})"
+        raise frame.error(
+            node, message, hint="add one with these types, or convert an argument", related=related
+        )
+    named, function = function, chosen
     given = _bind(frame, function, arguments, node)
     bound: list[Bound] = []
     atoms: list[Atom] = []
@@ -401,7 +436,8 @@ def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Ca
         raise frame.error(
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
-    frame.scope.captured |= function.captured | _of_another_cell(frame, function, node)
+    frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
+    local.refuse_changes(frame, function.name, instance.function, atoms, node)
     outs: list[Var] = []
     numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
     result = None
@@ -449,13 +485,17 @@ def _passed(
 ) -> tuple[Bound, list[Atom]]:
     """What an argument contributes to the choice of the instance, and the atoms handed over."""
     value = argument.value
-    if isinstance(value, ArrayRef | StructArrayRef) and value.indices:
-        name = value.var.hint if isinstance(value, ArrayRef) else value.name
+    if isinstance(value, StructArrayRef) and value.indices:
         raise frame.error(
             argument.node,
-            f"a row of {name} cannot be passed to a function",
+            f"a row of {value.name} cannot be passed to a function",
             hint="pass the whole array and the index of the row",
         )
+    if isinstance(value, ArrayRef | View) and views.is_view(value):
+        if parameter.type is None or parameter.type == views.type_of(value):
+            return views.passed(value)
+        purpose = f"the argument {parameter.name} of {function.name} is"
+        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
     if parameter.type is None:
         match value:
             case Typed(atom):

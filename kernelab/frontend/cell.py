@@ -27,6 +27,7 @@ from kernelab.frontend.fence import REFUSALS
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.jumps import returns_value
 from kernelab.frontend.names import Scope, named_in
+from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.source import Places, parse
 from kernelab.frontend.values import FunctionRef, KernelRef, Poison, StructRef
 
@@ -94,6 +95,7 @@ class _Cell:
     named: Mapping[str, Any]
     assigned: dict[str, Any] = field(default_factory=dict)
     templates: dict[str, tuple[Template, Kind | None]] = field(default_factory=dict)
+    overloads: dict[str, list[Template]] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
     functions: dict[str, UserFunction] = field(default_factory=dict)
     errors: list[Diagnostic] = field(default_factory=list)
@@ -190,17 +192,26 @@ class _Cell:
         if isinstance(self.definitions.get(node.name), StructDefinition):
             self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
             return
+        made = template(node, self.places, self.scope, options)
         if node.name in self.templates:
-            first = self.templates[node.name][0].span
+            first, kind_of_first = self.templates[node.name]
+            if self.is_overload(made, kind) and self.is_overload(first, kind_of_first):
+                self.overloads.setdefault(node.name, [first]).append(made)
+                return
             self.error(
                 node,
                 f"{node.name} is defined twice in this cell",
                 "name",
                 "rename one of them",
-                (Related("the first definition is here", first),),
+                (Related("the first definition is here", first.span),),
             )
             return
-        self.templates[node.name] = template(node, self.places, self.scope, options), kind
+        self.templates[node.name] = made, kind
+
+    def is_overload(self, made: Template, kind: Kind | None) -> bool:
+        """Whether a def may be one of several of its name: a function whose arguments have types."""
+        is_function = kind == "func" or (kind is None and returns_value(made.body))
+        return is_function and all(argument.annotation is not None for argument in made.arguments)
 
     def decorators(self, node: ast.FunctionDef) -> tuple[Kind | None, dict[str, Any]]:
         kind: Kind | None = None
@@ -244,10 +255,15 @@ class _Cell:
 
     # ---- kernels and functions
 
+    def every_template(self) -> list[Template]:
+        """All defs of the cell, also those that share a name."""
+        others = [made for several in self.overloads.values() for made in several[1:]]
+        return [*(found for found, _ in self.templates.values()), *others]
+
     def classify(self) -> None:
         """Decide what each def is, so that any of them can be named by any other."""
         called = {
-            name for found, _ in self.templates.values() for name in _called(found.node) if name != found.name
+            name for found in self.every_template() for name in _called(found.node) if name != found.name
         }
         called |= self.ruled()
         for name, (found, kind) in self.templates.items():
@@ -257,7 +273,8 @@ class _Cell:
             if kind == "func" or (
                 kind is None and (name in called or recursive or returns_value(found.body))
             ):
-                self.functions[name] = UserFunction(found)
+                several = self.overloads.get(name)
+                self.functions[name] = UserFunction(found) if several is None else Overloads(several)
                 self.scope.cell[name] = FunctionRef(self.functions[name])
             else:
                 self.scope.cell[name] = KernelRef(name)
@@ -289,7 +306,12 @@ class _Cell:
             for name, found in self.definitions.items()
             if not isinstance(found, UserFunction) or found.is_usable
         }
-        self.notes += [note for function in self.functions.values() for note in function.notes]
+        self.notes += [
+            note
+            for function in self.functions.values()
+            for member in function.members
+            for note in member.notes
+        ]
 
     def function(self, function: UserFunction) -> None:
         try:

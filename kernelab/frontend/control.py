@@ -11,11 +11,34 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from kernelab.errors import Diagnostic, Span
+from kernelab.frontend import views
 from kernelab.frontend.frame import Frame, Mistake, Wish
-from kernelab.frontend.joins import RETURNED, Joined, Side, Slot, Slots, fill, join, mixed, same
+from kernelab.frontend.joins import (
+    RETURNED,
+    Joined,
+    Side,
+    Slot,
+    Slots,
+    ViewSlots,
+    fill,
+    join,
+    mixed,
+    same,
+    view_sides,
+)
 from kernelab.frontend.jumps import Jump
 from kernelab.frontend.promote import cast, default_scalar
-from kernelab.frontend.values import Meaning, Origin, Poison, StructArrayRef, TupleOf, Typed, Weak
+from kernelab.frontend.values import (
+    ArrayRef,
+    Meaning,
+    Origin,
+    Poison,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+)
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Block, For, If, Stmt, Var, While
 from kernelab.lang.types import Scalar, Value, bool_, float32
@@ -120,6 +143,10 @@ def _fill(
             slots.append(joined)
             for atom, column in zip(atoms, fills, strict=True):
                 column.append(atom)
+        case ViewSlots(_, items):
+            columns = [view_sides(side, len(items)) for side in sides]
+            for item, pair in zip(items, zip(*columns, strict=True), strict=True):
+                _fill(frame, item, pair, ways, slots, fills)
         case Slots(items):
             for k, item in enumerate(items):
                 parts = [
@@ -133,10 +160,17 @@ def _leave(joined: Joined, outs: list[Var]) -> Meaning:
     match joined:
         case Slot():
             return joined.filled(outs.pop(0))
+        case ViewSlots(view, items):
+            return views.with_atoms(view, [_atom(_leave(item, outs)) for item in items])
         case Slots(items, form):
             return form.of(_leave(item, outs) for item in items)
         case _:
             return joined
+
+
+def _atom(meaning: Meaning) -> Atom:
+    assert isinstance(meaning, Typed)
+    return meaning.atom
 
 
 @dataclass(slots=True)
@@ -164,6 +198,9 @@ class _Carries:
             case TupleOf(items):
                 for item in items:
                     self.keep(item)
+            case ArrayRef() | View():
+                for atom in views.atoms(opened):
+                    self.keep(Typed(atom))
 
     def flag(self, value: Atom, name: str) -> int | None:
         """Carry a flag that starts false in each iteration; None if it never is anything else."""
@@ -192,7 +229,7 @@ def loop(
     jumps: Collection[Jump],
 ) -> None:
     """A loop over `body` that carries `names`; `jumps` are the kinds of jump in its body."""
-    carries = _Carries()
+    carries, before = _Carries(), set(frame.locals)
     entry = {name: Side(frame.env[name], frame.set_at.get(name)) for name in names if name in frame.env}
     opened = {name: _open(frame, (id(node), name), name, side, carries) for name, side in entry.items()}
     with frame.builder.block() as block, frame.branch():
@@ -202,8 +239,11 @@ def loop(
         after: dict[str, Meaning | None] = {
             name: _close(frame, opened[name], entry[name], _side(frame, name), carries) for name in opened
         }
+        made = frame.locals - before
         after |= {
-            name: _first_set(_side(frame, name).value, name, carries) for name in names if name not in opened
+            name: _first_set(_side(frame, name).value, name, carries, made)
+            for name in names
+            if name not in opened
         }
         returned = truth(frame.env.get(RETURN)) if "return" in jumps else FALSE
         stop = frame.builder.apply("or", truth(frame.env.get(BREAK)), returned)
@@ -255,6 +295,11 @@ def _open(frame: Frame, origin: Origin, name: str, side: Side, carries: _Carries
                 _open(frame, (*origin, k), whole.label(name, k), Side(item, side.span), carries)
                 for k, item in enumerate(items)
             )
+        case ArrayRef() | View() as view:
+            opened = [
+                _open(frame, (*origin, k), name, part, carries) for k, part in enumerate(view_sides(side, 0))
+            ]
+            return views.with_atoms(view, [_atom(item) for item in opened])
         case Weak() | Typed() as value:
             slot = _carried_slot(frame, origin, name, value)
             return carries.open(slot, fill(frame, slot, side), side.span or frame.builder.span)
@@ -296,6 +341,14 @@ def _closed(frame: Frame, opened: Meaning, entry: Side, end: Side, carries: _Car
                     for item, start, last in zip(items, entry.value.items, ends, strict=True)
                 ]
             )
+        case (ArrayRef() | View()) as view, end_view if views.alike(view, end_view):
+            given = [Typed(atom) for atom in views.atoms(view)]
+            befores, afters = view_sides(entry, 0), view_sides(end, 0)
+            closed = [
+                _closed(frame, item, start, last, carries)
+                for item, start, last in zip(given, befores, afters, strict=True)
+            ]
+            return views.with_atoms(view, [_atom(item) for item in closed])
         case Typed(Var() as var), Weak() | Typed():
             slot = carries.slots[var]
             carries.yields.append(_yielded(frame, slot, entry, end))
@@ -334,16 +387,26 @@ def _yielded(frame: Frame, slot: Slot, entry: Side, end: Side) -> Atom:
             return fill(frame, slot, end, entry)
 
 
-def _first_set(value: Meaning | None, name: str, carries: _Carries) -> Meaning | None:
+def _made_in_a_loop(name: str, var: Var) -> Diagnostic:
+    message = f"the local array {name} is made inside of a loop and used after it"
+    return Diagnostic(message, var.span, "type", hint="make it before the loop")
+
+
+def _first_set(value: Meaning | None, name: str, carries: _Carries, made: Collection[Var]) -> Meaning | None:
     """A variable that is first set inside a loop: what the last iteration leaves."""
     match value:
         case TupleOf(items) as whole:
-            found = (_first_set(item, whole.label(name, k), carries) for k, item in enumerate(items))
-            return whole.of(item for item in found if item is not None)
+            parts = (_first_set(item, whole.label(name, k), carries, made) for k, item in enumerate(items))
+            return whole.of(item for item in parts if item is not None)
         case StructArrayRef(indices=(index, *_)):
             message = f"{name} is a row of {value.name} that a loop takes: it cannot be used after the loop"
             span = index.span if isinstance(index, Var) else None
             raise Mistake(Diagnostic(message, span, "type", hint="take the row again where it is used"))
+        case ArrayRef() | View() if value.var in made:
+            raise Mistake(_made_in_a_loop(name, value.var))
+        case ArrayRef() | View():
+            found = [_first_set(Typed(atom), "", carries, made) for atom in views.atoms(value)]
+            return views.with_atoms(value, [_atom(item) for item in found if item is not None])
         case Typed(atom, origins) if isinstance(atom, Var):
             var = Var(value.type, hint_of(name), atom.span)
             carries.vars.append(var)
@@ -360,5 +423,8 @@ def _outside(meaning: Meaning, outs: dict[Var, Var]) -> Meaning:
             return Typed(outs.get(var, var), origins)
         case TupleOf(items) as whole:
             return whole.of(_outside(item, outs) for item in items)
+        case ArrayRef() | View():
+            moved = [_outside(Typed(atom), outs) for atom in views.atoms(meaning)]
+            return views.with_atoms(meaning, [_atom(item) for item in moved])
         case _:
             return meaning

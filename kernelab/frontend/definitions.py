@@ -1,7 +1,7 @@
 """What a def becomes: a kernel, lowered once, or a function, lowered for each combination of types."""
 
 import ast
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
 from kernelab.frontend import fence, structs
-from kernelab.frontend.annotations import annotation
+from kernelab.frontend.annotations import annotation, is_any
 from kernelab.frontend.control import WATCH
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion, Wishes
 from kernelab.frontend.joins import RETURNED
@@ -59,6 +59,12 @@ class KernelDefinition:
     options: Mapping[str, Any]
     captured: Mapping[str, Any]
     signature: tuple["Formal", ...]
+    defaults: Mapping[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, in order."""
+        return tuple(formal.name for formal in self.signature)
 
     @property
     def __kernelab_kernel__(self) -> "KernelDefinition":
@@ -91,6 +97,16 @@ class Template:
     def arguments(self) -> list[ast.arg]:
         arguments = self.node.args
         return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The defaults of the parameters that have one."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        last = positional[len(positional) - len(arguments.defaults) :]
+        found = dict(zip((argument.arg for argument in last), arguments.defaults, strict=True))
+        named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return found | {argument.arg: default for argument, default in named if default is not None}
 
 
 def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
@@ -208,7 +224,12 @@ def lower_kernel(template: Template) -> Outcome:
         except Mistake as mistake:
             errors.append(mistake.diagnostic)
             params[argument.arg] = Poison()
-    errors += [_no_default(template, default) for default in template.node.args.defaults]
+    defaults: dict[str, Any] = {}
+    for name, node in template.defaults.items():
+        try:
+            defaults[name] = _number(template, node)
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
     frame = _lower(template, params, True, None, refused.nodes)
     errors += frame.diagnostics
     if errors or frame.broken:
@@ -224,20 +245,38 @@ def lower_kernel(template: Template) -> Outcome:
         template.options,
         _kept(frame.scope.captured),
         tuple(signature),
+        defaults,
     )
     return Outcome(kernel, (), tuple(frame.notes))
 
 
-def _no_default(template: Template, default: ast.expr) -> Diagnostic:
-    return Diagnostic(
-        f"an argument of the kernel {template.name} cannot have a default",
-        template.places(default),
-        "annotation",
-        hint="give the value at the launch",
+def _number(template: Template, node: ast.expr) -> Any:
+    """The default of a kernel's parameter: a number, or a tuple of them for a vector."""
+    value = _evaluated(template, node)
+    numbers = value if isinstance(value, tuple) else (value,)
+    if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
+        return value
+    raise Mistake(
+        Diagnostic("a default is a number", template.places(node), "value", hint="give it at the launch")
     )
 
 
+def _evaluated(template: Template, node: ast.expr) -> Any:
+    """What Python makes of a default, with the names of the notebook and the cell."""
+    places, scope = template.places, template.scope
+    code = compile(ast.fix_missing_locations(ast.Expression(node)), places.source.label, "eval")
+    try:
+        return eval(code, {**scope.namespace, **scope.assigned})
+    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+        message = f"the default raised {type(error).__name__}: {error}"
+        raise Mistake(Diagnostic(message, places(node), "value")) from None
+
+
 def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
+    if argument.annotation is not None and is_any(argument.annotation):
+        message = f"the argument {argument.arg} of the kernel {template.name} has the type Any"
+        hint = "write its type; a function that the kernel calls may take Any"
+        raise Mistake(Diagnostic(message, template.places(argument), "annotation", hint=hint))
     if argument.annotation is not None:
         return annotation(template.scope, template.places, argument.annotation)
     proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
@@ -307,6 +346,15 @@ class UserFunction:
             )
         )
 
+    @property
+    def members(self) -> "tuple[UserFunction, ...]":
+        """The functions of this name."""
+        return (self,)
+
+    def chosen(self, arguments: Sequence[tuple[str | None, Meaning]], /) -> "UserFunction | None":
+        """Itself: there is no other of its name."""
+        return self
+
     def signature(self) -> tuple[Parameter, ...]:
         """Its parameters; raises BrokenCall where an annotation or a default is wrong."""
         if self._signature is None:
@@ -332,21 +380,15 @@ class UserFunction:
         template = self.template
         type = (
             None
-            if argument.annotation is None
+            if argument.annotation is None or is_any(argument.annotation)
             else annotation(template.scope, template.places, argument.annotation)
         )
         value = None if default is None else self._default(default)
         return Parameter(argument.arg, type, value, template.places(argument))
 
     def _default(self, node: ast.expr) -> Meaning:
-        places, scope = self.template.places, self.template.scope
-        code = compile(ast.fix_missing_locations(ast.Expression(node)), self.source.label, "eval")
-        try:
-            value = eval(code, {**scope.namespace, **scope.assigned})
-        except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-            raise Mistake(
-                Diagnostic(f"the default raised {type(error).__name__}: {error}", places(node), "value")
-            ) from None
+        places = self.template.places
+        value = _evaluated(self.template, node)
         meaning = meaning_of(places.text(node), value)
         if not isinstance(meaning, Weak | Typed | FunctionRef):
             raise Mistake(
@@ -434,6 +476,7 @@ class UserFunction:
         if (
             returns is None
             or isinstance(returns, ast.Tuple | ast.Subscript)
+            or is_any(returns)
             or (isinstance(returns, ast.Constant) and returns.value is None)
         ):
             return None

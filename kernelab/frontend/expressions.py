@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kernelab.errors import Related
-from kernelab.frontend import calls, places, structs
+from kernelab.frontend import calls, places, printing, structs
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
@@ -26,6 +26,7 @@ from kernelab.frontend.values import (
     StructArrayRef,
     TupleOf,
     Typed,
+    View,
     Weak,
     describe,
     is_struct,
@@ -91,7 +92,7 @@ def number(frame: Frame, node: ast.expr) -> Weak | Typed:
     value = expr(frame, node)
     if isinstance(value, Weak | Typed):
         return value
-    hint = "index it to take one element" if isinstance(value, ArrayRef) else ""
+    hint = "index it to take one element" if isinstance(value, ArrayRef | View) else ""
     raise frame.error(node, f"{frame.places.text(node)} is {describe(value)}, not a number", hint=hint)
 
 
@@ -170,7 +171,7 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
     match node:
         case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
             base = expr(frame, inner)
-            if isinstance(base, ArrayRef):
+            if isinstance(base, ArrayRef | View):
                 return _extent(frame, base, axis)
         case ast.Attribute(value=inner, attr=attr) if attr not in places.COMPONENTS:
             return _attribute(frame, node, _base(frame, inner))
@@ -189,7 +190,7 @@ def _base(frame: Frame, node: ast.expr) -> Meaning:
         return _selection(frame, node)
 
 
-def _extent(frame: Frame, array: ArrayRef, axis: ast.expr) -> Meaning:
+def _extent(frame: Frame, array: ArrayRef | View, axis: ast.expr) -> Meaning:
     match expr(frame, axis):
         case Weak(int() as number) if -array.ndim <= number < array.ndim:
             return places.shape(frame, array, number % array.ndim)
@@ -218,11 +219,11 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             if value == BuiltinRef("adjoint"):
                 raise _misplaced_adjoint(frame, node)
             return places.vector_constant(frame, value) if isinstance(value, HostArray) else value
-        case ArrayRef(), "shape":
+        case ((ArrayRef() | View()), "shape"):
             return TupleOf(tuple(places.shape(frame, base, axis) for axis in range(base.ndim)))
-        case ArrayRef(), "ndim":
+        case ((ArrayRef() | View()), "ndim"):
             return Weak(base.ndim)
-        case ArrayRef(), "size":
+        case ((ArrayRef() | View()), "size"):
             extents = [places.shape(frame, base, axis) for axis in range(base.ndim)]
             size: Atom = extents[0].atom
             for extent in extents[1:]:
@@ -231,7 +232,7 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
         case _:
             known = (
                 "shape, ndim and size"
-                if isinstance(base, ArrayRef)
+                if isinstance(base, ArrayRef | View)
                 else "x, y, z and w"
                 if _has_components(base)
                 else ""
@@ -420,6 +421,12 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     match callee:
         case BuiltinRef("static"):
             return _static(frame, node)
+        case BuiltinRef("print"):
+            printing.print_(frame, node, expr)
+            return None
+        case BuiltinRef("printf"):
+            printing.printf(frame, node, expr)
+            return None
         case BuiltinRef("tid"):
             (index,) = threads(frame, node, ("i",))
             return index

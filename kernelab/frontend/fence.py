@@ -1,6 +1,6 @@
 """The fence: what Python has and a kernel cannot contain, each with a sentence and what to write instead.
 
-Looks at the syntax alone; knows no types and no names but `range`, `static` and `print`.
+Looks at the syntax alone; knows no types and no names but `range`, `static`, `print` and `printf`.
 """
 
 import ast
@@ -69,13 +69,8 @@ REFUSALS: dict[type[ast.AST], Refusal] = {
         "a kernel cannot assign inside an expression", "assign on a line of its own, then use the name"
     ),
     ast.Match: Refusal("a kernel cannot contain a match statement", "write if, elif and else"),
-    ast.JoinedStr: Refusal(
-        "a kernel cannot build text", "store the numbers into an array and format them outside"
-    ),
+    ast.JoinedStr: Refusal("a kernel cannot build text", 'write print("x =", x), or printf("x = %f\\n", x)'),
     ast.Starred: Refusal("a kernel cannot unpack with a star", "write the values one by one"),
-    ast.Slice: Refusal(
-        "a kernel cannot slice", "write a for loop over the elements, or slice the array before the launch"
-    ),
 }
 
 _IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")
@@ -148,8 +143,6 @@ def _refusal(node: ast.AST) -> Refusal | None:
             return _NOTHING
         case ast.keyword(arg=None):
             return _STAR_CALL
-        case ast.Call(func=ast.Name("print")):
-            return Refusal("a kernel cannot print", "store the numbers into an array and print them outside")
         case _:
             return REFUSALS.get(type(node))
 
@@ -167,8 +160,16 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
                 yield value
         case ast.Call(func=ast.Name("static") | ast.Attribute(attr="static")):
             return
+        case ast.Call(func=ast.Name("print" | "printf") | ast.Attribute(attr="print" | "printf")):
+            values = [part for part in node.args if not is_text(part)]
+            yield from (*values, *(word for word in node.keywords if not is_text(word.value)))
         case _:
             yield from ast.iter_child_nodes(node)
+
+
+def is_text(node: ast.expr) -> bool:
+    """Whether an expression is text in quotes."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def is_range(node: ast.expr) -> bool:

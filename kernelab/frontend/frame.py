@@ -83,6 +83,7 @@ class Frame:
     builder: Builder = field(default_factory=Builder)
     env: dict[str, Meaning] = field(default_factory=dict)
     bounds: dict[Var, int] = field(default_factory=dict)
+    locals: set[Var] = field(default_factory=set)
     threads: tuple[Var, ...] = ()
     threads_span: Span | None = None
     diagnostics: list[Diagnostic] = field(default_factory=list)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelab.errors import Diagnostic, Related, Span
+from kernelab.frontend import views
 from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.promote import cast, default_scalar, weak_constant
 from kernelab.frontend.values import (
@@ -20,6 +21,7 @@ from kernelab.frontend.values import (
     StructArrayRef,
     TupleOf,
     Typed,
+    View,
     Weak,
     describe,
 )
@@ -60,7 +62,15 @@ class Slots:
     form: TupleOf
 
 
-Joined = Slot | Slots | Meaning
+@dataclass(frozen=True, slots=True)
+class ViewSlots:
+    """What differs between two views of one array: their indices, and starts and lengths of slices."""
+
+    view: ArrayRef | View
+    items: tuple["Joined", ...]
+
+
+Joined = Slot | Slots | ViewSlots | Meaning
 """How values meet: in a slot, or as one compile-time meaning."""
 
 
@@ -75,6 +85,8 @@ def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side]) -> Join
         return values[0]
     if all(isinstance(value, TupleOf) for value in values):
         return _join_tuples(frame, origin, name, sides, present)
+    if all(views.alike(value, values[0]) for value in values):
+        return _join_views(frame, origin, name, sides, values[0])
     if all(isinstance(value, Weak | Typed) for value in values):
         return _join_numbers(frame, origin, name, present)
     raise mixed(name, present)
@@ -93,8 +105,10 @@ def _at_run_time(value: Meaning) -> bool:
             return not isinstance(atom, Const)
         case TupleOf(items):
             return any(_at_run_time(item) for item in items)
-        case ArrayRef(indices=indices) | StructArrayRef(indices=indices):
+        case StructArrayRef(indices=indices):
             return bool(indices)
+        case ArrayRef() | View():
+            return views.is_view(value)
         case _:
             return False
 
@@ -114,6 +128,22 @@ def _join_tuples(
         ]
         items.append(join(frame, (*origin, k), form.label(name, k), parts))
     return Slots(tuple(items), form)
+
+
+def _join_views(
+    frame: Frame, origin: Origin, name: str, sides: Sequence[Side], view: Meaning | None
+) -> Joined:
+    assert isinstance(view, ArrayRef | View)
+    parts = [view_sides(side, len(views.atoms(view))) for side in sides]
+    items = [join(frame, (*origin, k), name, part) for k, part in enumerate(zip(*parts, strict=True))]
+    return ViewSlots(view, tuple(items))
+
+
+def view_sides(side: Side, count: int) -> list[Side]:
+    """The indices of a view as sides of their own."""
+    if not isinstance(side.value, ArrayRef | View):
+        return [Side(None, side.span)] * count
+    return [Side(Typed(atom), side.span) for atom in views.atoms(side.value)]
 
 
 def _join_numbers(frame: Frame, origin: Origin, name: str, present: Sequence[Side]) -> Joined:
@@ -153,6 +183,8 @@ def mixed(name: str, sides: Sequence[Side]) -> Mistake:
     first, *others = sides
     other = next((side for side in others if not _alike(first, side)), others[0])
     what = "the returned value" if name == RETURNED else name
+    if views.same_array(first.value, other.value):
+        return _two_views(what, first, other)
     one, another = _array_name(first.value), _array_name(other.value)
     if one and another:
         return _two_arrays(what, one, another, first.span, other.span)
@@ -165,6 +197,14 @@ def mixed(name: str, sides: Sequence[Side]) -> Mistake:
     return Mistake(Diagnostic(message, other.span or first.span, "type", hint=hint, related=related))
 
 
+def _two_views(what: str, first: Side, other: Side) -> Mistake:
+    shown = [describe(side.value) for side in (other, first) if side.value is not None]
+    message = f"{what} is {shown[0]} here and {shown[1]} elsewhere: the two have different forms"
+    related = (Related(f"{what} is {shown[1]} here", first.span),) if first.span is not None else ()
+    hint = "use two names, or index and slice in the same way, for example a[0:] and a[1:]"
+    return Mistake(Diagnostic(message, other.span or first.span, "type", hint=hint, related=related))
+
+
 def _two_arrays(what: str, one: str, other: str, span: Span | None, other_span: Span | None) -> Mistake:
     related = (Related(f"{what} is the array {one} here", span),) if span is not None else ()
     message = f"{what} is the array {other} here and {one} elsewhere: a variable stands for one array"
@@ -174,7 +214,7 @@ def _two_arrays(what: str, one: str, other: str, span: Span | None, other_span: 
 
 def _array_name(value: Meaning | None) -> str:
     match value:
-        case ArrayRef(var):
+        case ArrayRef(var) | View(var):
             return var.hint
         case StructArrayRef(name):
             return name
@@ -191,7 +231,7 @@ def _describe(side: Side) -> str:
 
 
 def _how_to_agree(name: str, first: Side, other: Side) -> str:
-    if isinstance(first.value, ArrayRef) or isinstance(other.value, ArrayRef):
+    if isinstance(first.value, ArrayRef | View) or isinstance(other.value, ArrayRef | View):
         return "index each array where it is meant, and choose between the numbers"
     types = [side.value.type for side in (first, other) if isinstance(side.value, Typed)]
     wide = next((t for t in types if not isinstance(t, Scalar)), None) or next(

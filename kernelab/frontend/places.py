@@ -7,9 +7,10 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kernelab.frontend import views
 from kernelab.frontend.frame import Frame, counted
 from kernelab.frontend.promote import cast, convert, spelled
-from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Typed, View, Weak, describe
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
@@ -61,8 +62,12 @@ def _step(
     frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr
 ) -> tuple[Meaning, Groups]:
     match base:
+        case View() | ArrayRef() if isinstance(base, View) or views.has_slice(groups[0]):
+            return element(frame, views.enter(frame, base, groups[0], evaluate, node)), groups[1:]
         case ArrayRef():
             return _enter_array(frame, base, groups[0], evaluate, node), groups[1:]
+        case Typed() if isinstance(base.type, Vec) and isinstance(groups[0][0], ast.Slice):
+            return views.sliced_vector(frame, base, groups[0][0], evaluate), groups[1:]
         case Typed() if not isinstance(base.type, Scalar):
             indices, rest = _component_indices(base.type, groups)
             return _component(frame, base, indices, evaluate), rest
@@ -91,8 +96,12 @@ def _enter_array(
     indices = tuple(index(frame, part, evaluate) for part in group)
     if len(indices) > array.ndim:
         raise too_many(frame, array, group, node)
-    entered = ArrayRef(array.var, (*array.indices, *indices))
-    if entered.ndim:
+    return element(frame, ArrayRef(array.var, (*array.indices, *indices)))
+
+
+def element(frame: Frame, entered: ArrayRef | View) -> Meaning:
+    """A view, or the element that is left if it has no axes."""
+    if entered.ndim or isinstance(entered, View):
         return entered
     return Typed(frame.builder.load(entered.var, entered.indices))
 
@@ -110,6 +119,8 @@ def too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast
 
 def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
     """An array index: any integer."""
+    if isinstance(node, ast.Slice):
+        raise frame.error(node, "a slice cannot stand here", hint="take one index after another")
     match evaluate(frame, node):
         case Weak(int() as number) if not isinstance(number, bool):
             return convert(frame, Weak(number), int32, node, "an index is")
@@ -187,8 +198,10 @@ def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr], eva
             )
 
 
-def shape(frame: Frame, array: ArrayRef, axis: int) -> Typed:
-    """The extent of an array or a row along an axis."""
+def shape(frame: Frame, array: ArrayRef | View, axis: int) -> Typed:
+    """The extent of an array, a row or a slice along an axis."""
+    if isinstance(array, View):
+        return views.extent(frame, array, axis)
     whole = len(array.indices) + axis
     return Typed(frame.builder.let(SHAPE, (array.var, integer(whole)), int32))
 
@@ -229,6 +242,8 @@ def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> Place:
     base = evaluate(frame, root)
     if not groups:
         raise _not_assignable(frame, target, base)
+    if isinstance(base, View):
+        return _view_place(frame, base, groups, target, evaluate)
     if isinstance(base, ArrayRef):
         return array_place(frame, base, groups, target, evaluate)
     if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
@@ -253,8 +268,25 @@ def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
     )
 
 
+def _view_place(
+    frame: Frame, base: ArrayRef | View, groups: Groups, target: ast.expr, evaluate: Evaluate
+) -> Place:
+    while groups and base.ndim:
+        refuse_component(frame, base, groups[0], target)
+        base, groups = views.enter(frame, base, groups[0], evaluate, target), groups[1:]
+    if isinstance(base, View) or base.ndim:
+        raise frame.error(
+            target,
+            f"{describe(base)} cannot be assigned at once",
+            hint="write a loop over its elements",
+        )
+    return array_place(frame, base, groups, target, evaluate)
+
+
 def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr, evaluate: Evaluate) -> Place:
     """The place of an element, or of a component of one."""
+    if array.ndim and any(map(views.has_slice, groups)):
+        return _view_place(frame, array, groups, target, evaluate)
     indices = array.indices
     while groups and len(indices) < array.var.type.ndim:  # type: ignore[union-attr]
         rest = ArrayRef(array.var, indices)

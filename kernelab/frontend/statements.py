@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, places, structs
+from kernelab.frontend import calls, local, places, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number, threads
@@ -207,6 +207,7 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
     """Give a target a value; several targets take a tuple or the components of a vector."""
     match target:
         case ast.Name(name):
+            local.refuse_alias(frame, value, name, source)
             set_name(frame, name, value, frame.places(target))
         case ast.Tuple(elts=elements):
             items = _unpacked(frame, value, len(elements), target, source)
@@ -235,6 +236,7 @@ def _holds(place: places.Place) -> str:
 def set_name(frame: Frame, name: str, value: Meaning, span: Span) -> None:
     """Bind a variable; the IR shows its name where the value has none yet."""
     structs.name_leaves(name, value)
+    local.name_array(name, value)
     frame.env[name] = value
     frame.set_at[name] = span
     if name in frame.facts.watched:
@@ -292,7 +294,8 @@ def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
 def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> None:
     assert not isinstance(stmt.target, ast.Name)
     right = number(frame, stmt.value)
-    if place.array is not None and isinstance(stmt.op, ast.Add | ast.Sub):
+    shared = place.array is not None and place.array not in frame.locals
+    if shared and isinstance(stmt.op, ast.Add | ast.Sub):
         value = convert(frame, right, place.type, stmt.value, _holds(place))
         calls.accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
         return

@@ -16,7 +16,7 @@ from typing import assert_never
 import numpy as np
 
 from kernelab.errors import Span
-from kernelab.frontend import places
+from kernelab.frontend import places, views
 from kernelab.frontend.frame import Frame, Mistake, counted
 from kernelab.frontend.places import COMPONENTS, Component, Evaluate, Groups
 from kernelab.frontend.promote import convert
@@ -28,6 +28,8 @@ from kernelab.frontend.values import (
     StructArrayRef,
     TupleOf,
     Typed,
+    View,
+    ViewType,
     describe,
     is_struct,
 )
@@ -39,9 +41,11 @@ from kernelab.lang.types import Array, Mat, Scalar, Vec
 # ------------------------------------------------------------------------- parameters and leaves
 
 
-def parameter(name: str, type: AnyType, span: Span) -> Meaning:
+def parameter(name: str, type: AnyType | ViewType, span: Span) -> Meaning:
     """A parameter of a def: a Var for each leaf."""
     match type:
+        case ViewType():
+            return views.parameter(name, type, span)
         case Struct(_, fields):
             return TupleOf(
                 tuple(parameter(f"{name}.{entry.name}", entry.type, span) for entry in fields), type
@@ -60,7 +64,9 @@ def parameter(name: str, type: AnyType, span: Span) -> Meaning:
 def vars_of(meaning: Meaning) -> tuple[Var, ...]:
     """The Vars of a parameter, in order."""
     match meaning:
-        case ArrayRef(var) | Typed(Var() as var):
+        case ArrayRef() | View():
+            return views.vars_of(meaning)
+        case Typed(Var() as var):
             return (var,)
         case StructArrayRef(vars=vars):
             return vars
@@ -101,6 +107,17 @@ def atoms(frame: Frame, value: Meaning, node: ast.expr) -> list[Atom]:
 def first(array: StructArrayRef) -> ArrayRef:
     """An array of the same shape."""
     return ArrayRef(array.vars[0], array.indices)
+
+
+def type_of(value: Meaning) -> AnyType | None:
+    """The type of a struct or of an array of structs, None for anything else."""
+    match value:
+        case TupleOf(_, Struct() as struct):
+            return struct
+        case StructArrayRef(_, struct):
+            return StructArray(struct, value.ndim) if value.ndim else struct
+        case _:
+            return None
 
 
 def require(frame: Frame, value: Meaning, type: AnyType, node: ast.expr, purpose: str) -> Meaning:

@@ -4,7 +4,7 @@ Most are compile-time only: a number that was written as a literal, a tuple, a f
 at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
@@ -60,6 +60,40 @@ class ArrayRef:
     def ndim(self) -> int:
         assert isinstance(self.var.type, Array)
         return self.var.type.ndim - len(self.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """A slice of an axis: the positions ``start + step * k`` for k from 0 to ``count - 1``."""
+
+    start: Atom
+    step: int
+    count: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A part of an array parameter that is no row: an index, a slice or all of each axis."""
+
+    var: Var
+    picks: tuple[Atom | Along | None, ...]
+
+    @property
+    def elem(self) -> Value:
+        assert isinstance(self.var.type, Array)
+        return self.var.type.elem
+
+    @property
+    def ndim(self) -> int:
+        return sum(pick is None or isinstance(pick, Along) for pick in self.picks)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewType:
+    """What kind of view a function is handed: an index's type, a slice's step, or all of an axis."""
+
+    array: Array
+    pattern: tuple[Scalar | int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +219,7 @@ Meaning = (
     Weak
     | Typed
     | ArrayRef
+    | View
     | TupleOf
     | StructArrayRef
     | NoArray
@@ -199,7 +234,7 @@ Meaning = (
 )
 """What a name or an expression stands for."""
 
-Bound = AnyType | Weak | TypeRef | BuiltinRef | FunctionRef
+Bound = AnyType | ViewType | Weak | TypeRef | BuiltinRef | FunctionRef
 """What decides how a function is instantiated: the type of an argument, or a compile-time value itself."""
 
 
@@ -232,6 +267,10 @@ class Callee(Protocol):
 
     @property
     def captured(self) -> dict[str, Any]: ...
+
+    def chosen(self, arguments: Sequence[tuple[str | None, "Meaning"]], /) -> "Callee | None":
+        """The function that a call means, of several of one name; `arguments` are keywords and values."""
+        ...
 
     def signature(self) -> tuple[Parameter, ...]:
         """Its parameters; raises Poisoned where they were refused."""
@@ -266,6 +305,8 @@ def describe(meaning: Meaning) -> str:
             return f"an {type} that is not set"
         case StructRef(struct):
             return f"the struct {struct}"
+        case View(var):
+            return f"a slice of {var.hint}, {Array(meaning.elem, meaning.ndim)}"
         case TupleOf(items):
             return f"({', '.join(describe(item) for item in items)})"
         case HostArray():

@@ -14,7 +14,21 @@ import numpy as np
 
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang import ops
-from kernelab.lang.ir import Assert, AssertKind, Atom, Atomic, Block, Const, If, Let, Load, Stmt, Store, Var
+from kernelab.lang.ir import (
+    Assert,
+    AssertKind,
+    Atom,
+    Atomic,
+    AtomicKind,
+    Block,
+    Const,
+    If,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Var,
+)
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Array, Scalar, Type, Value, bool_, int32, scalar_of, with_scalar
 
@@ -114,6 +128,14 @@ class Builder:
         """Add to an element of an array; the result is what it held before."""
         out = Var(type_of(value), hint, self.span)
         self.emit(Atomic(out, "add", array, tuple(indices), value, self.span))
+        return out
+
+    def atomic(
+        self, kind: AtomicKind, array: Var, indices: Sequence[Atom], value: Atom, compare: Atom | None = None
+    ) -> Var:
+        """Change an element of an array at once; the result is what it held before."""
+        out = Var(type_of(value), "", self.span)
+        self.emit(Atomic(out, kind, array, tuple(indices), value, self.span, compare=compare))
         return out
 
     def check(self, cond: Atom, kind: AssertKind, message: str) -> None:

@@ -6,11 +6,14 @@
     stmt     ::= Let(out, op, atoms)                     pure application of an operation of the table
                | Load(out, array, indices, held)         `held`: what the element held, if known already
                | Store(array, indices, value)
-               | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load
+               | Alloc(out, shape)                      a local array of zeros, the thread's own
+               | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load;
+                                                             `compare`: what "cas" expects to find
                | If(outs, cond, then, orelse)            values leave a region only through its outs
                | For(outs, index, count, reverse, carries, inits, stop, body)
                | While(outs, carries, inits, stop, body)
                | Assert(cond, kind, message)             ends the launch with an error at the span
+               | Print(texts, specs, values)             a line for the reader: an effect, never replayed
                | Call(outs, function, atoms)
                | Custom(outs, atoms, rules, body)        a call laid open whose derivative a user wrote
                | Save(stack, atoms) | Restore(stack, outs)   last in, first out; introduced only by vjp
@@ -87,6 +90,15 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Alloc:
+    """A local array: `out` is an array Var, seen where any Var defined here is; new zeros each time."""
+
+    out: Var
+    shape: tuple[int, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Load:
     out: Var
     array: Var
@@ -105,7 +117,7 @@ class Store:
     component: int | None = None
 
 
-AtomicKind = Literal["add"]
+AtomicKind = Literal["add", "min", "max", "and", "or", "xor", "exch", "cas"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +130,7 @@ class Atomic:
     span: Span = NOWHERE
     held: Atom | None = None
     component: int | None = None
+    compare: Atom | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +177,19 @@ class Assert:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Print:
+    """Text for the reader: `texts[0]`, then each value followed by the next text.
+
+    Values are scalars.  A spec is a conversion of C's printf, such as ``%6.2f``, or "" for Python's way.
+    """
+
+    texts: tuple[str, ...]
+    specs: tuple[str, ...]
+    values: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     outs: tuple[Var, ...]
     function: "Function"
@@ -201,7 +227,23 @@ class Append:
     span: Span = NOWHERE
 
 
-Stmt = Let | Load | Store | Atomic | If | For | While | Assert | Call | Custom | Save | Restore | Append
+Stmt = (
+    Let
+    | Alloc
+    | Load
+    | Store
+    | Atomic
+    | If
+    | For
+    | While
+    | Assert
+    | Print
+    | Call
+    | Custom
+    | Save
+    | Restore
+    | Append
+)
 Loop = For | While
 
 
@@ -251,13 +293,13 @@ class CustomRules:
 def defs(stmt: Stmt) -> tuple[Var, ...]:
     """The Vars that a statement defines for the statements after it."""
     match stmt:
-        case Let(out) | Load(out) | Atomic(out):
+        case Let(out) | Alloc(out) | Load(out) | Atomic(out):
             return (out,)
         case If(outs) | For(outs) | While(outs) | Call(outs) | Custom(outs):
             return outs
         case Restore(_, outs):
             return outs
-        case Store() | Assert() | Save() | Append():
+        case Store() | Assert() | Print() | Save() | Append():
             return ()
         case _:
             assert_never(stmt)
@@ -273,7 +315,8 @@ def atoms(stmt: Stmt) -> tuple[Atom, ...]:
         case Store(array, indices, value):
             return (array, *indices, value)
         case Atomic(_, _, array, indices, value):
-            return (array, *indices, value) if stmt.held is None else (array, *indices, value, stmt.held)
+            others = (atom for atom in (stmt.held, stmt.compare) if atom is not None)
+            return (array, *indices, value, *others)
         case If(_, cond):
             return (cond,)
         case For():
@@ -282,9 +325,11 @@ def atoms(stmt: Stmt) -> tuple[Atom, ...]:
             return stmt.inits
         case Assert(cond):
             return (cond,)
+        case Print(_, _, values):
+            return values
         case Save(_, values):
             return values
-        case Restore():
+        case Restore() | Alloc():
             return ()
         case Append(array, value):
             return (array, value)
@@ -301,6 +346,11 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return (stmt.body,)
         case _:
             return ()
+
+
+def locals_of(block: Block) -> frozenset[Var]:
+    """The local arrays that are made anywhere in a block."""
+    return frozenset(stmt.out for stmt in walk(block) if isinstance(stmt, Alloc))
 
 
 def walk(block: Block) -> Iterator[Stmt]:

@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -16,6 +17,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Print,
     Restore,
     Save,
     Stack,
@@ -76,6 +78,8 @@ class _Printer:
         match stmt:
             case Let(out, op, args):
                 return [f"{self.typed((out,))} = {op.name}({self.atoms(args)})"]
+            case Alloc(out, shape):
+                return [f"{self.typed((out,))} = local{list(shape)}"]
             case Load(out, array, indices):
                 held = f" held {self.atom(stmt.held)}" if stmt.held is not None else ""
                 return [f"{self.typed((out,))} = {self.element(array, indices, stmt.component)}{held}"]
@@ -84,7 +88,8 @@ class _Printer:
             case Atomic(out, kind, array, indices, value):
                 held = f" held {self.atom(stmt.held)}" if stmt.held is not None else ""
                 target = self.element(array, indices, stmt.component)
-                return [f"{self.typed((out,))} = atomic_{kind}({target}, {self.atom(value)}){held}"]
+                compared = "" if stmt.compare is None else f"{self.atom(stmt.compare)}, "
+                return [f"{self.typed((out,))} = atomic_{kind}({target}, {compared}{self.atom(value)}){held}"]
             case If(outs, cond, then, orelse):
                 head = f"{self.assigned(outs)}if {self.atom(cond)}"
                 tail = ["else", *self.block(orelse)] if orelse.stmts or orelse.yields else []
@@ -97,6 +102,9 @@ class _Printer:
                 return [head, *self.block(stmt.body)]
             case Assert(cond, kind, message):
                 return [f"assert {self.atom(cond)} {kind} {message!r}"]
+            case Print(texts, specs, values):
+                named = [f"{spec}{{{self.atom(v)}}}" for spec, v in zip(specs, values, strict=True)]
+                return [f"print {''.join(t + n for t, n in zip(texts, [*named, ''], strict=True))!r}"]
             case Call(outs, function, args):
                 return [f"{self.assigned(outs)}call {function.name}({self.atoms(args)})"]
             case Custom(outs, args, rules, body):

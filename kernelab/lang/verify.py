@@ -7,6 +7,7 @@ fault of kernelab, never of its user.
 from typing import assert_never
 
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -20,6 +21,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -81,6 +83,9 @@ class _Verifier:
             case Let(out, op, args):
                 inferred = op.infer([arg.type for arg in args])
                 _require(inferred == out.type, f"{op.name} gives {inferred}, not {out.type}", stmt)
+            case Alloc(out, shape):
+                fits = isinstance(out.type, Array) and out.type.ndim == len(shape) and min(shape) > 0
+                _require(fits, "a local array of another shape", stmt)
             case Load(out, array, indices):
                 self.access(array, indices, out.type, stmt.component, stmt)
                 _require(stmt.held is None or stmt.held.type == out.type, "held value of another type", stmt)
@@ -89,6 +94,9 @@ class _Verifier:
             case Atomic(out, _, array, indices, value):
                 self.access(array, indices, value.type, stmt.component, stmt)
                 _require(out.type == value.type, "atomic result of another type", stmt)
+                _require((stmt.kind == "cas") == (stmt.compare is not None), "cas alone compares", stmt)
+                compares = stmt.compare is None or stmt.compare.type == value.type
+                _require(compares, "comparison with another type", stmt)
             case If(outs, cond, then, orelse):
                 _require(cond.type == bool_, "condition is no bool", stmt)
                 types = tuple(out.type for out in outs)
@@ -98,6 +106,10 @@ class _Verifier:
                 self.loop(stmt, scope)
             case Assert(cond):
                 _require(cond.type == bool_, "assertion is no bool", stmt)
+            case Print(texts, specs, values):
+                _require(len(texts) == len(specs) + 1 == len(values) + 1, "print of another length", stmt)
+                scalars = all(isinstance(value.type, Scalar) for value in values)
+                _require(scalars, "print of something else than scalars", stmt)
             case Call(outs, function, args):
                 given, wanted = [a.type for a in args], [p.type for p in function.params]
                 _require(given == wanted, f"call of {function.name} with other types", stmt)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Atom,
     Atomic,
@@ -26,6 +27,7 @@ from kernelab.lang.ir import (
     Store,
     Var,
     While,
+    locals_of,
     walk,
 )
 from kernelab.lang.ops import Undefined, Zero
@@ -69,6 +71,7 @@ def masked(function: Function) -> frozenset[Var]:
     What multiplies such a cotangent must not turn the zero into NaN.
     """
     backward = _Useful(set())
+    backward.locals = locals_of(function.body)
     for stmt in walk(function.body):
         if isinstance(stmt, Let) and "selects" in stmt.op.tags:
             for arg in stmt.args:
@@ -93,6 +96,7 @@ class _Varied:
         self.vars = vars
         self.opaque = opaque
         self.slots: set[tuple[Stack, int]] = set()
+        self.locals: set[Var] = set()
         self.grew = True
 
     def add(self, var: Var) -> None:
@@ -114,6 +118,10 @@ class _Varied:
                 if not isinstance(op.derivative, Zero):
                     for arg in args:
                         self.flow(arg, out)
+            case Alloc(out):
+                self.locals.add(out)
+            case Store(array, _, value) if array in self.locals:
+                self.flow(value, array)
             case Load(out, array) | Atomic(out, _, array):
                 self.flow(array, out)
             case If(outs, _, then, orelse):
@@ -153,6 +161,7 @@ class _Varied:
 
 def _useful(function: Function, params: frozenset[Var]) -> set[Var]:
     backward = _Useful(set(params))
+    backward.locals = locals_of(function.body)
     for atom in function.body.yields:
         backward.add(atom)
     while backward.grew:
@@ -164,6 +173,7 @@ def _useful(function: Function, params: frozenset[Var]) -> set[Var]:
 class _Useful:
     def __init__(self, vars: set[Var]) -> None:
         self.vars = vars
+        self.locals: frozenset[Var] = frozenset()
         self.grew = True
 
     def add(self, atom: Atom) -> None:
@@ -181,6 +191,9 @@ class _Useful:
                 if out in self.vars and not isinstance(op.derivative, Zero):
                     for arg in args:
                         self.add(arg)
+            case Load(out, array):
+                if out in self.vars and array in self.locals:
+                    self.add(array)
             case Store(array, _, value) | Atomic(_, _, array, _, value):
                 if array in self.vars:
                     self.add(value)

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -23,6 +24,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -78,6 +80,8 @@ class Copier:
         match stmt:
             case Let():
                 self.let(stmt)
+            case Alloc(out, shape, span):
+                self.builder.emit(Alloc(self.fresh(out), shape, span))
             case Load():
                 self.load(stmt)
             case Store(array, indices, value, span, component):
@@ -91,6 +95,8 @@ class Copier:
                 self.loop(stmt)
             case Assert(cond, kind, message):
                 self.builder.check(self.atom(cond), kind, message)
+            case Print(texts, specs, values, span):
+                self.builder.emit(Print(texts, specs, self.atoms(values), span))
             case Call(outs, function, args, span):
                 args = self.atoms(args)
                 self.builder.emit(Call(tuple(self.fresh(out) for out in outs), function, args, span))
@@ -117,8 +123,11 @@ class Copier:
     def atomic(self, stmt: Atomic) -> None:
         held = None if stmt.held is None else self.atom(stmt.held)
         array, indices, value = self.var(stmt.array), self.atoms(stmt.indices), self.atom(stmt.value)
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
         out = self.fresh(stmt.out)
-        self.builder.emit(Atomic(out, stmt.kind, array, indices, value, stmt.span, held, stmt.component))
+        self.builder.emit(
+            Atomic(out, stmt.kind, array, indices, value, stmt.span, held, stmt.component, compare)
+        )
 
     def if_(self, stmt: If) -> None:
         cond = self.atom(stmt.cond)

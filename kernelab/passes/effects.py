@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Store, Var, walk
+from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Store, Var, locals_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Effects:
 
 def effects(function: Function) -> Effects:
     """What a function does to its array parameters, on any path through it."""
-    return block_effects(function.body)
+    found, own = block_effects(function.body), locals_of(function.body)
+    return Effects(found.reads - own, found.writes - own, found.accumulates - own) if own else found
 
 
 def block_effects(block: Block) -> Effects:
@@ -50,6 +51,7 @@ Groups = Collection[Collection[Var]]
 def aliases(function: Function, groups: Groups) -> dict[Var, frozenset[Var]]:
     """For each array parameter, the parameters that may share its elements, itself among them."""
     shared = {var: frozenset({var}) for var in function.params}
+    shared |= {var: frozenset({var}) for var in locals_of(function.body)}
     for group in groups:
         shared.update(dict.fromkeys(group, frozenset(group)))
     return shared

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -24,6 +25,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stack,
@@ -74,7 +76,7 @@ class _Marks:
             for inner in blocks(stmt):
                 self.index(inner, stmt)
         for stmt in block.stmts:
-            if isinstance(stmt, Store | Atomic | Assert | Append | Call):
+            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call):
                 self.keep(stmt)
 
     def need(self, atom: Atom) -> None:
@@ -170,7 +172,7 @@ class _Sweeper:
                 return Restore(
                     stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span
                 )
-            case Let() | Load() | Store() | Atomic() | Assert() | Call() | Append():
+            case Let() | Alloc() | Load() | Store() | Atomic() | Assert() | Print() | Call() | Append():
                 return stmt
             case _:
                 assert_never(stmt)

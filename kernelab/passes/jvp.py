@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kernelab.lang.build import Expr, type_of, zero
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Atom,
     Atomic,
@@ -32,6 +33,7 @@ from kernelab.lang.ir import (
 )
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.activity import refuse_undefined, varied
+from kernelab.passes.atomics import EXTREMA, better, refused
 from kernelab.passes.copying import Copier
 from kernelab.passes.custom import has_tangent, insert, is_float, is_float_array, refuse_tangent, transposed
 from kernelab.passes.expand import expanded
@@ -61,7 +63,7 @@ class _Tangent(Copier):
     def __init__(self, varied: frozenset[Var], dots: dict[Var, Var]) -> None:
         super().__init__()
         self.varied = varied
-        self.dots = dots
+        self.dots = dict(dots)
         self.slots: dict[Stack, list[int]] = {}
         self.dot: dict[Var, Atom | None] = dict(dots)
 
@@ -75,6 +77,10 @@ class _Tangent(Copier):
 
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
+            case Alloc(out, shape, span) if out in self.varied:
+                super().stmt(stmt)
+                self.dots[out] = Var(out.type, f"{out.hint}_dot", out.span)
+                self.builder.emit(Alloc(self.dots[out], shape, span))
             case Store(array, indices, value, span) if array in self.dots:
                 super().stmt(stmt)
                 (value_dot,) = self.tangents([value])
@@ -119,11 +125,30 @@ class _Tangent(Copier):
 
     def atomic(self, stmt: Atomic) -> None:
         super().atomic(stmt)
-        if stmt.array in self.dots:
+        if stmt.array not in self.dots:
+            return
+        if stmt.kind in EXTREMA:
+            self.extremum(stmt)
+        elif stmt.kind != "add":
+            raise refused(stmt)
+        else:
             moved = self.fresh_dot(stmt.out)
             (value_dot,) = self.tangents([stmt.value])
             indices = self.atoms(stmt.indices)
             self.builder.emit(Atomic(moved, stmt.kind, self.dots[stmt.array], indices, value_dot, stmt.span))
+
+    def extremum(self, stmt: Atomic) -> None:
+        """The tangent of an element becomes that of the value which replaces it."""
+        dots, indices, (value_dot,) = (
+            self.dots[stmt.array],
+            self.atoms(stmt.indices),
+            self.tangents([stmt.value]),
+        )
+        self.builder.emit(Load(self.fresh_dot(stmt.out), dots, indices, stmt.span))
+        wins = better(self.builder, stmt.kind, self.atom(stmt.value), self.atom(stmt.out))
+        with self.builder.block() as then:
+            self.builder.store(dots, indices, value_dot)
+        self.builder.emit(If((), wins, then.close(), Block(()), stmt.span))
 
     def if_(self, stmt: If) -> None:
         moved = [i for i, out in enumerate(stmt.outs) if out in self.varied]

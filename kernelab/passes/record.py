@@ -4,7 +4,8 @@
     primal    v = a[i]; append residual v; a[i] = w
     replay    r = residual[start + 0]; v = a[i] held r; a[i] = w
 
-A load from an array that the function changes, and an atomic whose result is used, is a *site*.  Each kept
+A load from an array that the function changes, an atomic whose result is used, and an `atomic_min` or
+`atomic_max` of floats is a *site*.  Each kept
 site has a residual: a growing array to which the primal appends, thread after thread, `starts` holding where
 a thread's values begin.  The replayable program reads them at a cursor, which is an affine expression of loop
 indices where a loop makes a constant number of values, and an ordinary carried integer elsewhere.  So what is
@@ -19,6 +20,7 @@ from kernelab.lang.ir import (
     Append,
     Atom,
     Atomic,
+    AtomicKind,
     Block,
     Const,
     Custom,
@@ -34,9 +36,20 @@ from kernelab.lang.ir import (
     blocks,
     walk,
 )
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, int32, int64, scalar_of, size_of
+from kernelab.lang.types import (
+    Array,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    int32,
+    int64,
+    is_differentiable,
+    scalar_of,
+    size_of,
+)
 from kernelab.passes.copying import Copier
-from kernelab.passes.effects import Groups, aliases, effects
+from kernelab.passes.effects import Groups, aliases, block_effects
 from kernelab.passes.forward import forward
 
 Site = Load | Atomic
@@ -63,18 +76,23 @@ class Recorded:
 def sites(function: Function, groups: Groups = ()) -> tuple[Site, ...]:
     """The loads and atomics whose values cannot be had again once the function has run."""
     shared = aliases(function, groups)
-    changed = effects(function).changed
+    changed = block_effects(function.body).changed
     used = _used(function.body)
     found: list[Site] = []
     for stmt in walk(function.body):
         match stmt:
             case Load(_, array) if stmt.held is None and shared[array] & changed:
                 found.append(stmt)
-            case Atomic(out) if stmt.held is None and out in used:
+            case Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
                 found.append(stmt)
             case _:
                 pass
     return tuple(found)
+
+
+def _is_extremum(kind: AtomicKind, out: Var) -> bool:
+    """Whether the adjoint must know if the element changed: then this thread's value may have won."""
+    return kind in ("min", "max") and is_differentiable(out.type)
 
 
 def record(function: Function, groups: Groups = (), keep: Collection[int] | None = None) -> Recorded:
@@ -176,7 +194,9 @@ class _Reader(Copier):
             return
         held = self.read_back(stmt)
         array, indices, value = self.var(stmt.array), self.atoms(stmt.indices), self.atom(stmt.value)
-        self.builder.emit(Atomic(self.fresh(stmt.out), stmt.kind, array, indices, value, stmt.span, held))
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
+        out = self.fresh(stmt.out)
+        self.builder.emit(Atomic(out, stmt.kind, array, indices, value, stmt.span, held, compare=compare))
 
     def read_back(self, site: Site) -> Atom:
         residual, b = self.residuals[site], self.builder

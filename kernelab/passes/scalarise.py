@@ -14,6 +14,7 @@ from typing import assert_never
 
 from kernelab.lang.build import Builder, Expr, constant, type_of
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -29,6 +30,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stmt,
@@ -203,6 +205,8 @@ class _Scalariser(Builder):
         match stmt:
             case Let(out, op, args):
                 self.bind(out, self.let(op, args, type_of(out), out.hint))
+            case Alloc():
+                self.emit(stmt)
             case Load(out, array, indices, span, held):
                 where = self.flat(indices)
                 for part, old, k in zip(
@@ -218,7 +222,8 @@ class _Scalariser(Builder):
                 where = self.flat(indices)
                 news, values, olds = self.define(out), self.parts(value), self.known(held, out)
                 for new, x, old, k in zip(news, values, olds, _components(array), strict=True):
-                    self.emit(Atomic(new, kind, array, where, x, span, old, k))
+                    compare = None if stmt.compare is None else self.scalar(stmt.compare)
+                    self.emit(Atomic(new, kind, array, where, x, span, old, k, compare))
             case If(outs, cond, then, orelse, span):
                 yes, no = self.nested(then), self.nested(orelse)
                 self.emit(If(self.define_all(outs), self.scalar(cond), yes, no, span))
@@ -226,6 +231,8 @@ class _Scalariser(Builder):
                 self.loop(stmt)
             case Assert(cond, kind, message):
                 self.check(self.scalar(cond), kind, message)
+            case Print(texts, specs, values, span):
+                self.emit(Print(texts, specs, tuple(map(self.scalar, values)), span))
             case Save(stack, atoms, span):
                 self.emit(Save(stack, self.flat(atoms), span))
             case Restore(stack, outs, span):

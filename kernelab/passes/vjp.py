@@ -19,6 +19,7 @@ from typing import assert_never
 
 from kernelab.lang.build import Builder, Expr, integer, type_of, zero
 from kernelab.lang.ir import (
+    Alloc,
     Append,
     Assert,
     Atom,
@@ -33,6 +34,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Print,
     Restore,
     Save,
     Stack,
@@ -48,6 +50,7 @@ from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, U
 from kernelab.lang.types import Array, Scalar, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
+from kernelab.passes.atomics import EXTREMA, better, refused
 from kernelab.passes.copying import Copier
 from kernelab.passes.custom import any_nonzero, float_arrays, insert, is_float, refuse_lost_reads, touches
 from kernelab.passes.effects import Groups, effects
@@ -124,7 +127,8 @@ class _Adjoint:
         self.builder = Builder()
         self.active = active
         self.masked = masked
-        self.bars = bars
+        self.bars = dict(bars)
+        self.locals: set[Var] = set()
         self.env: Env = {}
         self.cotangents: Cotangents = {}
         self.stacks: dict[Block, tuple[Stack, list[Var]]] = {}
@@ -141,7 +145,7 @@ class _Adjoint:
 
     def replay_stmt(self, stmt: Stmt, env: Env) -> None:
         match stmt:
-            case Let():
+            case Let() | Alloc():
                 Copier(self.builder, env).stmt(stmt)
             case Load(out) | Atomic(out):
                 if stmt.held is not None:
@@ -154,7 +158,7 @@ class _Adjoint:
                 self.replay_loop(stmt, env)
             case Custom():
                 self.replay_custom(stmt, env)
-            case Store() | Assert():
+            case Store() | Assert() | Print():
                 pass
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
@@ -248,9 +252,18 @@ class _Adjoint:
 
     def sweep(self, block: Block, env: Env, cotangents: Cotangents) -> None:
         """Take cotangents backwards through a block whose values are in `env`."""
+        self.allocate(block)
         for stmt in reversed(block.stmts):
             with self.builder.at(stmt.span):
                 self.sweep_stmt(stmt, env, cotangents)
+
+    def allocate(self, block: Block) -> None:
+        """The adjoints of the local arrays that a block makes are zeros where its sweep begins."""
+        for stmt in block.stmts:
+            if isinstance(stmt, Alloc) and stmt.out in self.active:
+                self.bars[stmt.out] = bar = _bar(stmt.out)
+                self.locals.add(bar)
+                self.builder.emit(Alloc(bar, stmt.shape, stmt.span))
 
     def sweep_stmt(self, stmt: Stmt, env: Env, cotangents: Cotangents) -> None:
         match stmt:
@@ -259,7 +272,7 @@ class _Adjoint:
             case Load(out, array, indices):
                 g = cotangents.pop(out, None)
                 if g is not None:
-                    self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
+                    self.add_to(self.bars[array], [_value(i, env) for i in indices], g)
             case Store(array, indices, value):
                 if array in self.bars:
                     share = self.read_bar(stmt, env)
@@ -268,7 +281,7 @@ class _Adjoint:
             case Atomic(out, _, array, indices, value):
                 g = cotangents.pop(out, None)
                 if array in self.bars:
-                    self.accumulate(cotangents, value, self.read_bar(stmt, env))
+                    self.accumulate(cotangents, value, self.atomic_share(stmt, env))
                 if g is not None:
                     # The old value is what the thread before left: its adjoint runs after this one.
                     self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
@@ -278,16 +291,41 @@ class _Adjoint:
                 self.sweep_custom(stmt, env, cotangents)
             case For() | While():
                 self.sweep_loop(stmt, env, cotangents)
-            case Assert():
+            case Assert() | Print() | Alloc():
                 pass
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
             case _:
                 assert_never(stmt)
 
+    def add_to(self, bar: Var, indices: list[Atom], g: Atom) -> None:
+        """Accumulate into an adjoint; one of the thread's own needs no atomic."""
+        if bar not in self.locals:
+            self.builder.atomic_add(bar, indices, g)
+            return
+        before = self.builder.load(bar, indices)
+        self.builder.store(bar, indices, self.builder.apply("add", before, g))
+
     def read_bar(self, stmt: Store | Atomic, env: Env) -> Expr:
         bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"
         return Expr(self.builder, self.builder.load(bar, [_value(i, env) for i in stmt.indices], hint))
+
+    def atomic_share(self, stmt: Atomic, env: Env) -> Expr:
+        """The cotangent of the value of an atomic: what an extremum gives to its winner, it takes away."""
+        if stmt.kind == "add":
+            return self.read_bar(stmt, env)
+        if stmt.kind not in EXTREMA:
+            raise refused(stmt)
+        b, value, indices = self.builder, _value(stmt.value, env), [_value(i, env) for i in stmt.indices]
+        won = better(b, stmt.kind, value, _value(stmt.out, env))
+
+        def taken() -> tuple[Atom, ...]:
+            share = self.read_bar(stmt, env)
+            b.store(self.bars[stmt.array], indices, zero(share.type))
+            return (share.atom,)
+
+        (share,) = b.select(won, taken, lambda: (zero(type_of(stmt.value)),))
+        return Expr(b, share)
 
     def accumulate(self, cotangents: Cotangents, target: Atom, g: Expr | None) -> None:
         """Add to the cotangent of a primal Var; constants and inactive values take none."""

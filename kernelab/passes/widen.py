@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Const, Custom, CustomRules, Function, Let, Var
+from kernelab.lang.ir import Atom, Const, Custom, CustomRules, Function, Let, Print, Stmt, Var
 from kernelab.lang.types import Array, Type, Value, float64, scalar_of, type_named, with_scalar
 from kernelab.passes.copying import Copier
 from kernelab.passes.inline import lay_out
@@ -49,6 +49,11 @@ class _Widener(Copier):
             return super().atom(atom)
         type = _wide(atom.type)
         return Const(float(atom.value), type) if type != atom.type else atom
+
+    def stmt(self, stmt: Stmt) -> None:
+        # A widened kernel serves to check another, whose output the reader has seen.
+        if not isinstance(stmt, Print):
+            super().stmt(stmt)
 
     def let(self, stmt: Let) -> None:
         args = self.atoms(stmt.args)

@@ -32,6 +32,7 @@ from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, parameters
+from kernelab.runtime.calling import ordered
 from kernelab.runtime.device import CPU
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.signature import Formals, formals_of
@@ -130,10 +131,10 @@ class Kernel:
         return f"<kernel {self.name}>"
 
     def __getitem__(self, grid: int | tuple[int, ...]) -> Callable[..., None]:
-        """The kernel on a grid: call it with all arguments in the order of the parameters."""
+        """The kernel on a grid: call it with its arguments, by position or by name."""
         from kernelab.runtime.launch import run  # launching builds on kernels
 
-        return lambda *arguments: run(self, grid, list(arguments))
+        return lambda *given, **named: run(self, grid, ordered(self.definition, given, named))
 
     def __call__(self, *_: Any) -> None:
         """A kernel runs on a grid: raises LaunchError that says how."""

@@ -18,6 +18,7 @@ from kernelab.backend.base import Entry
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
+from kernelab.runtime.calling import ordered
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
@@ -82,13 +83,14 @@ def launch(
     of the same dtype (without a copy), numbers, and tuples for vectors.  With `adjoint` the adjoint program
     runs instead: it reads the gradients of what the kernel writes and adds to those of what it reads,
     `adj_inputs` and `adj_outputs` where given, else the arrays' own.  `block_dim`, `max_blocks` and `stream`
-    have no effect on the CPU.  Raises LaunchError, which names the argument, and the kernel's own errors.
+    have no effect on the CPU.  Parameters with defaults may be left out.
+    Raises LaunchError, which names the argument, and the kernel's own errors.
     """
     if device is not None:
         get_device(device)
     if not isinstance(kernel, Kernel):
         raise _no_kernel(kernel)
-    arguments = [*inputs, *outputs]
+    arguments = ordered(kernel.definition, [*inputs, *outputs], {})
     if adjoint:
         launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
     else:

@@ -10,7 +10,8 @@ from kernelab.lang import ops
 from kernelab.lang.types import named_types, scalar_of, type_named
 from kernelab.runtime.interop import value_type
 
-ONLY_IN_KERNELS = ("tid", "atomic_add", "atomic_sub", "vector", "matrix", "identity")
+ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
+ONLY_IN_KERNELS = ("tid", *ATOMICS, "printf", "vector", "matrix", "identity")
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
 

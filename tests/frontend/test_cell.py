@@ -78,9 +78,16 @@ def test_a_decorated_kernel_cannot_be_called() -> None:
     assert error(text).message == "first is a kernel: a kernel cannot call another"
 
 
-def test_an_argument_of_a_kernel_has_no_default() -> None:
-    found = error("def kernel(x: array[float], dt: float = 0.1):\n    x[0] = dt\n")
-    assert found.message == "an argument of the kernel kernel cannot have a default"
+def test_an_argument_of_a_kernel_may_have_a_number_as_default() -> None:
+    head = "def kernel(x: array[float], n: int, dt: float = 2 * STEP, g: vec2 = (0.0, -9.8)):"
+    text = f"STEP = 0.25\n{head}\n    x[0] = dt\n"
+    found = kernel(text)
+    assert found.names == ("x", "n", "dt", "g")
+    assert found.defaults == {"dt": 0.5, "g": (0.0, -9.8)}
+    wrong = error("def kernel(x: array[float], dt: float = 'fast'):\n    x[0] = dt\n")
+    assert wrong.message == "a default is a number"
+    broken = error("def kernel(x: array[float], dt: float = 1 / 0):\n    x[0] = dt\n")
+    assert broken.message == "the default raised ZeroDivisionError: division by zero"
 
 
 def test_a_kernel_knows_its_text_its_place_and_its_documentation() -> None:

@@ -73,12 +73,11 @@ REFUSED = {
         "elif",
         "match x[0]:",
     ),
-    "an f-string": ("y = f'{x}'", "a kernel cannot build text", "format them outside", "f'{x}'"),
+    "an f-string": ("y = f'{x}'", "a kernel cannot build text", "write print(", "f'{x}'"),
     "text": ("y = 'mode'", "a kernel cannot use text as a value", "an int", "'mode'"),
     "a star in a call": ("y = min(*x)", "a kernel cannot unpack with a star", "one by one", "*x"),
     "two stars in a call": ("y = min(**x)", "a call in a kernel cannot unpack with **", "one by one", "**x"),
     "a star on the left": ("a, *b = 1, 2", "a kernel cannot unpack with a star", "one by one", "*b"),
-    "a slice": ("y = x[0:2]", "a kernel cannot slice", "for loop", "0:2"),
     "is": ("y = x[0] is 1", "a kernel cannot compare with is", "==", "x[0] is 1"),
     "is not": ("y = x[0] is not 1", "a kernel cannot compare with is", "==", "x[0] is not 1"),
     "in": ("y = 1 in x", "a kernel cannot search with in", "for loop", "1 in x"),
@@ -114,7 +113,7 @@ REFUSED = {
     ),
     "a complex number": ("y = 2j", "a kernel has no complex numbers", "vec2", "2j"),
     "None": ("y = None", "a kernel has no None", "-1", "None"),
-    "print": ("print(x[0])", "a kernel cannot print", "outside", "print(x[0])"),
+    "text that is computed": ("print(f'{x[0]}')", "a kernel cannot build text", "printf", "f'"),
 }
 
 

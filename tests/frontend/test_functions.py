@@ -216,9 +216,10 @@ def test_a_mistake_in_a_function_or_its_call_is_refused(text: str, message: str,
     assert found.span.line == line
 
 
-def test_a_row_of_an_array_cannot_be_passed_on() -> None:
-    text = "def f(r):\n    return r[0]\ndef kernel(a: array2d[float]):\n    a[0, 0] = f(a[1])\n"
-    assert error(text).message == "a row of a cannot be passed to a function"
+def test_a_row_that_is_passed_on_has_the_dimensions_that_are_asked_for() -> None:
+    text = "def f(r: array2d[float]):\n    return r[0, 0]\ndef kernel(a: array2d[float]):\n    f(a[1])\n"
+    message = "the argument r of f is array2d[float32], not a row of a, array[float32]"
+    assert error(text).message == message
 
 
 def test_an_error_at_a_call_shows_the_definition() -> None:
@@ -254,3 +255,82 @@ def nothing(x: array[float]):
         "value": UserFunction,
         "nothing": UserFunction,
     }
+
+
+def test_a_function_of_any_type_is_made_for_the_types_of_each_call() -> None:
+    text = """
+from typing import Any
+
+@func
+def twice(a: Any) -> Any:
+    return a + a
+
+@func
+def first(a: array(dtype=Any), k: "int") -> Any:
+    return twice(a[k])
+
+@func
+def applied(f: Any, a: Any):
+    return f(f(a))
+
+def kernel(x: array[float], d: array[float64], v: array[vec2], n: array[int]):
+    x[0] = first(x, 0) + float(twice(n[0]))
+    d[0] = first(d, 0)
+    v[0] = applied(twice, v[0])
+"""
+    given = {
+        "x": np.ones(1, np.float32),
+        "d": np.full(1, 3.0),
+        "v": np.array([[1, 2]], np.float32),
+        "n": np.array([5], np.int32),
+    }
+    after = ran(text, **given)
+    assert (after["x"][0], after["d"][0], after["v"].tolist()) == (12.0, 6.0, [[4.0, 8.0]])
+
+
+def test_a_kernel_has_types() -> None:
+    found = error("def kernel(x: array[Any]):\n    x[0] = 1.0\n")
+    assert found.message == "the argument x of the kernel kernel has the type Any"
+
+
+OVERLOADS = """
+@func
+def size(v: vec2):
+    return length(v)
+
+@func
+def size(x: float) -> float:
+    return abs(x)
+
+@func
+def size(n: int, scale: int = 2) -> int:
+    return n * scale
+
+@func
+def size(a: array[float]):
+    return size(a[0]) + float(size(len(a)))
+"""
+
+
+def test_of_several_functions_of_one_name_the_one_that_fits_is_called() -> None:
+    text = (
+        OVERLOADS
+        + """
+def kernel(x: array[float], v: array[vec2]):
+    x[0] = size(v[0]) + size(-0.5) + float(size(3)) + size(x[1:])
+    x[1] = float(size(4, scale=3)) + size(x[2])
+"""
+    )
+    given = {"x": np.array([0, -2, -8], np.float32), "v": np.array([[3, 4]], np.float32)}
+    assert ran(text, **given)["x"].tolist() == [5 + 0.5 + 6 + 2 + 4, 12 + 8, -8]
+
+
+def test_a_call_that_no_overload_fits_is_a_mistake() -> None:
+    found = error(OVERLOADS + "def kernel(x: array[float], d: array[float64]):\n    x[0] = size(d[0])\n")
+    assert found.message == "no size takes (float64)"
+    assert found.related[0].message == "the first size is defined here"
+
+
+def test_a_mistake_in_one_overload_is_told() -> None:
+    text = "@func\ndef f(x: int):\n    return wrong\n@func\ndef f(x: float):\n    return x\n"
+    assert error(text).message.startswith("the name wrong is not known")

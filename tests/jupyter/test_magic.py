@@ -281,3 +281,8 @@ def test_a_class_is_a_struct_of_the_notebook_and_kernels_keep_the_one_they_were_
     assert "of another definition: the other one has a field charge too" in refused.traceback
     notebook.run(WEIGH)
     assert notebook.run(launch).text == "[6.0]"
+
+
+def test_what_a_kernel_prints_is_the_output_of_the_cell(notebook: Notebook) -> None:
+    notebook.run('%%kernel --quiet\ndef told(x: array[float]):\n    i = tid()\n    print("x", i, "=", x[i])')
+    assert notebook.run("told[2](kl.array([1.0, 2.5]))").stream == "x 0 = 1.0\nx 1 = 2.5\n"

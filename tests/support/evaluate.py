@@ -42,6 +42,28 @@ def evaluate(
     return {**residuals, "starts": starts}
 
 
+def _changed(kind: ir.AtomicKind, old: Any, value: Any, compare: Any) -> Any:
+    match kind:
+        case "add":
+            return old + value
+        case "min":
+            return value if value < old else old
+        case "max":
+            return value if value > old else old
+        case "and":
+            return old & value
+        case "or":
+            return old | value
+        case "xor":
+            return old ^ value
+        case "exch":
+            return value
+        case "cas":
+            return value if old == compare else old
+        case _:
+            assert_never(kind)
+
+
 class _Thread:
     def __init__(self, env: dict[ir.Var, Any]) -> None:
         self.env = env
@@ -72,15 +94,19 @@ class _Thread:
                 else:
                     result = np.asarray(op.numpy(*self.values(args)))
                     self.env[out] = result.astype(scalar_of(out.type).dtype)[()]
+            case ir.Alloc(out, shape):
+                elem = out.type.elem
+                self.env[out] = np.zeros((*shape, *shape_of(elem)), scalar_of(elem).dtype)
             case ir.Load(out, array, indices):
                 element = np.asarray(self.env[array])[self.place(array, indices)]
                 self.env[out] = np.asarray(element, scalar_of(out.type).dtype).copy()[()]
             case ir.Store(array, indices, value):
                 self.env[array][self.place(array, indices)] = self.value(value)
-            case ir.Atomic(out, _, array, indices, value):
+            case ir.Atomic(out, kind, array, indices, value):
                 place = self.place(array, indices)
-                self.env[out] = self.env[array][place].copy()
-                self.env[array][place] += self.value(value)
+                old = self.env[out] = self.env[array][place].copy()
+                compare = None if stmt.compare is None else self.value(stmt.compare)
+                self.env[array][place] = _changed(kind, old, self.value(value), compare)
             case ir.If(outs, cond, then, orelse):
                 self.bind(outs, self.block(then if self.value(cond) else orelse))
             case ir.For() | ir.While():
@@ -88,6 +114,8 @@ class _Thread:
             case ir.Assert(cond, kind, message):
                 if not self.value(cond):
                     raise Stopped(f"{kind}: {message}")
+            case ir.Print():
+                pass
             case ir.Save(stack, atoms):
                 self.stacks.setdefault(stack, []).append(tuple(self.values(atoms)))
             case ir.Restore(stack, outs):

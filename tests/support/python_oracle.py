@@ -89,11 +89,16 @@ class Elements:
     def shape(self) -> tuple[int, ...]:
         return self.array.shape[: self.ndim]
 
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
     def __len__(self) -> int:
         return len(self.array)
 
     def __getitem__(self, index: Any) -> Any:
-        count = len(index) if isinstance(index, tuple) else 1
+        parts = index if isinstance(index, tuple) else (index,)
+        count = sum(not isinstance(part, slice) for part in parts)
         found = self.array[index]
         return Elements(found, self.ndim - count) if count < self.ndim else _unwrapped(found)
 
@@ -123,7 +128,13 @@ def _matrix(n: int) -> Any:
     return make
 
 
+def _zeros(shape: Any, dtype: Any = float) -> Elements:
+    array = np.zeros(shape)
+    return Elements(array, array.ndim)
+
+
 WORDS: dict[str, Any] = {
+    "zeros": _zeros,
     "atomic_add": _atomic_add,
     "dot": lambda a, b: float(a.data.ravel() @ b.data.ravel()),
     "length": lambda v: math.sqrt(float(v.data @ v.data)),

@@ -52,7 +52,7 @@ def _enter_thread(namespace: dict[str, Any], linear: int, place: tuple[Any, ...]
 
 def _namespace() -> dict[str, Any]:
     words = {name: partial(_apply, name) for name in ops.names()}
-    return {**words, "insert": _insert, "atomic_add": _atomic_add}
+    return {**words, "insert": _insert, "atomic_add": _atomic_add, "zeros": lambda shape, _: np.zeros(shape)}
 
 
 def _apply(name: str, *operands: Any) -> Any:

@@ -247,6 +247,22 @@ def compaction(x: array[float], used: array[int], kept: array[float]):
     lambda rng: {"x": _reals(rng, 8), "used": np.zeros(1, np.int32), "kept": _zeros(8)},
 )
 
+LOCAL_ARRAY = Animal(
+    "local_array",
+    """
+def local_array(x: array2d[float], y: array[float]):
+    i = tid()
+    row = x[i, 1:]
+    a = zeros(4, dtype=float)
+    for k in range(2 * len(row)):
+        a[k % 4] = sin(a[(k + 1) % 4]) + row[k % len(row)] * a[k % 4] + x[i, 0]
+    a[0] += a[1] * a[2]
+    y[i] = a[0] + a[-1]
+""",
+    (3,),
+    lambda rng: {"x": _reals(rng, 3, 4), "y": _zeros(3)},
+)
+
 ZOO = (
     SAXPY,
     SPRING,
@@ -261,6 +277,7 @@ ZOO = (
     STENCIL,
     CALLS,
     COMPACTION,
+    LOCAL_ARRAY,
 )
 
 

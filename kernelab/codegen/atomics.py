@@ -1,0 +1,80 @@
+"""How atomics other than addition are spelled: what they put into memory, on a CPU and on a CUDA device.
+
+They work on elements of 32 and 64 bits.  On a CPU threads run one after the other, so that they are plain.
+"""
+
+from collections.abc import Mapping
+
+from kernelab.codegen import spelling
+from kernelab.lang.ir import AtomicKind
+from kernelab.lang.types import Scalar, float32, float64, int32, int64, uint32, uint64
+
+KINDS: tuple[AtomicKind, ...] = ("min", "max", "and", "or", "xor", "exch", "cas")
+SCALARS = (int32, int64, uint32, uint64, float32, float64)
+
+_RESULTS: Mapping[AtomicKind, str] = {
+    "add": "{old} + {value}",
+    "min": "{value} < {old} ? {value} : {old}",
+    "max": "{value} > {old} ? {value} : {old}",
+    "and": "{old} & {value}",
+    "or": "{old} | {value}",
+    "xor": "{old} ^ {value}",
+    "exch": "{value}",
+    "cas": "{old} == {compare} ? {value} : {old}",
+}
+
+
+def result(kind: AtomicKind, old: str, value: str, compare: str | None) -> str:
+    """What an element holds after an atomic, as an expression."""
+    return _RESULTS[kind].format(old=old, value=value, compare=compare)
+
+
+def name(kind: AtomicKind, scalar: Scalar) -> str:
+    """The helper of a device that does it and returns what the element held."""
+    return f"atomic_{kind}_{scalar}"
+
+
+def device_helpers() -> dict[str, str]:
+    """Those helpers, by name."""
+    return {
+        name(kind, scalar): _helper(kind, scalar)
+        for kind in KINDS
+        for scalar in SCALARS
+        if scalar.is_int or kind not in ("and", "or", "xor")
+    }
+
+
+def _helper(kind: AtomicKind, scalar: Scalar) -> str:
+    type = spelling.value_type(scalar)
+    given = f"{type} compare, {type} value" if kind == "cas" else f"{type} value"
+    lines = _native(kind, scalar, type) if scalar.is_int else _loop(kind, scalar, type)
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"__device__ static inline {type} {name(kind, scalar)}(char* pointer, {given}) {{\n{body}}}\n"
+
+
+def _native(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    call = f"atomic{'CAS' if kind == 'cas' else kind.capitalize()}"
+    if kind in ("min", "max"):
+        return [f"return {call}(({type}*)pointer, value);"]
+    bits = "u64" if scalar.bits == 64 else "unsigned"
+    compare = f"({bits})compare, " if kind == "cas" else ""
+    return [f"return ({type}){call}(({bits}*)pointer, {compare}({bits})value);"]
+
+
+def _loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    """A device compares and swaps bits: again until nobody came between."""
+    wide = scalar == float64
+    bits = "u64" if wide else "unsigned"
+    packed = "(u64)__double_as_longlong" if wide else "__float_as_uint"
+    unpacked = "__longlong_as_double((i64)assumed)" if wide else "__uint_as_float(assumed)"
+    return [
+        f"{bits} seen = *({bits}*)pointer, assumed;",
+        f"{type} old;",
+        "do {",
+        "  assumed = seen;",
+        f"  old = {unpacked};",
+        f"  const {type} held = {result(kind, 'old', 'value', 'compare')};",
+        f"  seen = atomicCAS(({bits}*)pointer, assumed, {packed}(held));",
+        "} while (seen != assumed);",
+        "return old;",
+    ]

@@ -1,0 +1,287 @@
+"""Views: rows and slices of an array parameter, which exist while a def is lowered only.
+
+    row = a[i]            a, with the index i on its first axis
+    part = a[2:n:3, j]    a, with positions 2 + 3 * k along its first axis and the index j on its second
+
+A view is its parameter with, for each axis, an index, a slice or nothing; an element of it is an element of
+the parameter at computed indices.  So nothing below the frontend knows of views, and their gradients are
+those of the parameter.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+
+from kernelab.errors import Span
+from kernelab.frontend.frame import Frame, counted
+from kernelab.frontend.promote import cast, convert
+from kernelab.frontend.values import Along, ArrayRef, Meaning, Typed, View, ViewType, Weak, describe
+from kernelab.lang.build import integer, zero
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, Scalar, Type, Vec, int32, int64
+
+Evaluate = Callable[[Frame, ast.expr], Meaning]
+Pick = Atom | Along | None
+
+
+def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
+    """What is chosen along each axis of the parameter."""
+    if isinstance(array, View):
+        return array.picks
+    assert isinstance(array.var.type, Array)
+    return (*array.indices, *(None,) * (array.var.type.ndim - len(array.indices)))
+
+
+def viewed(var: Var, picks: Sequence[Pick]) -> ArrayRef | View:
+    """The view of a parameter; one that only lacks its last indices is a row."""
+    given = [pick for pick in picks if pick is not None and not isinstance(pick, Along)]
+    if list(picks[: len(given)]) == given and not any(isinstance(pick, Along) for pick in picks):
+        return ArrayRef(var, tuple(given))
+    return View(var, tuple(picks))
+
+
+def has_slice(group: Sequence[ast.expr]) -> bool:
+    """Whether there is a slice among the indices."""
+    return any(isinstance(part, ast.Slice) for part in group)
+
+
+def enter(
+    frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
+) -> ArrayRef | View:
+    """What indices and slices select of an array; an element is a row without axes."""
+    picks = list(picks_of(array))
+    free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, Along)]
+    if len(group) > len(free):
+        counts = f"{counted(len(free), 'index')}, not {len(group)}"
+        raise frame.error(node, f"{describe(array)} takes {counts}")
+    for axis, part in zip(free, group, strict=False):
+        pick = picks[axis]
+        along = pick if isinstance(pick, Along) else None
+        if isinstance(part, ast.Slice):
+            picks[axis] = _slice(frame, array.var, axis, along, part, evaluate)
+        else:
+            picks[axis] = _place(frame, along, _index(frame, part, evaluate), node)
+    return viewed(array.var, picks)
+
+
+def _index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
+    match evaluate(frame, node):
+        case Weak(int() as number) if not isinstance(number, bool):
+            return convert(frame, Weak(number), int32, node, "an index is")
+        case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
+            return atom
+        case value:
+            raise frame.error(node, f"an index is an integer, not {describe(value)}")
+
+
+def _place(frame: Frame, along: Along | None, index: Atom, node: ast.expr) -> Atom:
+    """The index along an axis of the parameter from the index in a slice of it."""
+    if along is None:
+        return index
+    b, type = frame.builder, _signed(index)
+    with b.at(frame.places(node)):
+        k, extent = cast(frame, index, type), cast(frame, along.count, type)
+        inside = b.apply("lt", k, extent)
+        if not (isinstance(k, Const) and k.value >= 0):
+            inside = b.apply("and", inside, b.apply("ge", k, b.apply("neg", extent)))
+            k = b.apply("where", b.apply("lt", k, zero(type)), b.apply("add", k, extent), k)
+        b.check(inside, "assertion", f"{frame.places.text(node)} is outside of the slice")
+        return _affine(frame, cast(frame, along.start, type), along.step, k)
+
+
+def _signed(index: Atom) -> Scalar:
+    """The type in which an index is counted: one that holds what it may be."""
+    return int32 if index.type == int32 else int64
+
+
+def _affine(frame: Frame, start: Atom, step: int, k: Atom) -> Atom:
+    assert isinstance(k.type, Scalar)
+    return frame.builder.apply("add", start, frame.builder.apply("mul", k, Const(step, k.type)))
+
+
+def _slice(
+    frame: Frame, var: Var, axis: int, along: Along | None, node: ast.Slice, evaluate: Evaluate
+) -> Along | None:
+    """A slice of an axis, or of a slice of it, with Python's meaning of what is left out or negative."""
+    b, step = frame.builder, _step(frame, node, evaluate)
+    extent = b.let(SHAPE, (var, integer(axis)), int32) if along is None else along.count
+    last = b.apply("sub", extent, integer(1))
+    low, high = (integer(0), extent) if step > 0 else (integer(-1), last)
+    first, end = (low, high) if step > 0 else (high, low)
+    start = first if node.lower is None else _bound(frame, node.lower, extent, low, high, evaluate)
+    stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high, evaluate)
+    if step == 1 and node.lower is None and node.upper is None:
+        return along
+    length = b.apply("sub", stop, start) if step > 0 else b.apply("sub", start, stop)
+    if abs(step) > 1:
+        rounded = b.apply("add", length, integer(abs(step) - 1))
+        length = b.apply("floordiv", rounded, integer(abs(step)))
+    count = b.apply("max", length, integer(0))
+    if along is None:
+        return Along(start, step, count)
+    return Along(_affine(frame, along.start, along.step, start), along.step * step, count)
+
+
+def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int:
+    match None if node.step is None else evaluate(frame, node.step):
+        case None:
+            return 1
+        case Weak(int() as step) | Typed(Const(int() as step)) if step != 0:
+            return int(step)
+        case _:
+            assert node.step is not None
+            hint = "write a[0:n:2], or a loop over range(...)"
+            raise frame.error(node.step, "the step of a slice is a constant that is not zero", hint=hint)
+
+
+def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom, evaluate: Evaluate) -> Atom:
+    """A bound of a slice, counted from the start and inside the axis."""
+    b, given = frame.builder, _index(frame, node, evaluate)
+    type = _signed(given)
+    bound, least, most, n = (cast(frame, atom, type) for atom in (given, low, high, extent))
+    if not (isinstance(bound, Const) and bound.value >= 0):
+        negative = b.apply("lt", bound, zero(type))
+        bound = b.apply("where", negative, b.apply("add", bound, n), bound)
+    if bound == least:
+        return low
+    return cast(frame, b.apply("max", b.apply("min", bound, most), least), int32)
+
+
+def at(frame: Frame, view: View, given: Sequence[Atom], node: ast.expr) -> ArrayRef:
+    """The element of a view at indices that have been lowered, as a row without axes."""
+    left = iter(given)
+    picks = [
+        _place(frame, pick if isinstance(pick, Along) else None, next(left), node)
+        if pick is None or isinstance(pick, Along)
+        else pick
+        for pick in view.picks
+    ]
+    return ArrayRef(view.var, tuple(picks))
+
+
+def extent(frame: Frame, view: View, axis: int) -> Typed:
+    """How many elements a view has along one of its axes."""
+    free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, Along)]
+    pick = view.picks[free[axis]]
+    if isinstance(pick, Along):
+        return Typed(pick.count)
+    return Typed(frame.builder.let(SHAPE, (view.var, integer(free[axis])), int32))
+
+
+def sliced_vector(frame: Frame, vector: Typed, node: ast.Slice, evaluate: Evaluate) -> Typed:
+    """``v[1:3]``: a shorter vector; the bounds are constants."""
+    assert isinstance(vector.type, Vec)
+    bounds: list[int | None] = []
+    for part in (node.lower, node.upper, node.step):
+        match None if part is None else evaluate(frame, part):
+            case None:
+                bounds.append(None)
+            case Weak(int() as number) | Typed(Const(int() as number)):
+                bounds.append(int(number))
+            case _:
+                assert part is not None
+                hint = "pick the components one by one"
+                raise frame.error(part, "the bounds of a vector's slice are constants", hint=hint)
+    if bounds[2] == 0:
+        raise frame.error(node, "the step of a slice is not zero", "value")
+    chosen = range(vector.type.n)[slice(*bounds)]
+    if len(chosen) < 2:
+        hint = f"write [{chosen[0]}] for one component" if chosen else ""
+        raise frame.error(node, f"this slice of {vector.type} has {len(chosen)} components", "value", hint)
+    parts = [frame.builder.apply("extract", vector.atom, integer(k)) for k in chosen]
+    return Typed(frame.builder.apply(str(Vec(vector.type.scalar, len(chosen))), *parts))
+
+
+# ------------------------------------------------------------------------- views as values
+
+
+def is_view(value: Meaning | None) -> bool:
+    """Whether it is a part of an array, not the whole."""
+    return isinstance(value, View) or (isinstance(value, ArrayRef) and bool(value.indices))
+
+
+def atoms(array: ArrayRef | View) -> tuple[Atom, ...]:
+    """What of a view is known at run time only: indices, and starts and lengths of slices."""
+    return tuple(_atoms(picks_of(array)))
+
+
+def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
+    for pick in picks:
+        if isinstance(pick, Along):
+            yield from (pick.start, pick.count)
+        elif pick is not None:
+            yield pick
+
+
+def with_atoms(array: ArrayRef | View, given: Sequence[Atom]) -> ArrayRef | View:
+    """The same kind of view with other atoms."""
+    return viewed(array.var, _rebuilt(picks_of(array), iter(given)))
+
+
+def _rebuilt(picks: Sequence[Pick], given: Iterator[Atom]) -> list[Pick]:
+    rebuilt: list[Pick] = []
+    for pick in picks:
+        if isinstance(pick, Along):
+            start = next(given)
+            rebuilt.append(Along(start, pick.step, next(given)))
+        else:
+            rebuilt.append(None if pick is None else next(given))
+    return rebuilt
+
+
+def same_array(a: Meaning | None, b: Meaning | None) -> bool:
+    """Whether two views are of one parameter."""
+    return isinstance(a, ArrayRef | View) and isinstance(b, ArrayRef | View) and a.var is b.var
+
+
+def alike(a: Meaning | None, b: Meaning | None) -> bool:
+    """Whether two views are of one parameter and differ in their atoms only."""
+    if not isinstance(a, ArrayRef | View) or not isinstance(b, ArrayRef | View):
+        return False
+    return a.var is b.var and _pattern(a) == _pattern(b)
+
+
+def _pattern(array: ArrayRef | View) -> tuple[Scalar | int | None, ...]:
+    return tuple(_kind(pick) for pick in picks_of(array))
+
+
+def _kind(pick: Pick) -> Scalar | int | None:
+    if isinstance(pick, Along):
+        return pick.step
+    if pick is None:
+        return None
+    assert isinstance(pick.type, Scalar)
+    return pick.type
+
+
+# ------------------------------------------------------------------------- views as arguments
+
+
+def passed(array: ArrayRef | View) -> tuple[ViewType, list[Atom]]:
+    """A view as an argument of a function: what decides the instance, and the atoms handed over."""
+    assert isinstance(array.var.type, Array)
+    return ViewType(array.var.type, _pattern(array)), [array.var, *atoms(array)]
+
+
+def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef | View:
+    """A view as a parameter of a function."""
+    picks: list[Pick] = []
+    for k, part in enumerate(kind.pattern):
+        match part:
+            case None:
+                picks.append(None)
+            case int():
+                picks.append(Along(Var(int32, f"start_{k}", span), part, Var(int32, f"count_{k}", span)))
+            case _:
+                picks.append(Var(part, f"index_{k}", span))
+    return viewed(Var(kind.array, name, span), picks)
+
+
+def vars_of(array: ArrayRef | View) -> tuple[Var, ...]:
+    """The parameters that such a view consists of."""
+    return (array.var, *(atom for atom in atoms(array) if isinstance(atom, Var)))
+
+
+def type_of(array: ArrayRef | View) -> Type:
+    """The type that an array parameter for a view has."""
+    return Array(array.elem, array.ndim)

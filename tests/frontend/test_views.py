@@ -1,0 +1,187 @@
+"""Rows and slices of arrays in kernels: NumPy's meaning, the parameter's gradient, and what is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.backend import base
+from kernelab.backend.packing import pack
+from kernelab.errors import KernelAssertionError
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.simplify import simplify
+from kernelab.passes.widen import widen
+from tests.frontend.helpers import agrees_with_python, error, function, ran
+from tests.support.derivatives import derivatives
+
+ROWS = """
+@func
+def total(row: array[float]):
+    s = 0.0
+    for j in range(len(row)):
+        s += row[j] * row[j]
+    return s
+
+@func
+def corner(part, k):
+    return part[0, k] + part[-1, -1] * float(part.shape[0]) + float(part.shape[1])
+
+def kernel(a: array2d[float], b: array3d[float], out: array2d[float]):
+    i = tid()
+    row = a[i]
+    column = a[:, i]
+    out[i, 0] = total(row) + sin(row[1]) * column[-1]
+    out[i, 1] = total(a[i, 1:]) + total(a[::2, i]) * 0.5
+    out[i, 2] = total(a[i][::-1][1:3]) + total(b[i, :, 1]) + total(b[0][i])
+    out[i, 3] = corner(b[i], 1) + corner(b[:, i, 1:], 0) + corner(a[1:], 2)
+    block = out[i : i + 1, 4:]
+    block[0, 1] += 3.0 * row[2]
+    block[0][0] = row[0] * 2.0
+    atomic_add(block, 0, 1, 0.5 * row[1])
+"""
+SLICES = """
+def kernel(x: array[float], out: array2d[int], bounds: array2d[int]):
+    i = tid()
+    lo, hi = bounds[i, 0], bounds[i, 1]
+    out[i, 0] = len(x[lo:hi])
+    out[i, 1] = len(x[lo:hi:2])
+    out[i, 2] = len(x[hi:lo:-1])
+    out[i, 3] = len(x[lo:hi:-3])
+    out[i, 4] = len(x[:hi]) * 100 + len(x[lo:])
+    out[i, 5] = len(x[::-2][1:lo])
+    part = x[lo:hi]
+    back = x[hi:lo:-2]
+    for k in range(len(part)):
+        out[i, 6] += int(part[k]) * (k + 1)
+    for k in range(1, len(back) + 1):
+        out[i, 7] += int(back[-k]) * k + back.size
+"""
+CHOSEN = """
+def kernel(a: array2d[float], out: array[float]):
+    i = tid()
+    row = a[0]
+    if i % 2 == 1:
+        row = a[i]
+    part = row[1:]
+    if i == 2:
+        part = row[2:]
+    for k in range(3):
+        out[i] += row[k] * part[0] * float(len(part))
+        row = a[k]
+        last = a[:, k]
+    out[i] += last[i] * row[1]
+"""
+
+
+def arguments() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    draw = lambda *shape: rng.uniform(-1, 1, shape).astype(np.float32)  # noqa: E731
+    return {"a": draw(4, 4), "b": draw(4, 4, 4), "out": np.zeros((4, 6), np.float32)}
+
+
+def on_the_cpu(text: str, grid: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
+    after = {name: value.copy() for name, value in given.items()}
+    entry = base.get("cpu").build([scalarise(simplify(function(text)))])["kernel"]
+    entry(pack(entry.info.layout, grid, after))
+    return after
+
+
+def test_rows_and_slices_are_what_numpy_makes_of_them() -> None:
+    agrees_with_python(ROWS.replace("@func\n", ""), (4,), **arguments())
+
+
+def test_the_backends_agree_on_rows_and_slices() -> None:
+    given = arguments()
+    for name, value in on_the_cpu(ROWS, (4,), given).items():
+        np.testing.assert_allclose(value, ran(ROWS, (4,), **given)[name], 1e-6)
+
+
+def test_the_bounds_of_slices_mean_what_they_mean_in_python() -> None:
+    pairs = [(lo, hi) for lo in (-9, -6, -2, 0, 1, 3, 5, 7) for hi in (-8, -5, -1, 0, 2, 5, 9)]
+    given = {
+        "x": np.arange(1, 6, dtype=np.float32),
+        "out": np.zeros((len(pairs), 8), np.int32),
+        "bounds": np.array(pairs, np.int32),
+    }
+    agrees_with_python(SLICES, (len(pairs),), **given)
+    np.testing.assert_array_equal(
+        on_the_cpu(SLICES, (len(pairs),), given)["out"], ran(SLICES, (len(pairs),), **given)["out"]
+    )
+
+
+def test_a_variable_may_stand_for_one_row_or_another() -> None:
+    given = {"a": arguments()["a"], "out": np.zeros(4, np.float32)}
+    agrees_with_python(CHOSEN, (4,), **given)
+
+
+@pytest.mark.parametrize(("text", "names"), [(ROWS, ("a", "b", "out")), (CHOSEN, ("a", "out"))])
+def test_gradients_through_views_agree_with_differences(text: str, names: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(5)
+    given = {name: np.float64(value) for name, value in arguments().items() if name in names}
+    if text is CHOSEN:
+        given["out"] = np.zeros(4)
+    wide = simplify(widen(simplify(function(text))))
+    assert derivatives(wide, (4,), given, rng).agree()
+
+
+def test_vectors_are_sliced_by_constants() -> None:
+    text = """
+def kernel(v: array[vec4], out: array[vec2]):
+    out[0] = v[0][1:3] + v[0][::3]
+    u = v[0]
+    out[1] = u[-2:]
+"""
+    after = ran(text, v=np.array([[1, 2, 4, 8]], np.float32), out=np.zeros((2, 2), np.float32))
+    assert after["out"].tolist() == [[3.0, 12.0], [4.0, 8.0]]
+
+
+def test_an_index_outside_of_a_slice_is_an_error_though_the_array_goes_on() -> None:
+    text = "def kernel(x: array[float], i: int):\n    part = x[1:3]\n    part[i] = 1.0"
+    x = np.zeros(9, np.float32)
+    assert ran(text, x=x, i=-2)["x"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0, 0]
+    for outside in (2, -3):
+        with pytest.raises(KernelAssertionError, match=r"part\[i\] is outside of the slice"):
+            ran(text, x=x, i=outside)
+
+
+def test_a_view_in_a_launched_kernel_has_the_gradient_of_its_array() -> None:
+    text = """
+def kernel(a: array2d[float], out: array[float]):
+    i = tid()
+    row = a[i, 1:]
+    out[i] = row[0] * row[1]
+"""
+    a = kl.array(np.arange(6.0).reshape(2, 3), dtype=float, requires_grad=True)
+    out = kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.compile(text)["kernel"][2](a, out)
+    tape.backward(grads={out: kl.ones(2, dtype=float)})
+    assert a.grad.numpy().tolist() == [[0, 2, 1], [0, 5, 4]]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "y = x if i > 0 else z",
+            "the value is the array z here and x elsewhere: a variable stands for one array",
+        ),
+        ("y = x[1:]\n    if i > 0:\n        y = z[1:]\n    x[0] = y[0]", "a variable stands for one array"),
+        ("y = x[1:]\n    if i > 0:\n        y = x[::2]\n    x[0] = y[0]", "the two have different forms"),
+        ("for k in range(3):\n        x = x[1:]\n        x[0] = 1.0", "the two have different forms"),
+        ("y = x[::i]", "the step of a slice is a constant that is not zero"),
+        ("y = x[0.5:]", "an index is an integer, not float"),
+        ("y = x[1:, 2]", "array[float32] takes 1 index, not 2"),
+        ("y = x[1:][1, 2]", "a slice of x, array[float32] takes 1 index, not 2"),
+        ("x[1:] = 0.0", "a slice of x, array[float32] cannot be assigned at once"),
+        ("y = x[1:] + 1.0", "x[1:] is a slice of x, array[float32], not a number"),
+        ("y = vec3()[i:]", "the bounds of a vector's slice are constants"),
+        ("y = vec3()[1:1]", "this slice of vec3 has 0 components"),
+        ("y = mat22()[0:1, 0]", "a slice cannot stand here"),
+        ("y = x[1:].x", "a slice of x, array[float32] has no x"),
+    ],
+)
+def test_what_a_view_cannot_do_is_said(body: str, message: str) -> None:
+    found = error(f"def kernel(x: array[float], z: array[float]):\n    i = tid()\n    {body}")
+    assert message in found.message
