@@ -33,7 +33,10 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 
 # A kernel's first build takes as long as the compiler does: no deadline for a single example.
-hypothesis.settings.register_profile("kernelab", deadline=None, print_blob=True)
+# In continuous integration the same programs are tried every time; elsewhere new ones.
+hypothesis.settings.register_profile(
+    "kernelab", deadline=None, print_blob=True, derandomize="CI" in os.environ
+)
 hypothesis.settings.load_profile("kernelab")
 
 

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from kernelab.codegen.coalescing import coalesce, split
 from kernelab.codegen.expressions import NOT, Expressions, spelt
-from kernelab.codegen.folding import Folded, fold
+from kernelab.codegen.folding import Folded, fold, leaves
 from kernelab.codegen.reordering import tidy
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.build import type_of
@@ -286,8 +286,19 @@ class _Printer:
                 span = self.span(end.stop, end.span)
                 carried = [self.name(var) for var, atom in end.copies if atom is end.stop]
                 test = carried[0] if carried else self.expr.show(end.stop)
+                if not carried and self.is_overwritten(end):
+                    # What the test reads is assigned anew before it: it is taken first.
+                    rows.insert(0, _Row(depth, f"{self.name(end.stop)} = {test}", span))
+                    test = self.name(end.stop)
                 rows += [_Row(depth, f"if {test}:", span), _Row(depth + 1, "break", span)]
         return rows
+
+    def is_overwritten(self, end: _End) -> bool:
+        """Whether the copies at the end of an iteration assign a name that the test for its end reads."""
+        assert end.stop is not None
+        read = {self.name(leaf) for leaf in leaves(end.stop, self.folded)}
+        changed = {self.name(var) for var, atom in end.copies if self.name(var) != self.expr.show(atom)}
+        return not read.isdisjoint(changed)
 
     def assign(self, copies: tuple[tuple[Var, Atom], ...], depth: int, span: Span) -> Rows:
         """Assignments that happen together, without those of a value to its own name."""

@@ -225,3 +225,30 @@ def test_a_statement_that_reads_what_an_if_yields_stays_behind_it() -> None:
     double = choosing_loop(lambda builder, chosen: builder.apply("mul", chosen, constant(2.0, float32)))
     run_both(double, (1,), {"out": np.zeros(1)})
     assert "        if stop" not in str(listing(choosing_loop(lambda _, chosen: chosen)))
+
+
+LEAVES_ON_WHAT_IT_READ = """
+def program(x: array[float64], n: array[int], a: array2d[float64], out: array2d[float64]):
+    i = tid()
+    m = i % 3
+    w = x[i]
+    a[i, 0] *= cos(w)
+    for k in range(0, m + 2, 2):
+        w = sin(a[i, -1 - m % 4])
+        if w > 0.9:
+            m = i
+        elif a[i, 2] >= -0.2:
+            break
+    out[i, 1] += w * x[i]
+"""
+
+
+def test_what_ends_a_loop_is_read_before_what_it_reads_is_assigned_anew() -> None:
+    rng = np.random.default_rng(3)
+    arguments = {
+        "x": rng.normal(size=ROWS + COLUMNS),
+        "n": np.zeros(ROWS, np.int32),
+        "a": rng.normal(size=(ROWS, COLUMNS)),
+        "out": np.zeros((ROWS, COLUMNS)),
+    }
+    check_all_programs(lowered(LEAVES_ON_WHAT_IT_READ, "program"), (ROWS,), arguments)
