@@ -359,8 +359,9 @@ class Recording:
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
         memories = call.memories()
-        for i in call.kernel.plan.floats:
-            self._look_for_unseen(call.arguments[i])
+        if self._written:
+            for i in call.kernel.plan.floats:
+                self._look_for_unseen(call.arguments[i])
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()

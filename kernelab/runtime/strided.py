@@ -38,6 +38,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
     __kernelab_name__ = "array"
     __slots__ = (
         "__weakref__",
+        "_extent",
         "_grad",
         "_host",
         "allocation",
@@ -146,6 +147,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         self.type = array_type(dtype, ndim)
         self.packed = _PACK[ndim](allocation.address + offset, *shape, *strides)
         self._host = None
+        self._extent: tuple[int, int] | None = None
         self._grad = None
 
     @classmethod
@@ -188,7 +190,9 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
     @property
     def extent(self) -> tuple[int, int]:
         """The lowest address of any element, and one past the highest."""
-        return bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))
+        if self._extent is None:
+            self._extent = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))
+        return self._extent
 
     @property
     def is_contiguous(self) -> bool:
