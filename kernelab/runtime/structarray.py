@@ -39,6 +39,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         self.ndim = len(shape)
         self.type = array_type(dtype, len(shape))
         self.packed = b""  # what a launch packs are the leaves
+        self._extent = None
         self._host = None
         self._grad = None
         self._leaves = tuple(
