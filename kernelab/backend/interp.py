@@ -56,8 +56,7 @@ from kernelab.lang.ir import (
     Store,
     Var,
     While,
-    atoms,
-    blocks,
+    reads,
     walk,
 )
 from kernelab.lang.ops import SHAPE
@@ -81,7 +80,7 @@ class Program:
     def of(function: Function) -> "Program":
         failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic | Assert)]
         numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
-        read = frozenset(_reads(function.body))
+        read = frozenset(reads(function.body))
         return Program(function, tuple(map(_site, failing)), numbers, read, independent(function))
 
 
@@ -89,15 +88,6 @@ def _site(stmt: Load | Store | Atomic | Assert) -> Site:
     if isinstance(stmt, Assert):
         return Site(stmt.span, message=stmt.message)
     return Site(stmt.span, array=stmt.array.hint)
-
-
-def _reads(block: Block) -> list[Atom]:
-    found = list(block.yields)
-    for stmt in block.stmts:
-        found += atoms(stmt)
-        for inner in blocks(stmt):
-            found += _reads(inner)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

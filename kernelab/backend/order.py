@@ -5,12 +5,12 @@ ever accessed at one place, which the thread's own indices pick.  This is a proo
 says no, threads must run one after another to give what a sequential run gives.
 """
 
-from kernelab.lang.ir import Atom, Atomic, Function, Load, Store, Var, atoms, blocks, locals_of, walk
+from kernelab.lang.ir import Atom, Atomic, Function, Load, Store, Var, locals_of, reads, walk
 
 
 def independent(function: Function) -> bool:
     """Whether every thread computes the same whatever the others have done, but for sums by atomics."""
-    used = _used(function)
+    used = frozenset(reads(function.body))
     places: dict[Var, set[tuple[Atom, ...]]] = {}
     read: set[Var] = set()
     for stmt in walk(function.body):
@@ -38,12 +38,3 @@ def _is_own(function: Function, places: set[tuple[Atom, ...]]) -> bool:
         return False
     (indices,) = places
     return set(function.threads) <= set(indices)
-
-
-def _used(function: Function) -> set[Atom]:
-    found: set[Atom] = set(function.body.yields)
-    for stmt in walk(function.body):
-        found.update(atoms(stmt))
-        for inner in blocks(stmt):
-            found.update(inner.yields)
-    return found

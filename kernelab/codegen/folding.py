@@ -30,6 +30,7 @@ from kernelab.lang.ir import (
     atoms,
     blocks,
     defs,
+    reads,
     walk,
 )
 from kernelab.lang.types import Scalar
@@ -43,7 +44,7 @@ Folded = dict[Var, Let | Load | If]
 
 def fold(function: Function, nameless: frozenset[Var] = frozenset()) -> Folded:
     """What is folded in a function; a Var among `nameless` counts as one that the user gave no name."""
-    uses = Counter(_uses(function.body))
+    uses = Counter(reads(function.body))
     once = {atom for atom, count in uses.items() if count == 1}
     folded: Folded = {stmt.out: stmt for stmt in walk(function.body) if _is_small_index(stmt)}
     width: dict[Atom, int] = {}
@@ -93,13 +94,6 @@ def _all_blocks(block: Block) -> Iterator[Block]:
     yield block
     for stmt in walk(block):
         yield from blocks(stmt)
-
-
-def _uses(block: Block) -> Iterator[Atom]:
-    for stmt in walk(block):
-        yield from atoms(stmt)
-    for inner in _all_blocks(block):
-        yield from inner.yields
 
 
 def _is_small_index(stmt: Stmt) -> TypeGuard[Let]:

@@ -6,7 +6,7 @@
     stmt     ::= Let(out, op, atoms)                     pure application of an operation of the table
                | Load(out, array, indices, held)         `held`: what the element held, if known already
                | Store(array, indices, value)
-               | Alloc(out, shape)                      a local array of zeros, the thread's own
+               | Alloc(out, shape)                       a local array of zeros, the thread's own
                | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load;
                                                              `compare`: what "cas" expects to find
                | If(outs, cond, then, orelse)            values leave a region only through its outs
@@ -359,3 +359,12 @@ def walk(block: Block) -> Iterator[Stmt]:
         yield stmt
         for inner in blocks(stmt):
             yield from walk(inner)
+
+
+def reads(block: Block) -> Iterator[Atom]:
+    """Every atom that a block reads or yields, in it and in the blocks inside it, as often as it does."""
+    yield from block.yields
+    for stmt in block.stmts:
+        yield from atoms(stmt)
+        for inner in blocks(stmt):
+            yield from reads(inner)

@@ -32,8 +32,8 @@ from kernelab.lang.ir import (
     Stmt,
     Var,
     While,
-    atoms,
     blocks,
+    reads,
     walk,
 )
 from kernelab.lang.types import (
@@ -77,7 +77,7 @@ def sites(function: Function, groups: Groups = ()) -> tuple[Site, ...]:
     """The loads and atomics whose values cannot be had again once the function has run."""
     shared = aliases(function, groups)
     changed = block_effects(function.body).changed
-    used = _used(function.body)
+    used = frozenset(reads(function.body))
     found: list[Site] = []
     for stmt in walk(function.body):
         match stmt:
@@ -115,15 +115,6 @@ def _residual(site: Site, number: int) -> Residual:
     type = type_of(site.out)
     array = Var(Array(scalar_of(type), 1), f"residual_{number}", site.span)
     return Residual(array, Var(Array(int64, 1), f"starts_{number}", site.span), type)
-
-
-def _used(block: Block) -> set[Atom]:
-    used: set[Atom] = set(block.yields)
-    for stmt in block.stmts:
-        used.update(atoms(stmt))
-        for inner in blocks(stmt):
-            used |= _used(inner)
-    return used
 
 
 class _Appender(Copier):
