@@ -18,6 +18,7 @@ from kernelab.backend.base import Args
 from kernelab.backend.lanes import Frame, LaneStack, Numpy
 from kernelab.backend.order import changed, independent
 from kernelab.backend.printing import Output
+from kernelab.backend.turns import in_turn
 from kernelab.codegen.entry import (
     ASSERTION,
     DIVISION,
@@ -30,6 +31,7 @@ from kernelab.codegen.entry import (
     layout_of,
 )
 from kernelab.codegen.printing import Message, message_of
+from kernelab.codegen.totals import totals
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
     Alloc,
@@ -37,7 +39,6 @@ from kernelab.lang.ir import (
     Assert,
     Atom,
     Atomic,
-    AtomicKind,
     Block,
     Call,
     Custom,
@@ -75,13 +76,16 @@ class Program:
     numbers: dict[Stmt, int]
     read: frozenset[Atom]
     independent: bool
+    totals: tuple[Atomic, ...]
 
     @staticmethod
     def of(function: Function) -> "Program":
         failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic | Assert)]
         numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
         read = frozenset(reads(function.body))
-        return Program(function, tuple(map(_site, failing)), numbers, read, independent(function))
+        return Program(
+            function, tuple(map(_site, failing)), numbers, read, independent(function), totals(function)
+        )
 
 
 def _site(stmt: Load | Store | Atomic | Assert) -> Site:
@@ -114,12 +118,16 @@ class _NobodyLeft(Exception):
 class _Chunk:
     """A run of some consecutive threads.
 
-    `limit` is the lowest thread that has failed: it and those after it have no effects any more.
+    `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` are
+    the arrays that take additions in the place of some of `arrays`.
     """
 
-    def __init__(self, program: Program, arrays: Mapping[Var, Numpy], threads: range) -> None:
+    def __init__(
+        self, program: Program, arrays: Mapping[Var, Numpy], sums: Mapping[Var, Numpy], threads: range
+    ) -> None:
         self.program = program
         self.arrays = arrays
+        self.sums = sums
         self.threads = threads
         self.limit = threads.stop
         self.failure: Failure | None = None
@@ -266,10 +274,10 @@ class _Chunk:
         array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
         known = stmt.held is not None or stmt.out not in self.program.read
         if known and stmt.kind == "add":
-            np.add.at(array, places, values)
+            np.add.at(self.sums.get(stmt.array, array), places, values)
         else:
             compare = None if stmt.compare is None else frame.values(stmt.compare)[:live]
-            old = _in_turn(stmt.kind, array, places, values, compare)
+            old = in_turn(stmt.kind, array, places, values, compare)
             if not known:
                 return _filled(old, live, frame)
         return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
@@ -357,55 +365,6 @@ def _blank(out: Var, frame: Frame) -> Numpy:
     return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
 
 
-def _in_turn(
-    kind: AtomicKind, array: Numpy, places: tuple[Any, ...], values: Numpy, compare: Numpy | None
-) -> Numpy:
-    """Change elements, lane after lane; what each lane found there."""
-    old = np.empty_like(values)
-    for turn in _turns(array, places, len(values)):
-        at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
-        old[turn] = array[at]
-        array[at] = _changed(kind, old[turn], values[turn], None if compare is None else compare[turn])
-    return old
-
-
-def _changed(kind: AtomicKind, old: Numpy, value: Numpy, compare: Numpy | None) -> Numpy:
-    """What elements hold after an atomic."""
-    match kind:
-        case "add":
-            return old + value
-        case "min":
-            return np.where(value < old, value, old)
-        case "max":
-            return np.where(value > old, value, old)
-        case "and":
-            return old & value
-        case "or":
-            return old | value
-        case "xor":
-            return old ^ value
-        case "exch":
-            return value
-        case "cas":
-            return np.where(old == compare, value, old)
-        case _:
-            assert_never(kind)
-
-
-def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:
-    """The lanes in groups that touch no element twice: first those that come first to theirs, and so on."""
-    address = np.zeros(lanes, np.int64)
-    for index, stride in zip(places, array.strides, strict=False):
-        address = address + index * stride
-    order = np.argsort(address, kind="stable")
-    starts = np.flatnonzero(np.diff(address[order], prepend=address[order][:1] - 1))
-    lengths = np.diff(starts, append=lanes)
-    turn = np.empty(lanes, np.int64)
-    turn[order] = np.arange(lanes) - np.repeat(starts, lengths)
-    by_turn = np.argsort(turn, kind="stable")
-    return np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]) if lanes else []
-
-
 # ------------------------------------------------------------------------------------------ entries
 
 
@@ -431,6 +390,7 @@ class InterpretedEntry:
         try:
             self._chunks(launch, grid, total)
         finally:
+            launch.settle()
             launch.output.flush()
 
     def _chunks(self, launch: "_Launch", grid: Sequence[int], total: int) -> None:
@@ -460,15 +420,26 @@ class _Launch:
                 self.arrays[var] = packing.array_of(slots, param)
             else:
                 self.values[var] = packing.value_of(slots, param)
+        summed = {stmt.array for stmt in program.totals if not self.shared(stmt.array)}
+        self.sums = {var: np.zeros(self.arrays[var].shape) for var in summed}
+
+    def shared(self, var: Var) -> bool:
+        """Whether an array has memory in common with another one that the launch was given."""
+        own = self.arrays[var]
+        return any(own is not other and np.may_share_memory(own, other) for other in self.arrays.values())
+
+    def settle(self) -> None:
+        """Bring the running totals to their elements."""
+        for var, sums in self.sums.items():
+            reached = sums != 0
+            self.arrays[var][reached] += sums[reached]
 
     @property
     def independent(self) -> bool:
         """Whether the threads of this launch may run together, with the arrays that it was given."""
         if not self.program.independent:
             return False
-        written = [self.arrays[var] for var in changed(self.program.function) if var in self.arrays]
-        given = list(self.arrays.values())
-        return not any(a is not b and np.may_share_memory(a, b) for a in written for b in given)
+        return not any(self.shared(var) for var in changed(self.program.function) if var in self.arrays)
 
     def chunk(self, threads: range, grid: Sequence[int]) -> Failure | None:
         """Run some threads; what the first that failed says, if any did."""
@@ -480,7 +451,7 @@ class _Launch:
             frame.define(var, position)
         if function.linear is not None:
             frame.define(function.linear, frame.threads)
-        chunk = _Chunk(self.program, self.arrays, threads)
+        chunk = _Chunk(self.program, self.arrays, self.sums, threads)
         chunk.run(frame)
         chunk.print(self.output)
         return chunk.failure or self._append(chunk)
@@ -541,7 +512,7 @@ def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
     frame = Frame(np.arange(lanes))
     for param, operand in zip(function.params, operands, strict=True):
         frame.define(param, operand)
-    chunk = _Chunk(Program.of(function), {}, range(lanes))
+    chunk = _Chunk(Program.of(function), {}, {}, range(lanes))
     results = chunk.run(frame)
     if chunk.failure is not None:
         raise base.failure(entry(function).info, chunk.failure.status, [lanes, 1, 1, 1])

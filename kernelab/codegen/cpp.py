@@ -28,14 +28,18 @@ from kernelab.codegen.printing import Message, message_of
 from kernelab.codegen.shells import INDENT, Outline
 from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import (
+    chosen,
+    continues,
     ends_in_choice,
     is_short,
     ordered,
     sides,
     stop_values,
+    stops,
     used,
     weight,
 )
+from kernelab.codegen.totals import Total, total_of
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.ir import (
     Alloc,
@@ -101,6 +105,7 @@ class _Body:
         self.layout = layout_of(function)
         self.name = Names()
         self.used = used(function.body)
+        self.totals: dict[Atomic, Total] = {}
         self.sites: list[Site] = []
         self.messages: list[Message] = []
         self.needs: set[str] = {"poll"}
@@ -130,10 +135,13 @@ class _Body:
         if function.linear is not None:
             self.name.alias(function.linear, "thread")
         coordinates = tuple(self.name(var) for var in function.threads)
+        self.totals = {stmt: total_of(stmt, self.name) for stmt in self.flavor.totals(function)}
+        self.needs.update(total.helper for total in self.totals.values())
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
         arena, descending = self.layout.arena, function.descending
-        return Outline(self.symbol, unpack, coordinates, weight(function.body), arena, residuals, descending)
+        heavy, totals = weight(function.body), tuple(self.totals.values())
+        return Outline(self.symbol, unpack, coordinates, heavy, arena, residuals, descending, totals)
 
     def unpack(self) -> Iterator[str]:
         """The lines that read the arguments into locals."""
@@ -287,6 +295,9 @@ class _Body:
 
     def atomic(self, stmt: Atomic) -> None:
         scalar, pointer = self.access(stmt)
+        if stmt in self.totals:
+            self.add_up(self.totals[stmt], stmt, pointer)
+            return
         held = None if stmt.held is None else self.atom(stmt.held)
         out = self.name(stmt.out) if stmt.out in self.used and held is None else None
         compare = None if stmt.compare is None else self.atom(stmt.compare)
@@ -296,6 +307,13 @@ class _Body:
             self.line(line)
         if held is not None:
             self.declare(stmt.out, held)
+
+    def add_up(self, total: Total, stmt: Atomic, pointer: str) -> None:
+        """Add to the running total of an element, which reaches memory when another's turn comes."""
+        self.line(total.moved(unwrapped(pointer)))
+        self.line(f"{total.name} += {self.atom(stmt.value)};")
+        if stmt.held is not None:
+            self.declare(stmt.out, self.atom(stmt.held))
 
     def access(self, stmt: Load | Store | Atomic) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""
@@ -435,7 +453,7 @@ class _Body:
         targets = [(c, y) for c, y in zip(loop.carries, yields, strict=True) if c in kept]
         self.assign([c for c, _ in targets], [y for _, y in targets])
         stop = None if loop.stop is None else yields[loop.stop]
-        if loop.stop is None or stop is None or _continues(stop):
+        if loop.stop is None or stop is None or continues(stop):
             return
         self.line(
             "break;" if isinstance(stop, Const) else f"if ({self.name(loop.carries[loop.stop])}) break;"
@@ -444,13 +462,13 @@ class _Body:
     def fork(self, loop: Loop, kept: set[Var], last: If, yields: Sequence[Atom]) -> None:
         """An `If` at the end of an iteration: each branch sets the carries itself and may break."""
         assert loop.stop is not None
-        first, second = ((branch, _chosen(last, branch, yields)) for branch in (last.then, last.orelse))
-        holds = _stops(first[1][loop.stop]) or not _stops(second[1][loop.stop])
+        first, second = ((branch, chosen(last, branch, yields)) for branch in (last.then, last.orelse))
+        holds = stops(first[1][loop.stop]) or not stops(second[1][loop.stop])
         if not holds:
             first, second = second, first
         with self.braces(f"if ({self.condition(holds, last.cond)})"):
             self.iteration(loop, kept, *first)
-        if _stops(first[1][loop.stop]):
+        if stops(first[1][loop.stop]):
             self.iteration(loop, kept, *second)
         else:
             with self.braces("else"):
@@ -471,20 +489,6 @@ def _suffixes(param: Param) -> list[str]:
         if isinstance(param.type, Array)
         else []
     )
-
-
-def _continues(value: Atom) -> bool:
-    return isinstance(value, Const) and not value.value
-
-
-def _stops(value: Atom) -> bool:
-    return isinstance(value, Const) and bool(value.value)
-
-
-def _chosen(stmt: If, branch: Block, yields: Sequence[Atom]) -> tuple[Atom, ...]:
-    """What `yields` are if a branch was taken."""
-    values = dict(zip(stmt.outs, branch.yields, strict=True))
-    return tuple(value if isinstance(value, Const) else values.get(value, value) for value in yields)
 
 
 def _record(scalars: Sequence[Scalar]) -> tuple[list[int], int]:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernelab.codegen import atomics, spelling
+from kernelab.codegen import atomics, spelling, totals
 from kernelab.codegen.helpers import CPU_HELPERS, CUDA_HELPERS
 from kernelab.codegen.printing import Message, device_call
 from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
-from kernelab.lang.ir import AtomicKind
+from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Scalar, float16, float32, float64, int64
 
@@ -45,6 +45,9 @@ class Flavor(Protocol):
 
         `out` is the variable for the old value, if it is used.
         """
+
+    def totals(self, function: Function) -> tuple[Atomic, ...]:
+        """The additions that are worth a running total of their own."""
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         """The statements that print, and the helpers that they call; `number` is the message's own."""
@@ -88,6 +91,9 @@ class Cpu:
             f"{spelling.value_type(scalar)} {out} = {old};",
             spelling.store(scalar, pointer, atomics.result(kind, out, value, compare)),
         ], set()
+
+    def totals(self, function: Function) -> tuple[Atomic, ...]:
+        return totals.totals(function)
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         head = f"say(status, {number}, {len(values)})"
@@ -142,6 +148,10 @@ class Cuda:
             given = [pointer, value] if compare is None else [pointer, compare, value]
             call = f"{atomics.name(kind, scalar)}({', '.join(given)})"
         return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
+
+    def totals(self, function: Function) -> tuple[Atomic, ...]:
+        # A total of each device thread, or none: what many threads add up is a reduction across the block.
+        return ()
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         return [device_call(message, values)], set()

@@ -17,7 +17,11 @@ typedef long long i64;
 typedef unsigned long long u64;
 """
 
-USES: Mapping[str, tuple[str, ...]] = {"round16": ("from16", "to16"), "add16": ("from16", "to16")}
+USES: Mapping[str, tuple[str, ...]] = {
+    "round16": ("from16", "to16"),
+    "add16": ("from16", "to16"),
+    "settle16": ("from16", "to16", "odd32"),
+}
 
 CPU_HELPERS: Mapping[str, str] = {
     # Called at most once a launch: out of the way of the code that runs.
@@ -142,6 +146,19 @@ static inline float odd32(double value) {
 """,
     "round16": """\
 static inline float round16(float value) { return from16(to16(value)); }
+""",
+    # A running total reaches its element.
+    "settle32": """\
+static inline void settle32(char* at, double& total) {
+  if (at) *(float*)at = (float)(*(float*)at + total);
+  total = 0.0;
+}
+""",
+    "settle16": """\
+static inline void settle16(char* at, double& total) {
+  if (at) *(unsigned short*)at = to16(odd32(from16(*(unsigned short*)at) + total));
+  total = 0.0;
+}
 """,
 }
 

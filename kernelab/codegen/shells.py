@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kernelab.codegen.entry import GRID_SLOTS, Param
 from kernelab.codegen.helpers import BUDGET
+from kernelab.codegen.totals import Total
 
 INDENT = "  "
 
@@ -17,7 +18,8 @@ class Outline:
     """What a shell depends on: `coordinates` are the names of the thread's indices, `weight` is how many
     statements a thread runs at least, `arena` is the slot of the arena on a device if values are saved,
     `residuals` are the arrays that grow, by their names, `unpack` are the lines that read the arguments.
-    `descending` says that the last thread comes first, where threads run one after another.
+    `descending` says that the last thread comes first, where threads run one after another; `totals` are
+    the running totals of its sums.
     """
 
     symbol: str
@@ -27,6 +29,7 @@ class Outline:
     arena: int | None
     residuals: tuple[tuple[str, Param], ...]
     descending: bool = False
+    totals: tuple[Total, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 
 def cpu_shell(outline: Outline) -> Shell:
     """One function that runs every thread of the grid and returns status[0]."""
-    setup = [*outline.unpack, *_growing(outline), f"i64 thread = 0, budget = {BUDGET};", "status[0] = 0;"]
+    setup = [*outline.unpack, *_growing(outline), *(total.declared for total in outline.totals)]
+    setup += [f"i64 thread = 0, budget = {BUDGET};", "status[0] = 0;"]
     loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
     head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *_indented(setup, 1), *loops]
     head += _indented(_each_thread(outline), depth)
@@ -73,6 +77,7 @@ def _each_thread(outline: Outline) -> list[str]:
 
 def _release(outline: Outline) -> list[str]:
     lines = [] if outline.arena is None else ["free(base);"]
+    lines += [total.settled for total in outline.totals]
     for name, _ in outline.residuals:
         fields = (f"(i64){name}", f"{name}_length", f"{name}_capacity")
         lines += [f"{name}_handle[{k}] = {field};" for k, field in enumerate(fields)]

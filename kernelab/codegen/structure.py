@@ -71,6 +71,20 @@ def _ends(block: Block, stop: Atom) -> Iterator[Atom]:
         yield from _ends(branch, branch.yields[position])
 
 
+def continues(value: Atom) -> bool:
+    return isinstance(value, Const) and not value.value
+
+
+def stops(value: Atom) -> bool:
+    return isinstance(value, Const) and bool(value.value)
+
+
+def chosen(stmt: If, branch: Block, yields: Sequence[Atom]) -> tuple[Atom, ...]:
+    """What `yields` are if a branch was taken."""
+    values = dict(zip(stmt.outs, branch.yields, strict=True))
+    return tuple(value if isinstance(value, Const) else values.get(value, value) for value in yields)
+
+
 Move = tuple[str, str, Scalar]
 
 

@@ -254,6 +254,7 @@ class Function:
     Thread indices are int32, as many as the kernel unpacks from `tid()`; `linear` is the int64 position of
     the thread in the grid, which derived programs use to find what the thread has saved.  Where threads run
     one after another, the last comes first if `descending`: an adjoint takes back what the primal did.
+    `aliased` says that arrays among the parameters may share memory that the launch changes.
     """
 
     name: str
@@ -263,6 +264,7 @@ class Function:
     span: Span = NOWHERE
     linear: Var | None = None
     descending: bool = False
+    aliased: bool = False
     custom: "CustomRules | None" = None
 
     def param(self, name: str) -> Var:

@@ -5,6 +5,7 @@ A decorated function is lowered when it is first needed, with the names that are
 
 import functools
 import sys
+import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,10 +44,10 @@ def compile(
     """The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
 
     `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
-    the text.  Raises KernelError with up to ten mistakes.
+    the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes.
     """
     around = _names_around(2) if namespace is None else namespace
-    compiled = compile_source(Source(text, label), around)
+    compiled = compile_source(Source(textwrap.dedent(text), label), around)
     compiled.raise_errors()
     return compiled.definitions
 

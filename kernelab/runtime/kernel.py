@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from kernelab.backend.base import Entry
+from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
@@ -52,7 +53,8 @@ class Plan:
 
     `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
     `floats` all arrays and all float arrays, `numbers` the float parameters for which a one-element array may
-    stand.  `formals` are the parameters as written, where a struct is among them: all else counts its leaves.
+    stand.  `totals` says that sums reach memory late, which arrays that share memory must not see.  `formals`
+    are the parameters as written, where a struct is among them: all else counts its leaves.
     """
 
     parameters: tuple[Parameter, ...]
@@ -63,6 +65,7 @@ class Plan:
     read: tuple[int, ...]
     written: tuple[int, ...]
     coordinates: int
+    totals: bool
     formals: Formals | None
 
 
@@ -191,6 +194,7 @@ class Kernel:
             tuple(i for i in arrays if params[i] in found.reads),
             tuple(i for i in arrays if params[i] in found.changed),
             len(self.primal.threads),
+            bool(totals(self.primal)),
             None if self._by_leaves else formals_of(self.definition.signature),
         )
 
@@ -209,7 +213,7 @@ class Kernel:
             if not self._widened:
                 check_rules(self.laid_out)
             shared = [[self.primal.param(name) for name in group] for group in groups]
-            program = _flat_pair(vjp(self.laid_out, active, shared))
+            program = _flat_pair(vjp(replace(self.laid_out, aliased=bool(groups)), active, shared))
             names = [param.hint for param in self.primal.params]
             positions = tuple(i for i, name in enumerate(names) if name in active)
             self._reverse[key] = Reverse(self, program, positions)
@@ -247,6 +251,11 @@ class Kernel:
     def primal_entry(self) -> Entry:
         """The kernel, built."""
         return _build(self.primal)
+
+    @cached_property
+    def aliased_entry(self) -> Entry:
+        """The kernel, built for arrays that share memory: every sum is in memory at once."""
+        return _build(replace(self.primal, aliased=True))
 
     def entry(self, kind: Kind = "primal", active: Iterable[str] = (), groups: Groups = ()) -> Entry:
         """One of the kernel's programs, built: the second and third need the active parameters' names."""

@@ -116,7 +116,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         argument = arguments[i]
         argument.allocation.will_write(argument)
     packed = b"".join(parts)
-    kernel.primal_entry(_slots(len(packed) >> 3).from_buffer_copy(packed))
+    _entry_for(kernel, arguments)(_slots(len(packed) >> 3).from_buffer_copy(packed))
 
 
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
@@ -156,6 +156,12 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
 @functools.cache
 def _slots(count: int) -> type[ctypes.Array[ctypes.c_longlong]]:
     return ctypes.c_longlong * count
+
+
+def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
+    if kernel.plan.totals and sharing(kernel, arguments):
+        return kernel.aliased_entry
+    return kernel.primal_entry
 
 
 def _enter(entry: Entry, parts: Sequence[bytes]) -> None:
@@ -198,7 +204,7 @@ class Call:
 
     def primal(self) -> None:
         """Run the kernel."""
-        _enter(self.kernel.primal_entry, self.parts)
+        _enter(_entry_for(self.kernel, self.arguments), self.parts)
 
     def augmented(self, reverse: Reverse) -> tuple[array, ...]:
         """Run the kernel keeping its residuals: each one's values and where each thread's begin."""

@@ -50,3 +50,11 @@ def test_a_launch_that_does_not_fit_the_parameters_says_so(
 ) -> None:
     with pytest.raises(kl.LaunchError, match=message):
         move[1](kl.zeros(1, dtype=float), *given, **named)
+
+
+def test_a_text_may_be_indented_as_a_whole() -> None:
+    made = kl.compile("""
+        def one(x: kl.array[float]):
+            x[tid()] = 1.0
+    """)
+    assert list(made) == ["one"]
