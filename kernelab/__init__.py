@@ -11,6 +11,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from kernelab import func
 from kernelab.autodiff.tape import Tape
 from kernelab.errors import (
     BuildError,
@@ -49,7 +50,6 @@ from kernelab.runtime.array import (
 )
 from kernelab.runtime.decorators import (
     compile,
-    func,
     func_grad,
     func_jvp,
     func_native,

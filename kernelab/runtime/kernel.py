@@ -92,20 +92,20 @@ class Reverse:
 
     @cached_property
     def primal_entry(self) -> Entry:
-        return _build(self.program.primal)
+        return build(self.program.primal)
 
     @cached_property
     def adjoint_entry(self) -> Entry:
         # The thread that builds ahead does not live on in a forked process.
         if self._ahead is None or (self._process != os.getpid() and not self._ahead.done()):
-            return _build(self.program.adjoint)
+            return build(self.program.adjoint)
         return self._ahead.result()
 
     def build_ahead(self) -> None:
         """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
         if self._ahead is None and "adjoint_entry" not in self.__dict__:
             self._process = os.getpid()
-            self._ahead = _builder().submit(_build, self.program.adjoint)
+            self._ahead = _builder().submit(build, self.program.adjoint)
 
 
 class Kernel:
@@ -123,6 +123,7 @@ class Kernel:
         self._reverse: dict[tuple[tuple[str, ...], Groups], Reverse] = {}
         self._tangents: dict[tuple[str, ...], Function] = {}
         self._tangent_entries: dict[tuple[str, ...], Entry] = {}
+        self.beside: dict[str, Any] = {}
 
     __kernelab_kernel__ = True
 
@@ -166,7 +167,7 @@ class Kernel:
     @cached_property
     def primal(self) -> Function:
         """The kernel as IR, calls inlined and simplified."""
-        return _flat(self.laid_out)
+        return flat(self.laid_out)
 
     @cached_property
     def laid_out(self) -> Function:
@@ -223,7 +224,7 @@ class Kernel:
         """The tangent program with respect to the named parameters."""
         key = self._ordered(active)
         if key not in self._tangents:
-            self._tangents[key] = _flat(jvp(self.laid_out, key))
+            self._tangents[key] = flat(jvp(self.laid_out, key))
         return self._tangents[key]
 
     def widened(self) -> "Kernel":
@@ -250,7 +251,7 @@ class Kernel:
     @cached_property
     def primal_entry(self) -> Entry:
         """The kernel, built."""
-        return _build(self.primal)
+        return build(self.primal)
 
     @cached_property
     def aliased_entry(self) -> Entry:
@@ -269,7 +270,7 @@ class Kernel:
                 return self.reverse(key, groups).adjoint_entry
             case "tangent":
                 if key not in self._tangent_entries:
-                    self._tangent_entries[key] = _build(self.jvp(key))
+                    self._tangent_entries[key] = build(self.jvp(key))
                 return self._tangent_entries[key]
 
 
@@ -326,7 +327,7 @@ def definition_of(
     return found
 
 
-def _flat(function: Function) -> Function:
+def flat(function: Function) -> Function:
     """The function with what was kept apart for differentiation inlined."""
     if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
         return function
@@ -334,10 +335,11 @@ def _flat(function: Function) -> Function:
 
 
 def _flat_pair(program: Vjp) -> Vjp:
-    return replace(program, primal=_flat(program.primal), adjoint=_flat(program.adjoint))
+    return replace(program, primal=flat(program.primal), adjoint=flat(program.adjoint))
 
 
-def _build(function: Function) -> Entry:
+def build(function: Function) -> Entry:
+    """The entry of a program, ready to run."""
     return CPU.backend.build([scalarise(function)])[function.name]
 
 

@@ -164,7 +164,8 @@ def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
     return kernel.primal_entry
 
 
-def _enter(entry: Entry, parts: Sequence[bytes]) -> None:
+def enter(entry: Entry, parts: Sequence[bytes]) -> None:
+    """Run an entry over packed slots, the grid's first."""
     packed = b"".join(parts)
     entry(_slots(len(packed) >> 3).from_buffer_copy(packed))
 
@@ -204,7 +205,7 @@ class Call:
 
     def primal(self) -> None:
         """Run the kernel."""
-        _enter(_entry_for(self.kernel, self.arguments), self.parts)
+        enter(_entry_for(self.kernel, self.arguments), self.parts)
 
     def augmented(self, reverse: Reverse) -> tuple[array, ...]:
         """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
@@ -212,7 +213,7 @@ class Call:
             self.primal()
             return ()
         kept = [Residual(type, self.grid.threads) for type in reverse.residuals]
-        _enter(reverse.primal_entry, [*self.parts, *(residual.packed for residual in kept)])
+        enter(reverse.primal_entry, [*self.parts, *(residual.packed for residual in kept)])
         return tuple(made for residual in kept for made in residual.arrays())
 
     def adjoint(
@@ -223,7 +224,7 @@ class Call:
         for i, saved in replaced.items():
             parts[1 + i] = saved.packed
         parts += [made.packed for made in (*bars, *residuals)]
-        _enter(reverse.adjoint_entry, parts)
+        enter(reverse.adjoint_entry, parts)
 
 
 def _load_free() -> Callable[[int], None]:

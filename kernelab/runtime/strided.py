@@ -471,7 +471,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         return mine == (other.offset, other.strides, other.allocation.nbytes)
 
 
-_PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 5)}
+_PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 
 
 def transfer(dest: array, src: array, how: str) -> None:

@@ -1,0 +1,165 @@
+"""The level of many lanes: an array that differs between them stands in memory once for each.
+
+A program of which any array differs gets an axis for the lanes, and runs once.  Knows levels; must not know
+functions.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kernelab.autodiff.levels import Argument, Extents, Kept, KeptStarts, Level, fresh, known, will_write
+from kernelab.autodiff.programs import Program
+from kernelab.errors import Diagnostic, GradientError
+from kernelab.lang.types import scalar_of
+from kernelab.runtime.interop import HostArray, itemsize
+from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.recorder import caller
+from kernelab.runtime.strided import array
+
+
+class Hidden(Allocation):
+    """Memory whose elements differ between lanes: the host cannot look at them."""
+
+    __slots__ = ()
+
+    def expose(self) -> Any:
+        message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
+        hint = "compute with them in kernels, and return the array"
+        raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+
+
+class Batch(Level):
+    """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them."""
+
+    ALIGNED: ClassVar[int] = 16
+
+    def __init__(self, parent: Level, lanes: int, randomness: str = "same") -> None:
+        super().__init__(parent)
+        self.lanes = lanes
+        self.randomness = randomness
+        self.wide: dict[Allocation, Allocation] = {}
+        self._hidden: list[Allocation] = []
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        try:
+            with super().active():
+                yield
+        finally:
+            for memory in self._hidden:
+                memory.__class__ = Allocation
+
+    def stride(self, memory: Allocation) -> int:
+        """How far apart the lanes of a memory stand, in bytes."""
+        return memory.nbytes + -memory.nbytes % self.ALIGNED
+
+    def view(self, elements: array) -> array:
+        """An array in all lanes, with an axis for them in front; all the same where they do not differ."""
+        memory = self.wide.get(elements.allocation)
+        apart = 0 if memory is None else self.stride(elements.allocation)
+        shape, strides = (self.lanes, *elements.shape), (apart, *elements.strides)
+        return array.over(memory or elements.allocation, elements.offset, shape, strides, elements.dtype)
+
+    def widen(self, elements: array, copy: bool = True) -> array:
+        """Make an array one that may differ between lanes; the view of all of them."""
+        memory = elements.allocation
+        if memory not in self.wide:
+            made = allocate(self.lanes * self.stride(memory), cleared=True)
+            scalar = scalar_of(elements.dtype)
+            size = itemsize(scalar)
+            whole = (memory, 0, (self.lanes, memory.nbytes // size), (0, size), scalar)
+            if copy:
+                apart = (made, 0, whole[2], (self.stride(memory), size), scalar)
+                self.parent.move(array.over(*apart), array.over(*whole))
+            self.wide[memory] = made
+            self._hide(elements)
+        return self.view(elements)
+
+    def _hide(self, elements: array) -> None:
+        memory = elements.allocation
+        if memory.__class__ is Allocation:
+            memory.__class__ = Hidden
+            self._hidden.append(memory)
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        will_write(program, arguments)
+        given = known(arguments, program.arrays, self.wide)
+        starts = tuple(
+            i for i, a in enumerate(arguments) if isinstance(a, KeptStarts) and self in a.kept.levels
+        )
+        if not given and not starts:
+            self.parent.run(program, grid, arguments)
+            return
+        more = program.to_widen((*given, *starts))
+        wide = tuple(sorted({*given, *starts, *(i for i in more if isinstance(arguments[i], array))}))
+        parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
+        threads = int(np.prod(grid, dtype=np.int64))
+        extents = self._rank(program, grid, threads)
+        made = program.batched(wide, len(extents), self._distinct(program))
+        parts += [struct.pack("=q", threads), struct.pack("=q", extents[0])]
+        first, rest = (self.lanes,), extents
+        if len(extents) == 4:
+            first, rest = (self.lanes * extents[0],), extents[1:]
+        self.parent.run(made, (*first, *rest), parts)
+
+    def _lanes_of(self, wide: bool, given: Argument) -> Argument:
+        if isinstance(given, Kept):
+            given.levels.append(self)
+            given.extents.insert(0, self.lanes)
+        return self.widen(given) if wide and isinstance(given, array) else given
+
+    def _rank(self, program: Program, grid: Extents, threads: int) -> Extents:
+        """The extents of the grid as the program unpacks them."""
+        coordinates = len(program.flat.threads)
+        if coordinates <= 1:
+            return (threads,)
+        return (*grid, *(1,) * (coordinates - len(grid)))
+
+    def _distinct(self, program: Program) -> bool:
+        if self.randomness == "error" and program.draws:
+            message = f"`{program.name}` draws random numbers inside a vmap"
+            hint = 'say whether the lanes draw the same: randomness="same", or "different"'
+            raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
+        return self.randomness == "different" and program.draws
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        if src.allocation in self.wide or dest.allocation in self.wide:
+            self.parent.move(self.widen(dest), self.view(src), add)
+        else:
+            self.parent.move(dest, src, add)
+
+    # -------------------------------------------------------------------------------------- in and out
+
+    def split(self, elements: array, axis: int = 0) -> array:
+        """An array whose lanes are the slices of another along an axis."""
+        order = (axis, *(k for k in range(elements.ndim) if k != axis))
+        shape, strides = (tuple(values[k] for k in order) for values in (elements.shape, elements.strides))
+        moved = array.over(elements.allocation, elements.offset, shape, strides, elements.dtype)
+        if len(shape) == 1:
+            moved = array.over(
+                elements.allocation, elements.offset, (*shape, 1), (*strides, 0), elements.dtype
+            )
+        made = fresh(moved.shape[1:], elements.dtype)
+        self.parent.move(self.widen(made, copy=False), moved)
+        return made
+
+    def seeds(self, like: array, values: HostArray) -> array:
+        """An array like another whose lanes hold the given values, lanes first."""
+        made = fresh(like.shape, like.dtype)
+        view = self.widen(made, copy=False)
+        view.host()[...] = values.reshape(view.host().shape)
+        return made
+
+    def joined(self, elements: array, axis: int = 0) -> array:
+        """The lanes of an array, one after another along a new axis."""
+        view = self.view(elements)
+        made = fresh(view.shape, view.dtype)
+        self.parent.move(made, view)
+        order = [k + 1 for k in range(elements.ndim)]
+        order.insert(axis, 0)
+        shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
+        return array.over(made.allocation, 0, shape, strides, made.dtype)

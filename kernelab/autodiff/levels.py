@@ -1,0 +1,247 @@
+"""Levels: what a transform does with the programs that a function runs.
+
+A transform runs the user's function at a level of its own.  The level replaces every program by one derived
+of it, over more arrays, and hands that to its parent; the last parent, `Base`, runs it:
+
+    Forward    beside each array stands its tangent; a program becomes its tangent program
+    Reverse    a program runs and is remembered, and `Pullback` takes adjoints back through all of them
+    Batch      an array that differs between lanes stands in memory once a lane; a program gets an axis
+
+So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forward, a batch and a reverse one,
+and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.programs import Positions, Program
+from kernelab.errors import Diagnostic, GradientError, TapeError
+from kernelab.lang.types import Value
+from kernelab.runtime.arguments import Reference
+from kernelab.runtime.array import array
+from kernelab.runtime.interop import itemsize
+from kernelab.runtime.launch import Call, Residual, enter, grid_of
+from kernelab.runtime.memory import Allocation, allocate, contiguous_strides
+from kernelab.runtime.recorder import RECORDER, caller
+
+
+class Kept:
+    """What a program appends to while it runs: a residual, once a lane where lanes differ.
+
+    `extents` counts the lanes of the levels through which the program came, the outermost first.
+    """
+
+    def __init__(self, elem: Value) -> None:
+        self.elem = elem
+        self.residual: Residual | None = None
+        self.levels: list[Level] = []
+        self.extents: list[int] = []
+
+    def arrays(self) -> tuple[array, array]:
+        """The values, and where those of each thread of each lane begin."""
+        assert self.residual is not None
+        values, starts = self.residual.arrays()
+        return values, starts.reshape(*self.extents, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptValues:
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStarts:
+    kept: Kept
+
+
+Argument = array | bytes | Kept | KeptValues | KeptStarts
+"""An array, a number packed as a launch wants it, or what another program has kept."""
+
+Extents = tuple[int, ...]
+
+
+class Level:
+    """Where programs run; also the recorder that a user's launches and copies come to."""
+
+    def __init__(self, parent: "Level") -> None:
+        self.parent = parent
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        """Run a program."""
+        raise NotImplementedError
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        """Copy the elements of `src` to `dest`, or add them; extents may be repeated by strides of zero."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------------------------------- as a recorder
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within it, what the user launches comes to this level."""
+        token = RECORDER.set(self)
+        try:
+            yield
+        finally:
+            RECORDER.reset(token)
+
+    def launch(self, call: Call) -> None:
+        plan = call.kernel.plan
+        references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
+        given = zip(call.arguments, call.parts[1:], strict=True)
+        self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        if dest.overlaps(src):
+            message = "a copy between overlapping views of one array is not differentiated"
+            raise GradientError(Diagnostic(message, caller().span, "overlap", hint="clone the source first"))
+        self.move(dest, src)
+
+    def overwritten(self, dest: array, how: str) -> None:
+        self.move(dest, duplicate(dest))
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """Names of scopes mean nothing here."""
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        return True
+
+
+def _argument(argument: Any, packed: bytes) -> Argument:
+    if isinstance(argument, Reference):
+        whole = argument.array
+        return array.over(whole.allocation, whole.offset, (1,), (itemsize(whole.dtype),), whole.dtype)
+    return argument if isinstance(argument, array) else packed
+
+
+def current() -> Level:
+    """The level that the caller stands in; raises TapeError where a tape records."""
+    recorder = RECORDER.get()
+    if recorder is None:
+        return BASE
+    if isinstance(recorder, Level):
+        return recorder
+    message = "a tape is recording, and it cannot see through a transform such as grad or vmap"
+    hint = "call it outside of the tape; transforms compose with one another"
+    raise TapeError(Diagnostic(message, caller().span, "nested", hint=hint))
+
+
+def fresh(shape: Sequence[int], dtype: Value, cleared: bool = True) -> array:
+    """A new array of any number of dimensions."""
+    strides = contiguous_strides(tuple(shape), itemsize(dtype))
+    count = int(np.prod(shape, dtype=np.int64))
+    return array.over(allocate(count * itemsize(dtype), cleared=cleared), 0, tuple(shape), strides, dtype)
+
+
+def duplicate(elements: array) -> array:
+    """The same values in memory of their own, which no level knows yet."""
+    made = fresh(elements.shape, elements.dtype, cleared=False)
+    made.host()[...] = elements.host()
+    return made
+
+
+# ------------------------------------------------------------------------------------------ base
+
+
+class Base(Level):
+    """Runs programs as they are."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        made = grid_of(grid)
+        will_write(program, arguments)
+        if made.threads:
+            enter(program.entry, [made.packed, *(_packed(given, made.threads) for given in arguments)])
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        dest.allocation.will_write(dest)
+        target, values = dest.host(), src.host()
+        if not add:
+            target[...] = values.copy() if np.may_share_memory(target, values) else values
+            return
+        repeated = [k for k, stride in enumerate(target.strides) if stride == 0 and target.shape[k] > 1]
+        if repeated:  # one element stands for several: it gets what goes to all of them
+            values = values.sum(axis=tuple(repeated), keepdims=True, dtype=values.dtype)
+            target = target[tuple(slice(0, 1) if k in repeated else slice(None) for k in range(target.ndim))]
+        target += values
+
+
+BASE = Base()
+
+
+def _packed(given: Argument, threads: int) -> bytes:
+    match given:
+        case array():
+            return given.packed
+        case bytes():
+            return given
+        case Kept():
+            given.residual = Residual(given.elem, threads)
+            return given.residual.packed
+        case KeptValues(kept):
+            return kept.arrays()[0].packed
+        case KeptStarts(kept):
+            return kept.arrays()[1].packed
+
+
+def will_write(program: Program, arguments: Sequence[Argument]) -> None:
+    """Warn those who need what a program is about to overwrite."""
+    for i in program.changed:
+        target = arguments[i]
+        if isinstance(target, array):
+            target.allocation.will_write(target)
+
+
+def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
+    """Which of some arguments are arrays in one of the given memories."""
+    found = ((i, arguments[i]) for i in among)
+    return tuple(i for i, given in found if isinstance(given, array) and given.allocation in memories)
+
+
+# ------------------------------------------------------------------------------------------ forward
+
+
+class Forward(Level):
+    """Carries tangents: `dots` holds the tangents of each memory that has any."""
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.dots: dict[Allocation, Allocation] = {}
+
+    def dot(self, primal: array) -> array:
+        """The tangent of an array: the same elements of a memory that starts as zeros."""
+        memory = self.dots.get(primal.allocation)
+        if memory is None:
+            memory = self.dots[primal.allocation] = allocate(primal.allocation.nbytes, cleared=True)
+        return primal.twin(memory)
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        will_write(program, arguments)
+        found = known(arguments, program.floats, self.dots)
+        if not found:
+            self.parent.run(program, grid, arguments)
+            return
+        if any(isinstance(given, Kept) for given in arguments):
+            raise GradientError(_keeps(program))
+        active = tuple(i for i in program.floats if i in found or i in program.changed)
+        dots = [self.dot(given) for i in active if isinstance(given := arguments[i], array)]
+        self.parent.run(program.tangent(active), grid, [*arguments, *dots])
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.parent.move(dest, src, add)
+        if dest.allocation in self.dots or src.allocation in self.dots:
+            self.parent.move(self.dot(dest), self.dot(src), add)
+
+
+def _keeps(program: Program) -> Diagnostic:
+    message = (
+        f"`{program.name}` overwrites values that its adjoint needs: its adjoint has no forward derivative"
+    )
+    hint = "write the results to another array than the one that is read"
+    return Diagnostic(message, program.function.span, "second-order", hint=hint)

@@ -1,0 +1,205 @@
+"""Programs: functions of the IR, and what is derived of them, each made and built once.
+
+A program's parameters are told by position, so that programs can be derived of derived ones: the tangent of
+an adjoint, and many lanes of both.  Knows passes and how to build; must not know what runs where.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from kernelab.backend.base import Entry
+from kernelab.backend.order import independent
+from kernelab.errors import Diagnostic, GradientError
+from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Store, Var, walk
+from kernelab.lang.types import Array, Value, int32, is_differentiable
+from kernelab.passes import batch
+from kernelab.passes.effects import effects
+from kernelab.passes.jvp import jvp
+from kernelab.passes.vjp import vjp
+from kernelab.runtime.kernel import Kernel, build, flat
+from kernelab.runtime.rulecheck import check_rules
+
+Positions = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pullback:
+    """Reverse mode of a program: what runs forwards and keeps the residuals, and what takes adjoints back.
+
+    `active` are the positions whose adjoints the second takes, `needed` the arrays whose elements it reads.
+    """
+
+    primal: "Program"
+    adjoint: "Program"
+    active: Positions
+    needed: Positions
+    residuals: tuple[Value, ...]
+
+
+class Program:
+    """A function over arrays and numbers, compared by identity."""
+
+    def __init__(self, function: Function, checked: bool = True) -> None:
+        self.function = function
+        self._checked = checked
+        self._made: dict[Any, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<program {self.function.name}>"
+
+    @staticmethod
+    def of(kernel: Kernel, references: Positions = ()) -> "Program":
+        """The program of a kernel whose numbers at some positions are read from arrays of one element."""
+        found: dict[Positions, Program] = kernel.beside.setdefault("programs", {})
+        if references not in found:
+            found[references] = Program(_referenced(kernel.laid_out, references), checked=False)
+        return found[references]
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    # -------------------------------------------------------------------------------------- what it does
+
+    @cached_property
+    def flat(self) -> Function:
+        """The function with all calls in it written out."""
+        return flat(self.function)
+
+    @cached_property
+    def arrays(self) -> Positions:
+        return self._where(lambda var: isinstance(var.type, Array))
+
+    @cached_property
+    def floats(self) -> Positions:
+        """The arrays whose elements have derivatives."""
+        params = self.function.params
+        return tuple(i for i in self.arrays if is_differentiable(params[i].type))
+
+    @cached_property
+    def changed(self) -> frozenset[int]:
+        """The arrays whose elements it changes."""
+        found = effects(self.flat).changed
+        return frozenset(self._where(lambda var: var in found))
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The arrays whose elements it loads."""
+        found = effects(self.flat).reads
+        return frozenset(self._where(lambda var: var in found))
+
+    def _where(self, holds: Any) -> Positions:
+        return tuple(i for i, var in enumerate(self.function.params) if holds(var))
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return batch.draws(self.flat)
+
+    @cached_property
+    def keeps(self) -> bool:
+        """Whether it saves values for itself or others, which a second reverse pass cannot follow."""
+        return any(isinstance(stmt, Save | Restore | Append) for stmt in walk(self.flat.body))
+
+    def writes_own(self, position: int) -> bool:
+        """Whether each thread writes the element of an array that its indices name, and no other does.
+
+        No thread may see what another one wrote.
+        """
+        param, threads = self.flat.params[position], self.flat.threads
+        stores = [stmt for stmt in walk(self.flat.body) if getattr(stmt, "array", None) is param]
+        own = all(isinstance(stmt, Store | Load) and stmt.indices == threads for stmt in stores)
+        return bool(threads) and own and independent(self.flat)
+
+    # -------------------------------------------------------------------------------------- what is derived
+
+    @cached_property
+    def entry(self) -> Entry:
+        return build(self.flat)
+
+    def tangent(self, active: Positions) -> "Program":
+        """The tangent program; its last parameters are the tangents of the active ones."""
+        key = "tangent", active
+        if key not in self._made:
+            self.check()
+            self._made[key] = Program(self._unlike(jvp(self.function, self._names(active))))
+        return self._made[key]  # type: ignore[no-any-return]
+
+    def pullback(self, active: Positions, groups: Sequence[Positions] = ()) -> Pullback:
+        """Reverse mode; the adjoint's last parameters are the adjoints, then residuals and their starts."""
+        key = "pullback", active, tuple(groups)
+        if key not in self._made:
+            self.check()
+            if self.keeps:
+                raise GradientError(_twice(self))
+            self._made[key] = self._pullback(active, groups)
+        return self._made[key]  # type: ignore[no-any-return]
+
+    def _pullback(self, active: Positions, groups: Sequence[Positions]) -> Pullback:
+        shared = [[self.function.params[i] for i in group] for group in groups]
+        made = vjp(self.function, self._names(active), shared)
+        primal, adjoint = Program(made.primal), Program(self._unlike(made.adjoint))
+        needed = tuple(i for i in range(len(self.function.params)) if i in adjoint.reads)
+        residuals = tuple(residual.array.type.elem for residual in made.residuals)  # type: ignore[union-attr]
+        return Pullback(primal, adjoint, active, needed, residuals)
+
+    def batched(self, wide: Positions, rank: int, distinct: bool = False) -> "Program":
+        """The program for many lanes; `wide` are the arrays with an axis for them."""
+        key = "batched", wide, rank, distinct
+        if key not in self._made:
+            self._made[key] = Program(batch.batched(self.flat, wide, rank, distinct))
+        return self._made[key]  # type: ignore[no-any-return]
+
+    def to_widen(self, wide: Positions) -> frozenset[int]:
+        """Which of the changed arrays differ between lanes, if those of `wide` do."""
+        key = "to widen", wide
+        if key not in self._made:
+            self._made[key] = batch.to_widen(self.flat, wide)
+        return self._made[key]  # type: ignore[no-any-return]
+
+    def by_thread(self, wide: Positions) -> "Program":
+        """The program in which each thread has its own copy of some arrays, along a new first axis."""
+        key = "by thread", wide
+        if key not in self._made:
+            self._made[key] = Program(batch.by_thread(self.flat, wide))
+        return self._made[key]  # type: ignore[no-any-return]
+
+    def check(self) -> None:
+        """Warn, once, of custom gradients that are wrong."""
+        if not self._checked:
+            self._checked = True
+            check_rules(self.function)
+
+    def _names(self, positions: Positions) -> tuple[str, ...]:
+        return tuple(self.function.params[i].hint for i in positions)
+
+    def _unlike(self, derived: Function) -> Function:
+        """A derived function whose new parameters have names of their own, by which they are told apart."""
+        known = {param.hint for param in self.function.params}
+        for param in derived.params[len(self.function.params) :]:
+            while param.hint in known:
+                param.hint += "_"
+            known.add(param.hint)
+        return derived
+
+
+def _referenced(function: Function, positions: Positions) -> Function:
+    """The function with some numbers read from arrays of one element."""
+    if not positions:
+        return function
+    params, loads = list(function.params), []
+    for i in positions:
+        number = params[i]
+        assert not isinstance(number.type, Array)
+        params[i] = Var(Array(number.type, 1), number.hint, number.span)
+        loads.append(Load(number, params[i], (Const(0, int32),), number.span))
+    body = Block((*loads, *function.body.stmts), function.body.yields)
+    return replace(function, params=tuple(params), body=body)
+
+
+def _twice(program: Program) -> Diagnostic:
+    message = f"`{program.name}` cannot be differentiated in reverse: it keeps values of an earlier pass"
+    hint = "put the forward pass outside: jacfwd(jacrev(f)), or hessian(f)"
+    return Diagnostic(message, program.function.span, "second-order", hint=hint)

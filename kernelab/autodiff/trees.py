@@ -1,0 +1,121 @@
+"""What a transform takes from functions and gives back: arrays in tuples, lists and dicts.
+
+Also the names by which messages call a function and its arguments.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError
+from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.memory import contiguous_strides
+from kernelab.runtime.recorder import caller
+from kernelab.runtime.strided import array
+
+
+def name_of(func: Callable[..., Any]) -> str:
+    """What messages call a function."""
+    return getattr(func, "__name__", None) or type(func).__name__
+
+
+def argument_name(func: Callable[..., Any], position: int) -> str:
+    """What messages call an argument of a function."""
+    try:
+        names = list(inspect.signature(func).parameters)
+    except (TypeError, ValueError):
+        names = []
+    return f"`{names[position]}`" if position < len(names) else f"number {position}"
+
+
+def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> Exception:
+    """An error that points at the user's line."""
+    return kind(Diagnostic(message, caller().span, code, hint=hint))
+
+
+def leaves(value: Any, func: Callable[..., Any]) -> list[array]:
+    """The arrays that a function returned, in order; KernelTypeError where there is anything else."""
+    return list(_leaves(value, func))
+
+
+def _leaves(value: Any, func: Callable[..., Any]) -> Iterator[array]:
+    if isinstance(value, array):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part, func)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _leaves(part, func)
+    else:
+        found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
+        found = found.replace("builtins.", "")
+        message = f"{name_of(func)} returned {found}, which is data of the host and has no derivative"
+        hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
+        raise refusal(KernelTypeError, message, "result", hint)
+
+
+def rebuilt(value: Any, parts: Iterator[Any]) -> Any:
+    """The same structure around other leaves."""
+    if isinstance(value, tuple | list):
+        return type(value)([rebuilt(part, parts) for part in value])
+    if isinstance(value, dict):
+        return {key: rebuilt(part, parts) for key, part in value.items()}
+    return next(parts)
+
+
+def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """The arguments to differentiate by; an error names the one that has no derivative."""
+    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in chosen:
+        if not -len(args) <= n < len(args):
+            message = f"argnums={argnums!r}: {name_of(func)} was called with {len(args)} arguments"
+            raise refusal(KernelTypeError, message, "argnums")
+        require_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
+    return tuple(n % len(args) for n in chosen)
+
+
+def require_floats(value: Any, what: str) -> None:
+    """Raise KernelTypeError unless a value is an array of floats."""
+    if isinstance(value, array) and is_differentiable(value.dtype):
+        return
+    found = f"an array of {value.dtype}" if isinstance(value, array) else f"a {type(value).__name__}"
+    message = f"{what} is {found}: only arrays of floats are differentiated"
+    raise refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")
+
+
+def require_like(value: Any, like: array, what: str) -> None:
+    """Raise GradientError unless a value is an array of the same shape and dtype as another."""
+    if not isinstance(value, array):
+        raise refusal(GradientError, f"{what} is a {type(value).__name__}, not an array", "shape")
+    if value.shape != like.shape or value.dtype != like.dtype:
+        message = f"{what} is {value.dtype} {value.shape}, and has to be {like.dtype} {like.shape}"
+        raise refusal(GradientError, message, "shape")
+
+
+def scalar_shape(elements: array) -> tuple[int, ...]:
+    """The shape of an array with the components of its elements as last axes."""
+    return (*elements.shape, *shape_of(elements.dtype))
+
+
+def scalars(elements: array) -> array:
+    """A view of an array's numbers: the components of its elements are the last axes."""
+    scalar, inner = scalar_of(elements.dtype), shape_of(elements.dtype)
+    strides = (*elements.strides, *contiguous_strides(inner, bytes_of(scalar)))
+    return array.over(elements.allocation, elements.offset, (*elements.shape, *inner), strides, scalar)
+
+
+def lines(matrix: array, axis: int, first: int, count: int, rest: Sequence[int]) -> array:
+    """Some rows (axis 0) or columns (axis 1) of a contiguous matrix, with them as the first axis.
+
+    `rest` is the shape that the other side of the matrix stands for.
+    """
+    step, other = matrix.strides if axis == 0 else matrix.strides[::-1]
+    shape, strides = (count, *rest), (step, *contiguous_strides(tuple(rest), other))
+    return array.over(matrix.allocation, matrix.offset + first * step, shape, strides, matrix.dtype)
+
+
+def shaped(matrix: array, shape: Sequence[int]) -> array:
+    """A contiguous array seen in another shape of any number of dimensions."""
+    strides = contiguous_strides(tuple(shape), bytes_of(matrix.dtype))
+    return array.over(matrix.allocation, matrix.offset, tuple(shape), strides, matrix.dtype)

@@ -1,0 +1,222 @@
+"""Transforms of Python functions that launch kernels: ``kl.func.grad``, ``jacfwd``, ``vmap`` and their kin.
+
+They compose: ``vmap(jacfwd(f))``, ``jacfwd(jacrev(f))``.  A function takes arrays, and other things, and
+returns arrays, alone or in tuples, lists or dicts; it must not change its arguments.  `requires_grad` plays
+no part.  A thin face: the computation is in `kernelab.autodiff.transforms`.
+
+The module is also the decorator ``@kl.func``, which makes a function that kernels may call.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from types import ModuleType
+from typing import Any, Literal
+
+from kernelab.autodiff import transforms
+from kernelab.autodiff.levels import current
+from kernelab.autodiff.trees import leaves, positions, rebuilt, refusal, require_like, scalar_shape, shaped
+from kernelab.errors import GradientError, KernelValueError
+from kernelab.runtime import decorators
+from kernelab.runtime.strided import array
+
+Function = Callable[..., Any]
+Randomness = Literal["error", "same", "different"]
+Argnums = int | Sequence[int]
+
+__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+
+
+def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """A function that returns the gradient of `func`, which returns an array of one float.
+
+    The gradient has the shape and dtype of the argument; with a tuple for `argnums` it is a tuple.  With
+    `has_aux`, `func` returns a pair ``(output, aux)``, and so does the new function.  Raises GradientError
+    where the output is not one number, or was not computed from the arguments.
+    """
+    both = value_and_grad(func, argnums, has_aux)
+
+    @wraps(func)
+    def gradient(*args: Any) -> Any:
+        value, found = both(*args)
+        return (found, value[1]) if has_aux else found
+
+    return gradient
+
+
+def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
+    """A function that returns what `func` returns, and its gradient; as for `grad`."""
+
+    @wraps(func)
+    def value_and_gradient(*args: Any) -> Any:
+        chosen = positions(func, args, argnums)
+        value, found, aux = transforms.gradients(func, args, chosen, has_aux)
+        return (value, aux) if has_aux else value, _as_asked(found, argnums)
+
+    return value_and_gradient
+
+
+def jvp(
+    func: Function, primals: Sequence[Any], tangents: Sequence[array], *, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """What `func` returns for `primals`, and its derivative along `tangents`, in the same structure.
+
+    `tangents` are arrays of the shapes and dtypes of the primals.  With `has_aux`, a third item follows.
+    """
+    _require_sequence(primals, "primals")
+    _require_sequence(tangents, "tangents")
+    chosen = positions(func, primals, range(len(primals)))
+    if len(tangents) != len(primals):
+        message = f"{len(tangents)} tangents for {len(primals)} primals"
+        raise refusal(GradientError, message, "tangents", "pass one tangent for each primal")
+    for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
+        require_like(tangent, primal, f"tangents[{i}]")
+    value, dots, aux = transforms.push(func, primals, chosen, tangents, has_aux)
+    moved = rebuilt(value, iter(dots))
+    return (value, moved, aux) if has_aux else (value, moved)
+
+
+def vjp(func: Function, *primals: array, has_aux: bool = False) -> tuple[Any, ...]:
+    """What `func` returns for `primals`, and a function from cotangents of that to a tuple of adjoints.
+
+    The function takes cotangents in the structure of what `func` returned, and may be called again.
+    """
+    found = transforms.record(func, primals, positions(func, primals, range(len(primals))), has_aux)
+
+    def pull(cotangents: Any) -> tuple[array, ...]:
+        given = leaves(cotangents, pull)
+        if len(given) != len(found.outputs):
+            message = f"{len(given)} cotangents for the {len(found.outputs)} arrays that were returned"
+            raise refusal(GradientError, message, "cotangents")
+        for i, (cotangent, output) in enumerate(zip(given, found.outputs, strict=True)):
+            require_like(cotangent, output, f"cotangent {i}")
+        return tuple(found.pull(current(), given))
+
+    return (found.result, pull, found.aux) if has_aux else (found.result, pull)
+
+
+def jacrev(
+    func: Function, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None
+) -> Function:
+    """A function that returns the Jacobian of `func`, computed from batches of `chunk_size` adjoints.
+
+    For each array returned, an array of the shape of the output, then that of the argument; components of
+    vectors are axes of their own.  With a tuple for `argnums`, a tuple of them.
+    """
+    _require_chunk(chunk_size)
+
+    @wraps(func)
+    def jacobian(*args: Any) -> Any:
+        chosen = positions(func, args, argnums)
+        found = transforms.record(func, args, chosen, has_aux)
+        rows = [_as_asked(row, argnums) for row in transforms.rows(found, chunk_size)]
+        made = rebuilt(found.result, iter(rows))
+        return (made, found.aux) if has_aux else made
+
+    return jacobian
+
+
+def jacfwd(
+    func: Function,
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    chunk_size: int | None = None,
+    randomness: Randomness = "error",
+) -> Function:
+    """A function that returns the Jacobian of `func`, computed from batches of `chunk_size` tangents.
+
+    As `jacrev`.  `randomness` says what a kernel means that draws random numbers while lanes differ.
+    """
+    _require_chunk(chunk_size)
+    _require_randomness(randomness)
+
+    @wraps(func)
+    def jacobian(*args: Any) -> Any:
+        chosen = positions(func, args, argnums)
+        value, found, aux = transforms.columns(func, args, chosen, has_aux, chunk_size, randomness)
+        made = rebuilt(value, iter([_as_asked(row, argnums) for row in found]))
+        return (made, aux) if has_aux else made
+
+    return jacobian
+
+
+def hessian(func: Function, argnums: int = 0) -> Function:
+    """A function that returns the Hessian of `func` by one argument: ``jacfwd(jacrev(func))``.
+
+    Where `func` returns one number, the result has the argument's shape twice, without an axis for it.
+    """
+
+    @wraps(func)
+    def second(*args: Any) -> Any:
+        made = jacfwd(jacrev(func, argnums), argnums)(*args)
+        (position,) = positions(func, args, argnums)
+        shape = scalar_shape(args[position])
+        return rebuilt(made, iter([_without_one(part, (*shape, *shape)) for part in leaves(made, func)]))
+
+    return second
+
+
+def _without_one(part: array, shape: tuple[int, ...]) -> array:
+    return shaped(part, shape) if part.shape == (1, *shape) else part
+
+
+def hvp(func: Function, primals: Sequence[array], tangents: Sequence[array]) -> tuple[Any, Any]:
+    """The gradient of `func` by all `primals`, and the Hessian times `tangents`: forward over reverse."""
+    everything = tuple(range(len(primals)))
+    gradient, moved = jvp(grad(func, everything), primals, tangents)
+    return (gradient[0], moved[0]) if len(everything) == 1 else (gradient, moved)
+
+
+def vmap(
+    func: Function,
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: Randomness = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Function:
+    """A function that runs `func` for every slice of its arguments at once, and joins what it returns.
+
+    `in_dims` says along which axis each argument is sliced, None for one that all slices share; `out_dims`
+    along which axis results are joined.  `func` sees arrays without that axis, of at least one dimension: a
+    slice of a one-dimensional array has one element.  `randomness` says what a kernel means that draws random
+    numbers: an error, the same numbers for every slice, or different ones.
+    """
+    _require_chunk(chunk_size)
+    _require_randomness(randomness)
+
+    @wraps(func)
+    def mapped(*args: Any) -> Any:
+        return transforms.map_lanes(func, args, in_dims, out_dims, randomness, chunk_size)
+
+    return mapped
+
+
+def _as_asked(found: list[array], argnums: Argnums) -> Any:
+    return found[0] if isinstance(argnums, int) else tuple(found)
+
+
+def _require_chunk(size: int | None) -> None:
+    if size is not None and size < 1:
+        raise refusal(KernelValueError, f"chunk_size={size} is no number of lanes", "chunk", "pass 1 or more")
+
+
+def _require_randomness(randomness: str) -> None:
+    if randomness not in ("error", "same", "different"):
+        hint = 'use "error", "same" or "different"'
+        raise refusal(KernelValueError, f"randomness={randomness!r} says nothing", "randomness", hint)
+
+
+def _require_sequence(given: Any, name: str) -> None:
+    if not isinstance(given, tuple | list):
+        message = f"{name} is a {type(given).__name__}, and has to be a tuple with one entry an argument"
+        raise refusal(GradientError, message, name, f"write ({name[0]},)")
+
+
+class _Decorator(ModuleType):
+    # A static method is called without a frame in between: the decorator looks at its caller's names.
+    __call__ = staticmethod(decorators.func)
+
+
+sys.modules[__name__].__class__ = _Decorator

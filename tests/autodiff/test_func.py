@@ -1,0 +1,427 @@
+"""Transforms of functions that launch kernels: right alone, and composed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError, KernelError, KernelTypeError, TapeError
+
+CELL = """
+def sine(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(x[i])
+
+def add_up(x: array[float], s: array[float]):
+    i = tid()
+    atomic_add(s, 0, x[i])
+
+def add_squares(x: array[float], y: array[float], z: array[float]):
+    i = tid()
+    z[i] = x[i] + y[i] * y[i]
+
+def stencil(x: array[float], y: array[float]):
+    i = tid()
+    n = x.shape[0]
+    y[i] = x[i] * x[(i + 1) % n] - 2.0 * x[i - 1]
+
+def in_place(x: array[float]):
+    i = tid()
+    x[i] = x[i] * x[i] + x[i]
+
+def product(x: array[float], y: array[float]):
+    i = tid()
+    p = 1.0
+    for k in range(x.shape[0]):
+        p = p * (x[k] + 0.5 * float(i))
+    y[i] = p
+
+def turn(p: array[vec2], m: array2d[float], q: array[vec2]):
+    i = tid()
+    q[i] = vec2(m[0, 0] * p[i][0] + m[0, 1] * p[i][1], m[1, 0] * p[i][0] * p[i][0])
+
+def transposed(a: array2d[float], b: array2d[float]):
+    i, j = tid()
+    b[j, i] = a[i, j] * a[i, 0]
+
+def scaled(x: array[float], by: float, y: array[float]):
+    i = tid()
+    y[i] = by * x[i]
+
+def noisy(x: array[float], y: array[float]):
+    i = tid()
+    state = rand_init(7, i)
+    y[i] = x[i] * randf(state)
+"""
+
+K = kl.compile(CELL)
+RNG = np.random.default_rng(5)
+
+
+def reals(*shape: int) -> Any:
+    return kl.array(RNG.uniform(0.3, 1.5, shape), dtype=float)
+
+
+def sine(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    K["sine"][x.shape[0]](x, y)
+    return y
+
+
+def total(x: Any) -> Any:
+    s = kl.zeros(1)
+    K["add_up"][x.shape[0]](x, s)
+    return s
+
+
+def stencil(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    K["stencil"][x.shape[0]](x, y)
+    return y
+
+
+def product(x: Any) -> Any:
+    y = kl.zeros(4)
+    K["product"][4](x, y)
+    return y
+
+
+def sum_of_sines(x: Any) -> Any:
+    return total(sine(x))
+
+
+def close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
+def stencil_jacobian(x: Any) -> Any:
+    n, v = x.shape[0], x.numpy()
+    J = np.zeros((n, n))
+    for i in range(n):
+        J[i, i] += v[(i + 1) % n]
+        J[i, (i + 1) % n] += v[i]
+        J[i, i - 1] -= 2.0
+    return J
+
+
+def product_jacobian(x: Any) -> Any:
+    factors = x.numpy()[None, :] + 0.5 * np.arange(4)[:, None]
+    return np.prod(factors, 1, keepdims=True) / factors
+
+
+# ------------------------------------------------------------------------------------------ Jacobians
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_a_pointwise_function_has_a_diagonal_jacobian(jacobian: Any) -> None:
+    x = reals(5)
+    close(jacobian(sine)(x), np.diag(np.cos(x.numpy())))
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_stencils_loops_and_chains_of_launches(jacobian: Any) -> None:
+    x = reals(6)
+    close(jacobian(stencil)(x), stencil_jacobian(x))
+    close(jacobian(product)(x), product_jacobian(x))
+    chained = jacobian(lambda x: stencil(sine(x)))(x)
+    close(chained, stencil_jacobian(sine(x)) @ np.diag(np.cos(x.numpy())))
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+@pytest.mark.parametrize("chunk_size", [1, 2, 100])
+def test_chunks_change_nothing(jacobian: Any, chunk_size: int) -> None:
+    x = reals(5)
+    close(jacobian(stencil, chunk_size=chunk_size)(x), stencil_jacobian(x))
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_argnums_choose_the_arguments(jacobian: Any) -> None:
+    def f(x: Any, y: Any) -> Any:
+        z = kl.zeros_like(x)
+        K["add_squares"][x.shape[0]](x, y, z)
+        return z
+
+    x, y = reals(5), reals(5)
+    close(jacobian(f, argnums=1)(x, y), np.diag(2 * y.numpy()))
+    by_x, by_y = jacobian(f, argnums=(0, 1))(x, y)
+    close(by_x, np.eye(5))
+    close(by_y, np.diag(2 * y.numpy()))
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_has_aux_returns_the_output_too(jacobian: Any) -> None:
+    x = reals(5)
+
+    def g(x: Any) -> Any:
+        result = sine(x)
+        return result, result
+
+    found, value = jacobian(g, has_aux=True)(x)
+    close(found, np.diag(np.cos(x.numpy())))
+    close(value, np.sin(x.numpy()))
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_components_of_vectors_are_axes(jacobian: Any) -> None:
+    p, m = kl.array(RNG.normal(size=(3, 2)), dtype=kl.vec2), reals(2, 2)
+
+    def turn(p: Any, m: Any) -> Any:
+        q = kl.zeros_like(p)
+        K["turn"][3](p, m, q)
+        return {"q": q}
+
+    by_p, by_m = jacobian(turn, argnums=(0, 1))(p, m)["q"]
+    assert by_p.shape == (3, 2, 3, 2)
+    assert by_m.shape == (3, 2, 2, 2)
+    P, M = p.numpy(), m.numpy()
+    for i in range(3):
+        close(by_p[i, :, i], [[M[0, 0], M[0, 1]], [2 * M[1, 0] * P[i, 0], 0]])
+        close(by_m[i], [[P[i], [0, 0]], [[0, 0], [P[i, 0] ** 2, 0]]])
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_grids_of_several_dimensions(jacobian: Any) -> None:
+    a = reals(2, 3)
+
+    def f(a: Any) -> Any:
+        b = kl.zeros((3, 2))
+        K["transposed"][2, 3](a, b)
+        return b
+
+    A, expected = a.numpy(), np.zeros((3, 2, 2, 3))
+    for i in range(2):
+        for j in range(3):
+            expected[j, i, i, j] += A[i, 0]
+            expected[j, i, i, 0] += A[i, j]
+    close(jacobian(f)(a), expected)
+    hessian = kl.func.jacfwd(jacobian(f))(a)
+    assert hessian.shape == (3, 2, 2, 3, 2, 3)
+    np.testing.assert_allclose(hessian.numpy()[1, 0, 0, 1, 0, 0], 1)
+
+
+@pytest.mark.parametrize("jacobian", [kl.func.jacfwd, kl.func.jacrev])
+def test_arrays_changed_in_place_inside_the_function(jacobian: Any) -> None:
+    def f(x: Any) -> Any:
+        y = kl.clone(x)
+        K["in_place"][x.shape[0]](y)
+        z = sine(y)
+        K["in_place"][x.shape[0]](y)
+        return stencil(z), y
+
+    x = reals(4)
+    v = x.numpy().astype(float)
+    w = v * v + v
+    by_z, by_y = jacobian(f)(x)
+    close(by_y, np.diag((2 * w + 1) * (2 * v + 1)))
+    inner = kl.array(np.sin(w), dtype=float)
+    close(by_z, stencil_jacobian(inner) @ np.diag(np.cos(w) * (2 * v + 1)))
+
+
+def test_host_writes_and_array_arithmetic_are_followed() -> None:
+    def f(x: Any) -> Any:
+        y = sine(x)
+        y.fill_(3.0)
+        z = x * x + y
+        z[0:2] = x[2:4]
+        return z
+
+    x = reals(4)
+    expected = np.diag([0, 0, 2 * x.numpy()[2], 2 * x.numpy()[3]])
+    expected[0, 2] = expected[1, 3] = 1
+    close(kl.func.jacrev(f)(x), expected)
+    close(kl.func.jacfwd(f)(x), expected)
+
+
+def test_a_one_element_array_passed_for_a_number_has_a_derivative() -> None:
+    x, by = reals(3), kl.array([2.0], dtype=float)
+
+    def f(by: Any) -> Any:
+        y = kl.zeros(3)
+        K["scaled"][3](x, by, y)
+        return y
+
+    close(kl.func.jacrev(f)(by), x.numpy()[:, None])
+    close(kl.func.jacfwd(f)(by), x.numpy()[:, None])
+
+
+# ------------------------------------------------------------------------------------------ products
+
+
+def test_jvp_and_vjp_are_products_with_the_jacobian() -> None:
+    x, v = reals(6), reals(6)
+    J = stencil_jacobian(x)
+    value, moved = kl.func.jvp(stencil, (x,), (v,))
+    close(value, stencil(x).numpy())
+    close(moved, J @ v.numpy())
+    value, pull = kl.func.vjp(stencil, x)
+    for _ in range(2):
+        (found,) = pull(v)
+        close(found, J.T @ v.numpy())
+
+
+def test_grad_and_value_and_grad() -> None:
+    x = reals(4)
+    close(kl.func.grad(sum_of_sines)(x), np.cos(x.numpy()))
+    value, gradient = kl.func.value_and_grad(sum_of_sines)(x)
+    close(value, [np.sin(x.numpy()).sum()])
+    close(gradient, np.cos(x.numpy()))
+    assert x.grad is None
+
+
+# ------------------------------------------------------------------------------------------ composition
+
+
+def cubic(x: Any) -> Any:
+    return total(stencil(sine(x)))
+
+
+def test_hessians_by_every_order_of_modes_agree() -> None:
+    x = reals(4)
+    expected = kl.func.hessian(cubic)(x).numpy()
+    np.testing.assert_allclose(expected, expected.T, rtol=1e-5, atol=1e-6)
+    close(kl.func.hessian(sum_of_sines)(x), np.diag(-np.sin(x.numpy())))
+    close(kl.func.jacfwd(kl.func.grad(cubic))(x), expected)
+    close(kl.func.jacrev(kl.func.grad(cubic))(x), expected)
+    close(kl.func.jacrev(kl.func.jacfwd(cubic))(x), expected[None])
+    close(kl.func.jacfwd(kl.func.jacfwd(cubic))(x), expected[None])
+    v = reals(4)
+    gradient, moved = kl.func.hvp(cubic, (x,), (v,))
+    close(gradient, kl.func.grad(cubic)(x).numpy())
+    close(moved, expected @ v.numpy())
+
+
+def test_the_hessian_of_a_loop_is_forward_over_reverse() -> None:
+    x = reals(3)
+
+    def f(x: Any) -> Any:
+        return total(product(x))
+
+    H = np.zeros((3, 3))
+    factors = x.numpy()[None, :] + 0.5 * np.arange(4)[:, None]
+    for a in range(3):
+        for b in range(3):
+            if a != b:
+                H[a, b] = factors[:, 3 - a - b].sum()
+    close(kl.func.hessian(f)(x), H)
+    with pytest.raises(KernelError, match="forward pass outside"):
+        kl.func.jacrev(kl.func.jacrev(f))(x)
+
+
+def test_vmap_of_every_transform() -> None:
+    xs = reals(3, 4)
+    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
+    close(kl.func.vmap(stencil)(xs), [stencil(row).numpy() for row in rows])
+    for f in (kl.func.jacfwd(stencil), kl.func.jacrev(stencil), kl.func.grad(cubic), kl.func.hessian(cubic)):
+        close(kl.func.vmap(f)(xs), [f(row).numpy() for row in rows])
+    close(kl.func.vmap(product, chunk_size=2)(xs), [product(row).numpy() for row in rows])
+
+
+def test_transforms_of_vmap() -> None:
+    xs = reals(3, 4)
+    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
+
+    def f(xs: Any) -> Any:
+        return total(kl.func.vmap(sum_of_sines)(xs).flatten())
+
+    close(kl.func.grad(f)(xs), np.cos(xs.numpy()))
+    found = kl.func.jacrev(kl.func.vmap(stencil))(xs).numpy()
+    for i, row in enumerate(rows):
+        np.testing.assert_allclose(found[i, :, i], kl.func.jacrev(stencil)(row).numpy(), rtol=1e-5)
+    close(kl.func.jacfwd(kl.func.vmap(stencil))(xs), found)
+
+
+def test_vmap_of_arrays_changed_in_place() -> None:
+    def f(x: Any) -> Any:
+        y = kl.clone(x)
+        K["in_place"][4](y)
+        K["in_place"][4](y)
+        return y
+
+    xs = reals(3, 4)
+    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
+    close(kl.func.vmap(f)(xs), [f(row).numpy() for row in rows])
+    close(kl.func.vmap(kl.func.jacrev(f))(xs), [kl.func.jacrev(f)(row).numpy() for row in rows])
+
+
+def test_axes_in_and_out() -> None:
+    xs, y = reals(4, 3), reals(4)
+
+    def f(x: Any, y: Any) -> Any:
+        z = kl.zeros_like(y)
+        K["add_squares"][4](x, y, z)
+        return z
+
+    expected = xs.numpy() + y.numpy()[:, None] ** 2
+    close(kl.func.vmap(f, in_dims=(1, None))(xs, y), expected.T)
+    close(kl.func.vmap(f, in_dims=(1, None), out_dims=1)(xs, y), expected)
+
+
+def test_randomness_is_an_error_the_same_or_different() -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        K["noisy"][2](x, y)
+        return y
+
+    ones = kl.ones((3, 2))
+    with pytest.raises(GradientError, match="draws random numbers inside a vmap"):
+        kl.func.vmap(f)(ones)
+    same = kl.func.vmap(f, randomness="same")(ones).numpy()
+    np.testing.assert_array_equal(same, np.tile(f(kl.ones(2)).numpy(), (3, 1)))
+    different = kl.func.vmap(f, randomness="different")(ones).numpy()
+    assert len(np.unique(different)) == 6
+    with pytest.raises(KernelError, match="randomness='some' says nothing"):
+        kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------ refusals
+
+
+def test_arguments_are_left_alone_and_may_not_be_changed() -> None:
+    x = reals(3)
+    before = x.numpy().copy()
+
+    def f(x: Any) -> Any:
+        K["in_place"][x.shape[0]](x)
+        return x
+
+    for transform in (kl.func.jacfwd(f), kl.func.jacrev(f), kl.func.vmap(f)):
+        with pytest.raises(GradientError, match="f changes its argument `x`"):
+            transform(x)
+    np.testing.assert_array_equal(x.numpy(), before)
+
+
+def test_host_data_is_refused() -> None:
+    x = reals(3)
+    with pytest.raises(KernelTypeError, match=r"f returned a numpy.ndarray.*no derivative"):
+        kl.func.jacrev(_named_f(lambda x: x.numpy()))(x)
+    with pytest.raises(KernelTypeError, match="f returned nothing"):
+        kl.func.jacrev(_named_f(lambda x: None))(x)
+    with pytest.raises(KernelTypeError, match="argument `x` of f is a float"):
+        kl.func.grad(_named_f(lambda x: x))(1.0)
+    with pytest.raises(GradientError, match="differ between the lanes of a vmap"):
+        kl.func.vmap(lambda x: kl.array(sine(x).numpy()))(x)
+    with pytest.raises(GradientError, match="was not computed from the arguments"):
+        kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
+
+
+def _named_f(f: Any) -> Any:
+    f.__name__ = "f"
+    return f
+
+
+def test_gradients_are_of_one_number() -> None:
+    with pytest.raises(GradientError, match="sine returned 3 elements"):
+        kl.func.grad(sine)(reals(3))
+
+
+def test_lanes_have_to_fit() -> None:
+    with pytest.raises(GradientError, match=r"same number of lanes everywhere: `x` has 3, `y` has 2"):
+        kl.func.vmap(lambda x, y: x)(reals(3), reals(2))
+    with pytest.raises(GradientError, match=r"argument `y` of <lambda> is a float.*no lanes"):
+        kl.func.vmap(lambda x, y: x)(reals(3), 2.0)
+
+
+def test_a_tape_does_not_see_through_a_transform() -> None:
+    with kl.Tape(), pytest.raises(TapeError, match="outside of the tape"):
+        kl.func.grad(sum_of_sines)(reals(3))
