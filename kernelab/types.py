@@ -1,23 +1,188 @@
 """Types of kernel values by name, and vectors and matrices of any size: ``kl.types.vector(6, float)``."""
 
+import builtins
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelValueError
-from kernelab.lang.types import LARGEST, Array, Mat, Scalar, Vec, scalar_of, type_named
-from kernelab.runtime.interop import value_type
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.structs import Struct, StructArray
+from kernelab.lang.types import (
+    LARGEST,
+    Array,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Vec,
+    size_of,
+    type_named,
+)
+from kernelab.runtime.annotations import is_any, shaped_annotation
+from kernelab.runtime.interop import itemsize, value_type
+from kernelab.runtime.strided import array
 
 
 def vector(length: int, dtype: Any = float) -> Vec:
-    """The type of vectors of `length` scalars; raises KernelValueError beyond 16."""
-    _require_size(length)
-    return Vec(scalar_of(value_type(dtype)), length)
+    """The type of vectors of `length` scalars; raises KernelValueError for more than a value holds.
+
+    With `Any` for either it is an annotation of functions and kernels that take several types.
+    """
+    some: Any = shaped_annotation("vector", (length,), dtype)
+    if some is not None:
+        return some  # type: ignore[no-any-return]
+    _require_size(_extent(length))
+    return Vec(_scalar(dtype), length)
 
 
 def matrix(shape: tuple[int, int], dtype: Any = float) -> Mat:
-    """The type of matrices of `shape`, rows first; raises KernelValueError beyond 16 entries."""
-    rows, columns = shape
+    """The type of matrices of `shape`, rows first; raises KernelValueError for more than a value holds."""
+    rows, columns = _extents(shape)
+    some: Any = shaped_annotation("matrix", (rows, columns), dtype)
+    if some is not None:
+        return some  # type: ignore[no-any-return]
+    rows, columns = _extent(rows), _extent(columns)
     _require_size(rows * columns if rows > 0 and columns > 0 else 0)
-    return Mat(scalar_of(value_type(dtype)), rows, columns)
+    return Mat(_scalar(dtype), rows, columns)
+
+
+def quaternion(dtype: Any = float) -> Quat:
+    """The type of quaternions over a float type."""
+    some: Any = shaped_annotation("quaternion", (), dtype)
+    return some if some is not None else Quat(_float(dtype))
+
+
+def transformation(dtype: Any = float) -> Transform:
+    """The type of rigid motions over a float type."""
+    some: Any = shaped_annotation("transformation", (), dtype)
+    return some if some is not None else Transform(_float(dtype))
+
+
+def type_size(dtype: Any) -> int:
+    """How many numbers a value of a type holds: 3 for ``vec3``."""
+    return size_of(_element(dtype))
+
+
+def type_size_in_bytes(dtype: Any) -> int:
+    """How many bytes an element of a type takes in an array; of an array type, its elements'."""
+    return itemsize(_element(dtype))
+
+
+def type_repr(type: Any) -> str:
+    """The name of a type, as messages write it."""
+    return type if isinstance(type, str) else str(type if isinstance(type, Array) else _element(type))
+
+
+def types_equal(a: Any, b: Any) -> bool:
+    """Whether two types are the same, under any of their names; `Any` equals itself alone."""
+    if is_any(a) or is_any(b):
+        return bool(a == b)
+    if isinstance(a, Array | StructArray | array) or isinstance(b, Array | StructArray | array):
+        first, second = (getattr(type, "type", type) for type in (a, b))
+        return bool(first == second)
+    return value_type(a) == value_type(b)
+
+
+def type_is_int(type: Any) -> bool:
+    """Whether this is a type of integers."""
+    found = _known(type)
+    return isinstance(found, Scalar) and found.is_int
+
+
+def type_is_float(type: Any) -> bool:
+    """Whether this is a type of floats."""
+    found = _known(type)
+    return isinstance(found, Scalar) and found.is_float
+
+
+def type_is_scalar(type: Any) -> bool:
+    """Whether this is a type of integers or floats."""
+    return type_is_int(type) or type_is_float(type)
+
+
+def type_is_vector(type: Any) -> bool:
+    """Whether this is a type of vectors, and not of quaternions or transforms."""
+    found = _known(type)
+    return isinstance(found, Vec) and not isinstance(found, Quat | Transform)
+
+
+def type_is_matrix(type: Any) -> bool:
+    """Whether this is a type of matrices."""
+    return isinstance(_known(type), Mat)
+
+
+def type_is_quaternion(type: Any) -> bool:
+    """Whether this is a type of quaternions."""
+    return isinstance(_known(type), Quat)
+
+
+def type_is_transformation(type: Any) -> bool:
+    """Whether this is a type of transforms."""
+    return isinstance(_known(type), Transform)
+
+
+def type_is_composite(type: Any) -> bool:
+    """Whether values of this type have components: vectors, matrices, quaternions and transforms."""
+    return isinstance(_known(type), Vec | Mat)
+
+
+def type_is_value(type: Any) -> bool:
+    """Whether this is a type of numbers, or of values with components."""
+    return isinstance(_known(type), Scalar | Vec | Mat)
+
+
+def type_is_struct(type: Any) -> bool:
+    """Whether this is a struct."""
+    return isinstance(_known(type), Struct)
+
+
+def type_is_array(type: Any) -> bool:
+    """Whether this is a type of arrays, or the class `array`."""
+    return type is array or isinstance(type, Array | StructArray)
+
+
+def _known(type: Any) -> Any:
+    """The kernel type that this names, None if it names none."""
+    if not isinstance(type, Scalar | Vec | Mat | Struct | builtins.type):
+        return None
+    try:
+        return value_type(type)
+    except KernelTypeError:
+        return None
+
+
+def _element(type: Any) -> Any:
+    return type.elem if isinstance(type, Array | StructArray) else value_type(type)
+
+
+def _scalar(dtype: Any) -> Scalar:
+    found = value_type(dtype)
+    if not isinstance(found, Scalar):
+        message = f"the components of a vector or matrix are numbers, not {found}"
+        raise KernelTypeError(Diagnostic(message, code="dtype", hint="write float, int, kl.float64, ..."))
+    return found
+
+
+def _float(dtype: Any) -> Scalar:
+    scalar = _scalar(dtype)
+    if not scalar.is_float:
+        message = f"quaternions and transforms are made of floats, not of {scalar}"
+        raise KernelTypeError(Diagnostic(message, code="dtype", hint="write float32 or float64"))
+    return scalar
+
+
+def _extents(shape: Any) -> tuple[Any, Any]:
+    try:
+        rows, columns = shape
+    except (TypeError, ValueError):
+        message = f"the shape of a matrix is two numbers, rows and columns, not {shape!r}"
+        raise KernelTypeError(Diagnostic(message, code="shape", hint="write matrix((2, 3), float)")) from None
+    return rows, columns
+
+
+def _extent(count: Any) -> int:
+    if isinstance(count, bool) or not hasattr(count, "__index__"):
+        message = f"a vector or matrix has a whole number of components, not {count!r}"
+        raise KernelTypeError(Diagnostic(message, code="size", hint="write vector(3, float)"))
+    return int(count)
 
 
 def _require_size(count: int) -> None:
@@ -34,4 +199,29 @@ def __getattr__(name: str) -> Any:
     return type
 
 
-__all__ = ["Array", "Mat", "Scalar", "Vec", "matrix", "vector"]
+__all__ = [
+    "Array",
+    "Mat",
+    "Scalar",
+    "Vec",
+    "array",
+    "matrix",
+    "quaternion",
+    "transformation",
+    "type_is_array",
+    "type_is_composite",
+    "type_is_float",
+    "type_is_int",
+    "type_is_matrix",
+    "type_is_quaternion",
+    "type_is_scalar",
+    "type_is_struct",
+    "type_is_transformation",
+    "type_is_value",
+    "type_is_vector",
+    "type_repr",
+    "type_size",
+    "type_size_in_bytes",
+    "types_equal",
+    "vector",
+]

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 
 from kernelab.errors import Related
-from kernelab.frontend import calls, places, printing, structs
+from kernelab.frontend import calls, expectations, places, printing, structs
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
-from kernelab.frontend.names import Unknown, meaning_of
+from kernelab.frontend.names import EXPECTATIONS, Unknown, meaning_of
 from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import materialise, operate
 from kernelab.frontend.values import (
@@ -426,6 +426,9 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
             return None
         case BuiltinRef("printf"):
             printing.printf(frame, node, expr)
+            return None
+        case BuiltinRef(name) if name in EXPECTATIONS:
+            expectations.expect(frame, name, node, number)
             return None
         case BuiltinRef("tid"):
             (index,) = threads(frame, node, ("i",))

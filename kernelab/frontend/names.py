@@ -46,6 +46,9 @@ from kernelab.lang.types import (
     type_named,
 )
 
+EXPECTATIONS = ("expect_eq", "expect_neq", "expect_near")
+"""The asserts of programs written for Warp."""
+
 PREFIXES = ("kl", "wp", "kernelab")
 _WORD = re.compile(r"[^\W\d]\w*")
 SPECIAL = (
@@ -73,6 +76,7 @@ SPECIAL = (
     "array3d",
     "array4d",
     *shaped.WORDS,
+    *EXPECTATIONS,
 )
 """The words that lowering knows itself."""
 

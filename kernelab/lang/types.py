@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,10 @@ class Scalar:
     @property
     def name(self) -> str:
         return "bool" if self.kind == "bool" else f"{self.kind}{self.bits}"
+
+    @property
+    def __name__(self) -> str:
+        return self.name
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -72,6 +76,12 @@ class Vec:
     def __str__(self) -> str:
         return f"vec{self.n}{_suffix(self.scalar)}"
 
+    if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
+
+        @property
+        def __name__(self) -> str:
+            return str(self)
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -115,6 +125,12 @@ class Mat:
     def __str__(self) -> str:
         between = "x" if max(self.n, self.m) > 9 else ""
         return f"mat{self.n}{between}{self.m}{_suffix(self.scalar)}"
+
+    if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
+
+        @property
+        def __name__(self) -> str:
+            return str(self)
 
     def __repr__(self) -> str:
         return str(self)

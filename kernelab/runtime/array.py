@@ -7,6 +7,7 @@ import numpy as np
 
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU
 from kernelab.runtime.interop import itemsize, shape_tuple, value_type
@@ -122,28 +123,25 @@ def copy(
     transfer(dest, src, "copy")
 
 
-def array1d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
-    """A one-dimensional array, or its annotation: ``array1d(dtype=float)``."""
-    return array(data, dtype, shape, **options, ndim=1)
+class Ranked:
+    """``array2d(...)`` makes an array of so many dimensions; ``array2d[float]`` annotates a parameter."""
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim = ndim
+        self.__name__ = self.__kernelab_name__ = f"array{ndim}d"
+
+    def __repr__(self) -> str:
+        return f"<kernelab {self.__name__}>"
+
+    def __getitem__(self, dtype: Any) -> Any:
+        return array_annotation(dtype, self.ndim)
+
+    def __call__(self, data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+        """An array; raises KernelTypeError where the data have another number of dimensions."""
+        return array(data, dtype, shape, **options, ndim=self.ndim)
 
 
-def array2d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
-    """A two-dimensional array, or its annotation: ``array2d(dtype=float)``."""
-    return array(data, dtype, shape, **options, ndim=2)
-
-
-def array3d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
-    """A three-dimensional array, or its annotation: ``array3d(dtype=float)``."""
-    return array(data, dtype, shape, **options, ndim=3)
-
-
-def array4d(data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
-    """A four-dimensional array, or its annotation: ``array4d(dtype=float)``."""
-    return array(data, dtype, shape, **options, ndim=4)
-
-
-for _constructor in (array1d, array2d, array3d, array4d):
-    _constructor.__kernelab_name__ = _constructor.__name__  # type: ignore[attr-defined]
+array1d, array2d, array3d, array4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
 
 
 def _made(

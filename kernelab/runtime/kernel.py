@@ -152,6 +152,11 @@ class Kernel:
         return self._load()
 
     @property
+    def key(self) -> str:
+        """The name, as programs written for Warp ask for it."""
+        return self.name
+
+    @property
     def doc(self) -> str:
         return self.definition.doc or ""
 

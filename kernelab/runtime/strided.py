@@ -14,6 +14,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import Exchange
@@ -69,8 +70,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
     ) -> Any:
         if data is None and shape is None:
-            annotation: Array = array_type(value_type(float if dtype is None else dtype), ndim)
-            return annotation
+            return array_annotation(dtype, ndim)
         return super().__new__(cls._class_for(data, dtype))
 
     @classmethod
@@ -78,9 +78,8 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         """The class of an array: that of arrays of structs for structs."""
         return cls.structs if cls.holds_structs(data, dtype) else cls
 
-    def __class_getitem__(cls, dtype: Any) -> Array:
-        annotation: Array = array_type(value_type(dtype), 1)
-        return annotation
+    def __class_getitem__(cls, dtype: Any) -> Any:
+        return array_annotation(dtype, 1)
 
     def __init__(
         self,

@@ -11,7 +11,10 @@ from kernelab.lang.types import named_types, scalar_of, type_named
 from kernelab.runtime.interop import value_type
 
 ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
-ONLY_IN_KERNELS = ("tid", *ATOMICS, "printf", "vector", "matrix", "identity")
+ONLY_IN_KERNELS = (
+    *("tid", *ATOMICS, "printf", "vector", "matrix", "identity"),
+    *("expect_eq", "expect_neq", "expect_near"),
+)
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
 

@@ -1,0 +1,49 @@
+"""`expect_eq(a, b)`, `expect_neq(a, b)` and `expect_near(a, b, tolerance)`: asserts in Warp's words.
+
+Vectors are near where their largest difference is, matrices where its Frobenius norm is.
+"""
+
+import ast
+from collections.abc import Callable
+
+from kernelab.frontend.frame import Frame
+from kernelab.frontend.promote import materialise, operate
+from kernelab.frontend.values import Typed, Weak
+from kernelab.lang.ir import Atom
+from kernelab.lang.types import Mat, Vec
+
+Number = Weak | Typed
+Evaluate = Callable[[Frame, ast.expr], Number]
+
+_TOLERANCE = 1e-6
+
+
+def expect(frame: Frame, name: str, node: ast.Call, evaluate: Evaluate) -> None:
+    """End the launch with an error where two values are not as expected."""
+    names = ("a", "b", "tolerance") if name == "expect_near" else ("a", "b")
+    given = dict(zip(names, node.args, strict=False)) | {word.arg or "": word.value for word in node.keywords}
+    wanted = " and ".join(("two values", "a tolerance")[: len(names) - 1])
+    if len(node.args) > len(names) or not {"a", "b"} <= set(given) <= set(names):
+        raise frame.error(node, f"{name} takes {wanted}", hint=f"write {name}({', '.join(names)})")
+    values = {part: evaluate(frame, value) for part, value in given.items()}
+    parts = (given["a"], given["b"])
+    if name == "expect_near":
+        holds = _near(frame, values["a"], values["b"], values.get("tolerance", Weak(_TOLERANCE)), node, parts)
+    else:
+        equal = operate(frame, name[7:].replace("neq", "ne"), [values["a"], values["b"]], node, parts)
+        holds = materialise(frame, equal, node)
+    frame.builder.check(holds, "assertion", frame.places.text(node))
+
+
+def _near(
+    frame: Frame, a: Number, b: Number, tolerance: Number, node: ast.Call, parts: tuple[ast.expr, ast.expr]
+) -> Atom:
+    difference = operate(frame, "sub", [a, b], node, parts)
+    if isinstance(difference, Typed) and isinstance(difference.type, Mat):
+        square = operate(frame, "ddot", [difference, difference], node, (node, node))
+        largest = operate(frame, "sqrt", [square], node, (node,))
+    else:
+        largest = operate(frame, "abs", [difference], node, (node,))
+        if isinstance(largest, Typed) and isinstance(largest.type, Vec):
+            largest = operate(frame, "max", [largest], node, (node,))
+    return materialise(frame, operate(frame, "le", [largest, tolerance], node, (node, node)), node)

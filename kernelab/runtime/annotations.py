@@ -1,0 +1,44 @@
+"""Annotations of kernel parameters as Python evaluates them: types, and what stands for any type.
+
+The frontend reads annotations from the text of a kernel; this module only lets Python evaluate the same text.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kernelab.runtime.interop import array_type, value_type
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The annotation of a parameter whose type the arguments decide, such as ``array[Any]``."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def is_any(dtype: Any) -> bool:
+    """Whether this stands for any type."""
+    return dtype is Any or isinstance(dtype, TypeVar | AnyOf)
+
+
+def array_annotation(dtype: Any, ndim: int) -> Any:
+    """The annotation of arrays of a dtype: their type, or with `Any` what stands for several."""
+    if isinstance(dtype, tuple) and len(dtype) == 2:
+        dtype, ndim = dtype
+    if is_any(dtype):
+        return AnyOf(f"array{'' if ndim == 1 else f'{ndim}d'}[{_named(dtype)}]")
+    return array_type(value_type(float if dtype is None else dtype), ndim)
+
+
+def shaped_annotation(name: str, extents: tuple[Any, ...], dtype: Any) -> AnyOf | None:
+    """What a vector or matrix type of an open size or element stands for; None if neither is open."""
+    if not any(is_any(part) for part in (*extents, dtype)):
+        return None
+    return AnyOf(f"{name}[{', '.join(_named(part) for part in (*extents, dtype))}]")
+
+
+def _named(part: Any) -> str:
+    return "Any" if part is Any else getattr(part, "__name__", str(part))

@@ -1,0 +1,76 @@
+"""Annotations that Python evaluates: array types of every rank, and what stands for any type."""
+
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+from kernelab.lang.types import Array, Mat, Vec, float32, float64
+
+
+def test_every_rank_can_be_annotated_in_brackets_and_by_a_call() -> None:
+    ranked = (kl.array1d, kl.array2d, kl.array3d, kl.array4d)
+    assert [rank[float] for rank in ranked] == [Array(float32, n) for n in (1, 2, 3, 4)]
+    assert [rank(dtype=kl.vec3) for rank in ranked] == [Array(Vec(float32, 3), n) for n in (1, 2, 3, 4)]
+    assert kl.array[float, 3] == Array(float32, 3)
+
+
+def test_an_annotation_in_brackets_makes_a_kernel() -> None:
+    @kl.kernel
+    def double(a: kl.array2d[float]) -> None:  # type: ignore[valid-type]
+        i, j = kl.tid()
+        a[i, j] = 2.0 * a[i, j]
+
+    a = kl.ones((2, 2))
+    kl.launch(double, dim=(2, 2), inputs=[a])
+    assert a.numpy().tolist() == [[2, 2], [2, 2]]
+    assert double.key == "double"
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [kl.array(dtype=Any), kl.array[Any], kl.array2d[Any], kl.types.vector(Any, float)],
+    ids=str,
+)
+def test_any_stands_for_several_types(annotation: Any) -> None:
+    assert "Any" in str(annotation)
+
+
+def test_types_say_their_names() -> None:
+    assert [type.__name__ for type in (kl.float32, kl.vec3, kl.mat22d)] == ["float32", "vec3", "mat22d"]
+
+
+def test_questions_about_types() -> None:
+    types = kl.types
+    assert types.type_size(kl.mat33) == 9 and types.type_size_in_bytes(kl.vec3d) == 24
+    assert types.types_equal(float, kl.float32) and not types.types_equal(float, float64)
+    assert types.types_equal(kl.array2d[float], kl.array(dtype=float, ndim=2))
+    assert types.quaternion(kl.float64) == kl.quatd and types.transformation(float) == kl.transform
+    asked = [
+        types.type_is_int, types.type_is_float, types.type_is_vector, types.type_is_matrix,
+        types.type_is_quaternion, types.type_is_transformation, types.type_is_array,
+    ]  # fmt: skip
+    given = [kl.int8, float, kl.vec3, Mat(float32, 2, 3), kl.quat, kl.transform, kl.array2d[float]]
+    assert [[question(type) for type in given] for question in asked] == [
+        [question is other for other in asked] for question in asked
+    ]
+
+
+@kl.struct
+class Ball:
+    mass: float
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: kl.types.vector(3, Ball), "components of a vector or matrix are numbers, not Ball"),
+        (lambda: kl.types.vector(3, kl.vec3), "components of a vector or matrix are numbers, not vec3"),
+        (lambda: kl.types.vector(2.5, float), "a whole number of components, not 2.5"),
+        (lambda: kl.types.matrix(3, float), "two numbers, rows and columns, not 3"),
+        (lambda: kl.types.quaternion(int), "made of floats, not of int32"),
+    ],
+)
+def test_types_that_make_no_sense_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(kl.KernelTypeError, match=message):
+        make()
