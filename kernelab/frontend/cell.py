@@ -20,7 +20,7 @@ from kernelab.errors import (
     Source,
     Span,
 )
-from kernelab.frontend import rules
+from kernelab.frontend import options, rules
 from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
 from kernelab.frontend.fence import REFUSALS
@@ -188,11 +188,11 @@ class _Cell:
             raise Mistake(Diagnostic(message, self.places(node), "value")) from None
 
     def define(self, node: ast.FunctionDef) -> None:
-        kind, options = self.decorators(node)
+        kind, chosen = self.decorators(node)
         if isinstance(self.definitions.get(node.name), StructDefinition):
             self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
             return
-        made = template(node, self.places, self.scope, options)
+        made = template(node, self.places, self.scope, chosen)
         if node.name in self.templates:
             first, kind_of_first = self.templates[node.name]
             if self.is_overload(made, kind) and self.is_overload(first, kind_of_first):
@@ -215,7 +215,7 @@ class _Cell:
 
     def decorators(self, node: ast.FunctionDef) -> tuple[Kind | None, dict[str, Any]]:
         kind: Kind | None = None
-        options: dict[str, Any] = {}
+        chosen: dict[str, Any] = {}
         for decorator in node.decorator_list:
             head = decorator.func if isinstance(decorator, ast.Call) else decorator
             match head:
@@ -237,21 +237,24 @@ class _Cell:
                         "name",
                         "a def of a kernel cell may be decorated with @kernel or @func",
                     )
-            if isinstance(decorator, ast.Call):
-                options |= self.options(decorator)
-        return kind, options
+            if isinstance(decorator, ast.Call) and kind is not None:
+                chosen |= self.options(decorator, kind)
+        return kind, chosen
 
-    def options(self, decorator: ast.Call) -> dict[str, Any]:
-        options = {}
+    def options(self, decorator: ast.Call, kind: Kind) -> dict[str, Any]:
+        given = {}
         for word in decorator.keywords:
             code = compile(
                 ast.fix_missing_locations(ast.Expression(word.value)), self.places.source.label, "eval"
             )
             try:
-                options[word.arg or ""] = eval(code, {**self.namespace, **self.assigned})
+                given[word.arg or ""] = eval(code, {**self.namespace, **self.assigned})
             except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
                 self.error(word.value, f"this option raised {type(error).__name__}: {error}", "value", "")
-        return options
+        wrong = options.unknown(kind, given)
+        if wrong is not None:
+            self.error(decorator, wrong[0], "value", wrong[1])
+        return options.settled(given) if kind == "kernel" else {}
 
     # ---- kernels and functions
 

@@ -55,8 +55,6 @@ def lower_class(
             fields[name] = Field(name, type, _default(type, default, name, places(stmt)))
         except Mistake as mistake:
             errors.append(mistake.diagnostic)
-    if not errors and not fields:
-        errors.append(_empty(node.name, places.head(node)))
     if errors:
         return None, errors
     doc = ast.get_docstring(node) or ""
@@ -106,11 +104,6 @@ def _underscore(name: str, span: Span | None) -> Diagnostic:
     return Diagnostic(message, span, "name", hint=f"call it {name.strip('_') or 'value'}")
 
 
-def _empty(name: str, span: Span | None) -> Diagnostic:
-    message = f"the struct {name} has no fields"
-    return Diagnostic(message, span, "annotation", hint="write one line for each, such as mass: float")
-
-
 def _recursive(name: str, span: Span | None) -> Diagnostic:
     message = f"the struct {name} cannot hold itself"
     return Diagnostic(message, span, "annotation", hint="keep an index into an array of structs instead")
@@ -151,8 +144,6 @@ def struct_of(cls: type, namespace: Mapping[str, Any]) -> Struct:
         if isinstance(value, FunctionType | classmethod | staticmethod | property):
             raise KernelTypeError(_method(name, attr, None))
     annotations = dict(vars(cls).get("__annotations__", None) or getattr(cls, "__annotations__", {}))
-    if not annotations:
-        raise KernelTypeError(_empty(name, None))
     try:
         fields = [_field(cls, entry, given, namespace) for entry, given in annotations.items()]
     except Mistake as mistake:

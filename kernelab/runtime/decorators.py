@@ -4,33 +4,41 @@ A decorated function is lowered when it is first needed, with the names that are
 """
 
 import functools
-import sys
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import KernelDefinition, UserFunction, attach, rule_from, struct_of
-from kernelab.runtime.kernel import Kernel, Made, compile_source, definition_of
+from kernelab.frontend import UserFunction, attach, rule_from, struct_of
+from kernelab.runtime.kernel import Kernel, Made, compile_source, definition_of, loaded, refuse_unknown
+from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.structs import Instance, class_of
 
 
-def kernel(function: Callable[..., Any] | None = None, *, enable_backward: bool = True) -> Any:
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Make a kernel of a Python function: ``@kernel``, or ``@kernel(...)`` with options.
 
-    With ``enable_backward=False`` a gradient that would have to pass through the kernel is an error.
+    With ``enable_backward=False`` a gradient that would have to pass through the kernel is an error;
+    ``name=`` is what messages call it.  ``module=``, ``module_options=``, ``launch_bounds=`` and
+    ``grid_stride=`` are taken, and change nothing but what ``module_options={"enable_backward": ...}`` says.
+    Raises KernelValueError for any other option.
     """
-    # The options are read from the function's text, as those of a cell's decorators are.
-    names = _names_around(2)
+    names = names_around(2)
+    refuse_unknown("kernel", options)
     if function is None:
-        return lambda function: _kernel(function, names)
-    return _kernel(function, names)
+        return lambda function: _kernel(function, names, options)
+    return _kernel(function, names, options)
 
 
-def func(function: Callable[..., Any] | None = None) -> Any:
-    """Make a function that kernels may call of a Python function; on the host it stays callable."""
-    names = _names_around(2)
+def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a function that kernels may call of a Python function; on the host it stays callable.
+
+    The options ``name=``, ``module=`` and ``inline=`` are taken; the last two change nothing.
+    Raises KernelValueError for any other option.
+    """
+    names = names_around(2)
+    refuse_unknown("func", options)
     if function is None:
         return lambda function: Function(function, names)
     return Function(function, names)
@@ -46,7 +54,7 @@ def compile(
     `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
     the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes.
     """
-    around = _names_around(2) if namespace is None else namespace
+    around = names_around(2) if namespace is None else namespace
     compiled = compile_source(Source(textwrap.dedent(text), label), around)
     compiled.raise_errors()
     return compiled.definitions
@@ -59,12 +67,12 @@ def func_grad(forward_fn: Any, check: bool = True) -> Any:
     argument that is a float or an array of floats.  It is compared with differences when it is first used;
     ``check=False`` declares that it is a surrogate and not the derivative.
     """
-    return _rule(forward_fn, _names_around(2), check)
+    return _rule(forward_fn, names_around(2), check)
 
 
 def func_replay(forward_fn: Any) -> Any:
     """Replace what a function for kernels computes in the backward pass: same arguments, same results."""
-    return _rule(forward_fn, _names_around(2))
+    return _rule(forward_fn, names_around(2))
 
 
 def func_jvp(forward_fn: Any) -> Any:
@@ -73,7 +81,7 @@ def func_jvp(forward_fn: Any) -> Any:
     The def takes the arguments of `f`, then the tangent of each that is a float or an array of floats, and
     returns the tangents of the float results.
     """
-    return _rule(forward_fn, _names_around(2))
+    return _rule(forward_fn, names_around(2))
 
 
 def func_native(*_: Any, **__: Any) -> Any:
@@ -90,7 +98,7 @@ def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> 
         raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        names = ChainMap(closure(function), *_maps(namespace))
+        names = ChainMap(closure(function), *maps_of(namespace))
         if isinstance(forward_fn, Function):
             forward_fn.attach(lambda found: attach(rule_from(function, names, check), found))
         else:
@@ -109,7 +117,7 @@ def struct(cls: type) -> type[Instance]:
 
     Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
     """
-    return class_of(struct_of(cls, _names_around(2)))
+    return class_of(struct_of(cls, names_around(2)))
 
 
 class Function:
@@ -143,42 +151,13 @@ class Function:
         self._rules.append(rule)
 
     def _lower(self) -> UserFunction:
-        found = definition_of(self._python, ChainMap(closure(self._python), *_maps(self._namespace)))
-        if isinstance(found, KernelDefinition):
-            message = f"`{self.name}` is a kernel, not a function: it returns nothing"
-            raise KernelTypeError(Diagnostic(message, found.span, "func", hint="decorate it with @kernel"))
+        names = ChainMap(closure(self._python), *maps_of(self._namespace))
+        found = definition_of(self._python, names, "func")
+        assert isinstance(found, UserFunction)
         return found
 
 
-def _kernel(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Kernel:
-    def load() -> KernelDefinition:
-        found = definition_of(function, ChainMap(closure(function), *_maps(namespace)))
-        assert isinstance(found, KernelDefinition)
-        return found
-
-    made = Kernel(function.__name__, load)
+def _kernel(function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]) -> Kernel:
+    made = Kernel.of(options.get("name") or function.__name__, lambda: loaded(function, names, options))
     functools.update_wrapper(made, function, ("__doc__",), ())
     return made
-
-
-def _names_around(depth: int) -> Mapping[str, Any]:
-    frame = sys._getframe(depth)
-    if frame.f_locals is frame.f_globals:
-        return frame.f_globals
-    return ChainMap(dict(frame.f_locals), frame.f_globals)
-
-
-def _maps(namespace: Mapping[str, Any]) -> list[Any]:
-    return namespace.maps if isinstance(namespace, ChainMap) else [namespace]
-
-
-def closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """What the function's free variables hold now; those not assigned yet are left out."""
-    found = {}
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
-    for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:
-            continue
-    return found

@@ -36,11 +36,11 @@ from kernelab.lang.types import (
     named_types,
     scalar_of,
 )
-from kernelab.runtime.decorators import closure
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.interop import scalar_of_dtype
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
+from kernelab.runtime.naming import closure
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array, duplicate
 

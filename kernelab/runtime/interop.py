@@ -41,6 +41,11 @@ def array_type(elem: Any, ndim: int) -> Any:
     """The type of arrays of `elem`; one object for each, so that a launch may compare by identity."""
     if not isinstance(elem, Struct):
         return Array(elem, ndim)
+    if not elem.fields:
+        hint = "give it a field, or pass an array of numbers"
+        raise KernelTypeError(
+            Diagnostic(f"an array cannot hold {elem}: it has no fields", hint=hint, code="dtype")
+        )
     inside = array_inside(elem)
     if inside is not None:
         message = f"an array cannot hold {elem}: its field {inside} is an array"

@@ -3,7 +3,9 @@
 The one module that composes frontend, passes and backend.  Must not know launches or tapes.
 """
 
+import ast
 import os
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ from typing import Any, Literal
 
 from kernelab.backend.base import Entry
 from kernelab.codegen.totals import totals
-from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
     KernelDefinition,
@@ -23,6 +25,7 @@ from kernelab.frontend import (
     lower_tree,
     source_of,
 )
+from kernelab.frontend.options import settled, unknown
 from kernelab.lang.ir import Custom, Function, Var, walk
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.effects import Effects, effects
@@ -35,6 +38,7 @@ from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, parameters
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.device import CPU
+from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.signature import Formals, formals_of
 from kernelab.runtime.structs import Instance, class_of
@@ -112,6 +116,31 @@ class Kernel:
     """A kernel of the user's, compared by identity; ``kernel[grid](*arguments)`` launches it."""
 
     def __init__(
+        self,
+        func: Callable[..., Any],
+        key: str | None = None,
+        module: Any = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a kernel of a Python function under the name `key`; `kernelab.kernel` says what there is more.
+
+        `module` has no meaning here: every kernel is a unit of its own.
+        """
+        names, chosen = names_around(2), options or {}
+        refuse_unknown("kernel", chosen)
+        self._begin(key or func.__name__, lambda: loaded(func, names, chosen))
+        self.__doc__ = func.__doc__
+
+    @classmethod
+    def of(
+        cls, name: str, load: Callable[[], KernelDefinition], widened: bool = False, by_leaves: bool = False
+    ) -> "Kernel":
+        """The kernel whose definition `load` gives when it is first needed."""
+        made = cls.__new__(cls)
+        made._begin(name, load, widened, by_leaves)
+        return made
+
+    def _begin(
         self, name: str, load: Callable[[], KernelDefinition], widened: bool = False, by_leaves: bool = False
     ) -> None:
         self.name = name
@@ -238,14 +267,14 @@ class Kernel:
 
     @cached_property
     def _wide(self) -> "Kernel":
-        return Kernel(self.name, lambda: self.definition, widened=True)
+        return Kernel.of(self.name, lambda: self.definition, widened=True)
 
     @cached_property
     def by_leaves(self) -> "Kernel":
         """The same kernel, launched with the leaves of its structs as arguments."""
         if self.plan.formals is None:
             return self
-        return Kernel(self.name, lambda: self.definition, by_leaves=True)
+        return Kernel.of(self.name, lambda: self.definition, by_leaves=True)
 
     def _ordered(self, active: Iterable[str]) -> tuple[str, ...]:
         names = frozenset(active)
@@ -261,7 +290,7 @@ class Kernel:
     @cached_property
     def aliased_entry(self) -> Entry:
         """The kernel, built for arrays that share memory: every sum is in memory at once."""
-        return _build(replace(self.primal, aliased=True))
+        return build(replace(self.primal, aliased=True))
 
     def entry(self, kind: Kind = "primal", active: Iterable[str] = (), groups: Groups = ()) -> Entry:
         """One of the kernel's programs, built: the second and third need the active parameters' names."""
@@ -315,21 +344,41 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
-    made = Kernel(chosen.name, lambda: chosen)
+    made = Kernel.of(chosen.name, lambda: chosen)
     made.definition = chosen
     return made
 
 
 def definition_of(
-    function: Callable[..., Any], namespace: Mapping[str, Any]
+    function: Callable[..., Any], namespace: Mapping[str, Any], word: Literal["kernel", "func"]
 ) -> KernelDefinition | UserFunction:
-    """What a decorated Python function of a file stands for; raises KernelError with its mistakes."""
+    """What a Python function of a file stands for as a kernel or a function; raises KernelError."""
     source, tree = source_of(function)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            # Whoever decorated it has evaluated the decorator already, whatever it was called there.
+            node.decorator_list = [ast.copy_location(ast.Name(word), node)]
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
     found = lowered.definitions[function.__name__]
     assert not isinstance(found, StructDefinition)
     return found
+
+
+def loaded(
+    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> KernelDefinition:
+    """The definition of a decorated kernel; raises KernelError with its mistakes."""
+    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel")
+    assert isinstance(found, KernelDefinition)
+    return replace(found, options=settled(options))
+
+
+def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
+    """Raise KernelValueError for an option that the decorator does not have."""
+    wrong = unknown(word, options)
+    if wrong is not None:
+        raise KernelValueError(Diagnostic(wrong[0], None, "value", hint=wrong[1]))
 
 
 def flat(function: Function) -> Function:

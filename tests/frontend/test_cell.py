@@ -37,7 +37,7 @@ def test_a_cell_does_not_change_the_notebook() -> None:
         ("G += 1", "a kernel cell holds defs, imports and constants only"),
         ("G = missing", "this line raised NameError: name 'missing' is not defined"),
         ("import no_such_module", "this line raised ModuleNotFoundError: No module named 'no_such_module'"),
-        ("class Point:\n    pass", "the struct Point has no fields"),
+        ("class Point(Base):\n    pass", "the struct Point cannot inherit from a class"),
         ("@jit\ndef f(x: array[float]):\n    pass", "the decorator @jit is not known here"),
         ("def kernel(x: array[float]):\n    pass", "kernel is defined twice in this cell"),
     ],
@@ -66,6 +66,30 @@ def test_the_error_of_a_second_definition_shows_the_first() -> None:
 def test_a_decorator_makes_a_kernel(decorator: str) -> None:
     options = kernel(decorator + "\n" + GOOD, FLAG=False).options
     assert options == ({"enable_backward": False} if "FLAG" in decorator else {})
+
+
+def test_options_that_mean_nothing_here_are_taken() -> None:
+    text = '@wp.kernel(module="unique", module_options={"max_unroll": 4}, grid_stride=False)\n' + GOOD
+    assert kernel(text).options == {}
+    assert kernel('@wp.kernel(module_options={"enable_backward": False})\n' + GOOD).options == {
+        "enable_backward": False
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ("enabel_backward=False", "kernel has no option enabel_backward", "did you mean enable_backward?"),
+        (
+            "module_options={'fast_mth': 1}",
+            "module_options has no option fast_mth",
+            "did you mean fast_math?",
+        ),
+    ],
+)
+def test_an_unknown_option_is_refused(options: str, message: str, hint: str) -> None:
+    found = error(f"@kernel({options})\n" + GOOD)
+    assert (found.message, found.hint) == (message, hint)
 
 
 def test_a_decorated_kernel_returns_nothing() -> None:

@@ -1,0 +1,44 @@
+"""The options of `@kernel(...)` and `@func(...)`: which there are, and what they mean here.
+
+Some speak of how another system builds or launches and change nothing: here every kernel is built alone.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+KERNEL = ("enable_backward", "module", "module_options", "launch_bounds", "grid_stride", "name")
+FUNC = ("name", "module", "inline")
+MODULE = (
+    *("enable_backward", "max_unroll", "fast_math", "fuse_fp", "lineinfo", "mode", "block_dim"),
+    *("cuda_output", "optimization_level", "cpu_compiler_flags", "compile_time_trace", "verify_fp"),
+    *("strip_hash", "enable_mathdx_gemm", "deterministic", "deterministic_max_records"),
+)
+
+
+def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What is wrong with the options of a decorator, and what to do about it; None if nothing is."""
+    known = KERNEL if word == "kernel" else FUNC
+    for name in options:
+        if name not in known:
+            return f"{word} has no option {name}", _instead(name, known)
+    inside = options.get("module_options") or {}
+    if not isinstance(inside, Mapping):
+        return "module_options is a dictionary", 'write module_options={"enable_backward": False}'
+    for name in inside:
+        if name not in MODULE:
+            return f"module_options has no option {name}", _instead(str(name), MODULE)
+    return None
+
+
+def _instead(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"there is {', '.join(known)}"
+
+
+def settled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that mean something here: whether there is a backward pass, where that is said."""
+    inside = options.get("module_options") or {}
+    chosen = [given.get("enable_backward") for given in (options, inside)]
+    said = [bool(backward) for backward in chosen if backward is not None]
+    return {"enable_backward": said[0]} if said else {}

@@ -1,0 +1,44 @@
+"""Kernels and functions of plain Python files: decorators, their options, and kernels made by hand."""
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import KernelTypeError, KernelValueError
+
+
+@kl.struct
+class Nothing:
+    pass
+
+
+@kl.func(inline=False, module="unique")
+def double(x: float):
+    return 2.0 * x
+
+
+def doubled(x: kl.array[float], nothing: Nothing):
+    i = kl.tid()
+    x[i] = double(x[i])
+
+
+def test_a_kernel_is_made_of_a_function_under_another_name() -> None:
+    kernel = kl.Kernel(func=doubled, key="doubled_again", module=None)
+    x = kl.array([1.0, 2.0])
+    kl.launch(kernel, 2, [x, Nothing()])
+    assert kernel.key == "doubled_again"
+    np.testing.assert_array_equal(x.numpy(), [2.0, 4.0])
+
+
+def test_an_array_holds_no_structs_without_fields() -> None:
+    with pytest.raises(KernelTypeError, match="an array cannot hold Nothing: it has no fields"):
+        kl.zeros(2, dtype=Nothing)
+
+
+def test_a_name_can_be_given_and_unknown_options_are_refused() -> None:
+    def plain(x: kl.array[float]):
+        x[0] = 1.0
+
+    assert kl.kernel(plain, name="other").key == "other"
+    with pytest.raises(KernelValueError, match="kernel has no option modul"):
+        kl.kernel(plain, modul="unique")
