@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from kernelab.backend.base import Entry
 from kernelab.codegen.totals import totals
@@ -134,7 +134,7 @@ class Kernel:
     @classmethod
     def of(
         cls, name: str, load: Callable[[], KernelDefinition], widened: bool = False, by_leaves: bool = False
-    ) -> "Kernel":
+    ) -> Self:
         """The kernel whose definition `load` gives when it is first needed."""
         made = cls.__new__(cls)
         made._begin(name, load, widened, by_leaves)

@@ -135,7 +135,7 @@ def test_a_gradient_that_is_off_fails_and_the_entry_is_named(
     kernels: dict[str, Any], faulty: type[Faulty], factor: float
 ) -> None:
     faulty.factor = factor
-    kernel = faulty("wave", kernels["wave"]._load)
+    kernel = faulty.of("wave", kernels["wave"]._load)
     report = check(kernel, 4, [reals(4), 1.5], [kl.zeros(4, dtype=float)], raise_exception=False)
     assert not report
     worst = report.worst()
@@ -145,7 +145,7 @@ def test_a_gradient_that_is_off_fails_and_the_entry_is_named(
 
 def test_a_failure_raises_and_names_both_values(kernels: dict[str, Any], faulty: type[Faulty]) -> None:
     faulty.factor = -1.0
-    kernel = faulty("wave", kernels["wave"]._load)
+    kernel = faulty.of("wave", kernels["wave"]._load)
     with pytest.raises(
         GradientError, match=r"d y\[\d\] / d x\[\d\] is .* by the adjoint and .* by differences"
     ):
