@@ -8,11 +8,13 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelab.codegen.entry import Unit
-from kernelab.errors import BuildError, Diagnostic, Related
+from kernelab.codegen.snippets import complaints
+from kernelab.errors import BuildError, Diagnostic, KernelSyntaxError, Related
 
 VARIABLES = ("KERNELAB_CXX", "CXX")
 PROGRAMS = ("g++", "clang++")
@@ -55,7 +57,10 @@ class Compiler:
         return "\n".join([*self.command, self.version, *self.flags])
 
     def compile(self, unit: Unit, library: Path, optimise: str) -> None:
-        """Write the shared library of a unit.  Raises CompilerError."""
+        """Write the shared library of a unit.
+
+        Raises KernelSyntaxError for C++ that a user wrote, CompilerError for what kernelab did.
+        """
         command = [*self.command, *self.flags, optimise, "-o", str(library), "-"]
         # Its own temporary files belong where the library goes, and its words are read by a machine.
         environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
@@ -63,6 +68,9 @@ class Compiler:
             command, input=unit.text, capture_output=True, text=True, env=environment, check=False
         )
         if done.returncode != 0:
+            told = complaints(unit, _places(done.stderr))
+            if told:
+                raise KernelSyntaxError(*told)
             raise CompilerError(_complaint(self, unit, done.stderr))
 
 
@@ -107,6 +115,18 @@ def _useless(command: str, problem: Exception) -> Diagnostic:
     hint = ADVICE if named is None else f"set {named[0]} to a C++ compiler, or unset it"
     message = f"{subject} does not work as a C++ compiler: {said.strip().partition(chr(10))[0]}"
     return Diagnostic(message, code="compiler", hint=hint)
+
+
+def _places(stderr: str) -> Iterator[tuple[int, int, str]]:
+    """Each place of the text that the compiler speaks of; of errors outside a snippet, what led there."""
+    message = ""
+    for line in stderr.splitlines():
+        found = re.match(r"<stdin>:(\d+):(\d+):\s+(?:(?:fatal )?(error): |(note|required)\b:? ?)(.*)$", line)
+        if found is None:
+            continue
+        number, column, is_error, _, text = found.groups()
+        message = text if is_error else message or text
+        yield int(number), int(column), message
 
 
 _COMPLAINT = re.compile(r"^<stdin>:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)

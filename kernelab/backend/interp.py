@@ -32,6 +32,7 @@ from kernelab.codegen.entry import (
 )
 from kernelab.codegen.printing import Message, message_of
 from kernelab.codegen.totals import totals
+from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
     Alloc,
@@ -49,6 +50,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Print,
     Restore,
     Save,
@@ -172,6 +174,8 @@ class _Chunk:
                 live = self.live(frame)
                 values = [frame.values(atom)[:live] for atom in shown]
                 self.printed.append((message_of(stmt), frame.threads[:live], values))
+            case Native(_, snippet):
+                raise _uncompiled(snippet.name, stmt.span)
             case Save(stack, saved):
                 self.stack(stack).push(self.own(frame), [frame.values(atom) for atom in saved])
             case Restore(stack, outs):
@@ -520,3 +524,9 @@ def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
 
 
 base.register(Interpreter())
+
+
+def _uncompiled(name: str, span: Span) -> KernelTypeError:
+    message = f"{name} is native C++, which the interpreter cannot run"
+    hint = "install a C++ compiler, or write the function in Python"
+    return KernelTypeError(Diagnostic(message, span, "native", hint=hint))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
-from kernelab.codegen import spelling
+from kernelab.codegen import snippets, spelling
 from kernelab.codegen.entry import ASSERTION, DIVISION, MEMORY, EntryInfo, Line, Param, Site, Unit, layout_of
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.helpers import PRELUDE, USES
@@ -58,6 +58,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Print,
     Restore,
     Save,
@@ -66,8 +67,9 @@ from kernelab.lang.ir import (
     Var,
     While,
 )
+from kernelab.lang.native import Snippet, SnippetParam
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of, size_of
+from kernelab.lang.types import Array, Scalar, Value, float16, float64, scalar_of, size_of
 
 
 def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
@@ -76,10 +78,12 @@ def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
     assert len(set(names)) == len(names), f"two functions of one name in {names}"
     symbols = Names()
     bodies = [
-        _Body(function, symbols.fresh(f"{identifier(function.name)}_entry"), flavor) for function in functions
+        _Body(function, symbols.fresh(f"{identifier(function.name)}_entry"), flavor, symbols)
+        for function in functions
     ]
     texts = [body.lines() for body in bodies]
     lines = [Line(text) for text in _prelude(flavor, set().union(*(body.needs for body in bodies)))]
+    lines += _snippets(flavor, {snippet: name for body in bodies for snippet, name in body.natives.items()})
     entries = []
     for body, text in zip(bodies, texts, strict=True):
         first = len(lines)
@@ -94,15 +98,27 @@ def _prelude(flavor: Flavor, needs: set[str]) -> list[str]:
     return "".join([PRELUDE, *wanted]).splitlines()
 
 
+def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
+    """The functions that snippets become, and what they may name."""
+    if not natives:
+        return []
+    lines = [Line(text) for text in snippets.library(flavor.target).splitlines()]
+    return lines + [
+        line for snippet, name in natives.items() for line in snippets.define(snippet, name, flavor.target)
+    ]
+
+
 class _Body:
     """Prints one function: names, the sites of its checks, and which helpers it calls."""
 
-    def __init__(self, function: Function, symbol: str, flavor: Flavor) -> None:
+    def __init__(self, function: Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
         assert not function.body.yields, f"{function.name} is no kernel"
         self.function = function
         self.symbol = symbol
         self.flavor = flavor
         self.layout = layout_of(function)
+        self.symbols = symbols
+        self.natives: dict[Snippet, str] = {}
         self.name = Names()
         self.used = used(function.body)
         self.totals: dict[Atomic, Total] = {}
@@ -241,6 +257,8 @@ class _Body:
                 self.check(f"!{self.atom(cond)}", f"{code}", Site(stmt.span, message=message))
             case Print():
                 self.print(stmt)
+            case Native():
+                self.native(stmt)
             case Save(_, atoms):
                 self.save(atoms)
             case Restore(_, outs):
@@ -267,6 +285,58 @@ class _Body:
             self.line(line)
         self.needs |= needs
         self.messages.append(message)
+
+    # -------------------------------------------------------------------------------------- snippets
+
+    def native(self, stmt: Native) -> None:
+        """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
+        snippet = stmt.snippet
+        self.needs |= {"fail", "fail_index"}
+        if self.flavor.target == "cpu":
+            snippets.refuse_device_words(snippet)
+        if snippet not in self.natives:
+            self.natives[snippet] = self.symbols.fresh(identifier(snippet.name))
+        rest, given = iter(stmt.args), dict[str, str]()
+        for param in snippet.arguments:
+            if isinstance(param.type, Array):
+                given[param.name] = self.view(param, next(rest), stmt)
+            else:
+                parts = [self.atom(next(rest)) for _ in range(size_of(param.type))]
+                given[param.name] = snippets.construct(param.type, parts)
+        outs: list[tuple[Value, str]] = []
+        for total in snippet.sums:
+            assert not isinstance(total.type, Array)
+            given[total.name] = self.name.fresh(f"{total.name}_sum")
+            outs.append((total.type, given[total.name]))
+            self.line(snippets.declaration(total.type, given[total.name]))
+        call = f"{self.natives[snippet]}({', '.join(given[param.name] for param in snippet.params)})"
+        if snippet.result is not None and stmt.outs:
+            name = self.name.fresh("result")
+            outs.insert(0, (snippet.result, name))
+            call = f"const auto {name} = {call}"
+        self.line(f"{call};")
+        if stmt.arrays:
+            self.line(f"if (status[0]) {self.flavor.leave}")
+        parts = [snippets.component(type, name, k) for type, name in outs for k in range(size_of(type))]
+        for out, part in zip(stmt.outs, parts, strict=True):
+            self.declare(out, part)
+
+    def view(self, param: SnippetParam, array: Atom, stmt: Native) -> str:
+        """The variable through which a snippet sees an array."""
+        assert isinstance(array, Var) and isinstance(array.type, Array)
+        name, ndim = self.name(array), array.type.ndim
+        view = self.name.fresh(f"{name}_view")
+        if param.access == "absent":
+            self.line(f"{snippets.view_type(param)} {view} = {{}};")
+            return view
+        extents = ", ".join(f"(int){name}_n{k}" for k in range(ndim))
+        strides = ", ".join(f"{name}_s{k}" for k in range(ndim))
+        fields = f"{name}, {{{extents}}}, {{{strides}}}, {ndim}, status, {len(self.sites)}, thread"
+        inner = f"{{{fields}}}" if param.access == "clear" else fields
+        self.line(f"{snippets.view_type(param)} {view} = {{{inner}}};")
+        packed = f"{stmt.snippet.name} takes {array.hint} as a pointer, and its elements lie apart"
+        self.sites += [Site(stmt.span, array.hint), Site(stmt.span, message=packed)]
+        return view
 
     # -------------------------------------------------------------------------------------- memory
 

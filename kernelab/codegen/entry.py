@@ -91,10 +91,11 @@ class EntryInfo:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of generated text and the source it comes from, if a user wrote any."""
+    """A line of generated text and the source it comes from; `is_native` if its very text is the user's."""
 
     text: str
     span: Span | None = None
+    is_native: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ atomics, and how a thread gives up.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from kernelab.codegen import atomics, spelling, totals
 from kernelab.codegen.helpers import CPU_HELPERS, CUDA_HELPERS
@@ -20,6 +20,10 @@ from kernelab.lang.types import Scalar, float16, float32, float64, int64
 
 class Flavor(Protocol):
     """A target of the emitter."""
+
+    @property
+    def target(self) -> Literal["cpu", "cuda"]:
+        """What it is called."""
 
     @property
     def leave(self) -> str:
@@ -59,6 +63,10 @@ class Flavor(Protocol):
 @dataclass(frozen=True, slots=True)
 class Cpu:
     """C++ for g++ and clang++, where threads run one after the other and atomics are plain."""
+
+    @property
+    def target(self) -> Literal["cpu", "cuda"]:
+        return "cpu"
 
     @property
     def leave(self) -> str:
@@ -113,6 +121,10 @@ _WRAPPING = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "neg": "-{}"}
 @dataclass(frozen=True, slots=True)
 class Cuda:
     """CUDA C++ for NVRTC, without a header."""
+
+    @property
+    def target(self) -> Literal["cpu", "cuda"]:
+        return "cuda"
 
     @property
     def leave(self) -> str:

@@ -23,6 +23,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Stmt,
     Store,
     Var,
@@ -184,4 +185,6 @@ def _keep_what_is_overwritten(block: Block, mine: Folded) -> None:
 def _arrays(stmt: Stmt, kind: type | object) -> set[Var]:
     """The arrays that a statement, with the blocks in it, reads or writes."""
     inner = (stmt, *(s for block in blocks(stmt) for s in walk(block)))
-    return {s.array for s in inner if isinstance(s, kind)}  # type: ignore[arg-type, union-attr]
+    found = {s.array for s in inner if isinstance(s, kind)}  # type: ignore[arg-type, union-attr]
+    natives = () if kind is Load else (s for s in inner if isinstance(s, Native))
+    return found | {array for s in natives for array in s.changed}

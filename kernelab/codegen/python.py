@@ -34,6 +34,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Print,
     Restore,
     Save,
@@ -212,6 +213,9 @@ class _Printer:
                 return f"assert {self.expr.show(cond)}" + (f", {message!r}" if message else "")
             case Print():
                 return self.print(stmt)
+            case Native(outs, snippet, args):
+                call = f"{snippet.name}({self.expr.list(args)})"
+                return f"{self.names(outs)} = {call}" if outs else call
             case Call(outs, function, args):
                 call = f"{function.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call

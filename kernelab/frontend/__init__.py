@@ -9,7 +9,7 @@ from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.custom import attach
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
 from kernelab.frontend.rules import rule_from
-from kernelab.frontend.source import source_of
+from kernelab.frontend.source import file_of, source_of
 
 __all__ = [
     "Definition",
@@ -18,6 +18,7 @@ __all__ = [
     "StructDefinition",
     "UserFunction",
     "attach",
+    "file_of",
     "lower_python",
     "lower_source",
     "lower_tree",

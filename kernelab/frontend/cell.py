@@ -20,7 +20,7 @@ from kernelab.errors import (
     Source,
     Span,
 )
-from kernelab.frontend import options, rules
+from kernelab.frontend import native, options, rules
 from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
 from kernelab.frontend.fence import REFUSALS
@@ -70,16 +70,23 @@ def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
     return lower_tree(source, tree, namespace)
 
 
-def lower_tree(source: Source, tree: ast.Module, namespace: Mapping[str, Any]) -> Lowered:
-    """Lower a cell that has been parsed; lines of the tree count from 1 at `source.first_line`."""
+def lower_tree(
+    source: Source, tree: ast.Module, namespace: Mapping[str, Any], around: tuple[Source, ...] = ()
+) -> Lowered:
+    """Lower a cell that has been parsed; lines of the tree count from 1 at `source.first_line`.
+
+    `around` is the text of the file that the cell is a part of, where snippets may stand.
+    """
     try:
-        return _lower(source, tree, namespace)
+        return _lower(source, tree, namespace, around)
     except RecursionError:
         return Lowered({}, {}, (), (_too_deep("this cell"),))
 
 
-def _lower(source: Source, tree: ast.Module, namespace: Mapping[str, Any]) -> Lowered:
-    cell = _Cell(Places(source), namespace, named_in(tree, namespace))
+def _lower(
+    source: Source, tree: ast.Module, namespace: Mapping[str, Any], around: tuple[Source, ...]
+) -> Lowered:
+    cell = _Cell(Places(source), namespace, named_in(tree, namespace), around=around)
     for stmt in tree.body:
         cell.statement(stmt)
     cell.classify()
@@ -101,6 +108,8 @@ class _Cell:
     errors: list[Diagnostic] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     rules: list[ast.FunctionDef] = field(default_factory=list)
+    natives: dict[str, native.Texts] = field(default_factory=dict)
+    around: tuple[Source, ...] = ()
     scope: Scope = field(init=False)
 
     def __post_init__(self) -> None:
@@ -195,7 +204,11 @@ class _Cell:
         made = template(node, self.places, self.scope, chosen)
         if node.name in self.templates:
             first, kind_of_first = self.templates[node.name]
-            if self.is_overload(made, kind) and self.is_overload(first, kind_of_first):
+            if (
+                node.name not in self.natives
+                and self.is_overload(made, kind)
+                and self.is_overload(first, kind_of_first)
+            ):
                 self.overloads.setdefault(node.name, [first]).append(made)
                 return
             self.error(
@@ -221,14 +234,10 @@ class _Cell:
             match head:
                 case ast.Name("kernel" | "func" as word) | ast.Attribute(attr="kernel" | "func" as word):
                     kind = "kernel" if word == "kernel" else "func"
-                case ast.Name("func_native") | ast.Attribute(attr="func_native"):
-                    self.scope.cell[node.name] = Poison()
-                    self.error(
-                        decorator,
-                        "functions of native C++ are not part of the language",
-                        "unsupported",
-                        "write the function in Python, and its gradient in a def with @func_grad(f)",
-                    )
+                case _ if native.is_native(head):
+                    kind = "func"
+                    self.native(node, decorator)
+                    continue
                 case _:
                     self.scope.cell[node.name] = Poison()
                     self.error(
@@ -240,6 +249,25 @@ class _Cell:
             if isinstance(decorator, ast.Call) and kind is not None:
                 chosen |= self.options(decorator, kind)
         return kind, chosen
+
+    def native(self, node: ast.FunctionDef, decorator: ast.expr) -> None:
+        """Remember the snippets of a function of native C++."""
+        try:
+            given = self.arguments(decorator) if isinstance(decorator, ast.Call) else {}
+            self.natives[node.name] = native.texts(given, node.name, (self.places.source, *self.around))
+        except Mistake as mistake:
+            self.errors.append(mistake.diagnostic)
+        except ValueError as problem:
+            hint = 'write @func_native(snippet, adj_snippet), with C++ such as "return x * x;"'
+            self.error(decorator, str(problem), "native", hint)
+        if node.name not in self.natives:
+            self.scope.cell[node.name] = Poison()
+
+    def arguments(self, call: ast.Call) -> dict[str, Any]:
+        """The arguments of `func_native` by name; raises Mistake."""
+        names = ("snippet", "adj_snippet", "replay_snippet")
+        given = {name: self.evaluate(part) for name, part in zip(names, call.args, strict=False)}
+        return given | {word.arg or "": self.evaluate(word.value) for word in call.keywords}
 
     def options(self, decorator: ast.Call, kind: Kind) -> dict[str, Any]:
         given = {}
@@ -276,11 +304,16 @@ class _Cell:
             if kind == "func" or (
                 kind is None and (name in called or recursive or returns_value(found.body))
             ):
-                several = self.overloads.get(name)
-                self.functions[name] = UserFunction(found) if several is None else Overloads(several)
+                self.functions[name] = self.function_of(name, found)
                 self.scope.cell[name] = FunctionRef(self.functions[name])
             else:
                 self.scope.cell[name] = KernelRef(name)
+
+    def function_of(self, name: str, found: Template) -> UserFunction:
+        if name in self.natives:
+            return native.NativeFunction(found, self.natives[name])
+        several = self.overloads.get(name)
+        return UserFunction(found) if several is None else Overloads(several)
 
     def ruled(self) -> set[str]:
         """The functions that rules belong to or call; what asks for `tid()` is a kernel all the same."""

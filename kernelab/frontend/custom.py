@@ -25,7 +25,7 @@ from kernelab.frontend.jumps import leaves
 from kernelab.frontend.names import PREFIXES
 from kernelab.frontend.values import ArrayRef, Bound, Instance, Meaning, Parameter, TupleOf, Typed, Weak
 from kernelab.lang.build import type_of, zero
-from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Store, Var, walk
+from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Native, Store, Var, walk
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import Array, Type, is_differentiable
 
@@ -428,6 +428,8 @@ def _changed(function: Function) -> Iterator[Var]:
         match stmt:
             case Store(array) | Atomic(_, _, array):
                 yield array
+            case Native():
+                yield from stmt.changed
             case Call(_, callee, args):
                 inner = set(_changed(callee))
                 for param, arg in zip(callee.params, args, strict=True):

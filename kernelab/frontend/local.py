@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kernelab.frontend.frame import Frame
 from kernelab.frontend.values import ArrayRef, Meaning, TupleOf, Typed, TypeRef, Weak, describe
-from kernelab.lang.ir import Alloc, Atom, Atomic, Block, Call, Const, Function, Store, Var, walk
+from kernelab.lang.ir import Alloc, Atom, Atomic, Block, Call, Const, Function, Native, Store, Var, walk
 from kernelab.lang.types import Array, Value, bytes_of, float32
 
 LARGEST = 1 << 14
@@ -92,6 +92,8 @@ def _changes(body: Block, array: Var) -> bool:
     for stmt in walk(body):
         match stmt:
             case Store(target) | Atomic(_, _, target) if target is array:
+                return True
+            case Native() if array in stmt.changed:
                 return True
             case Call(_, called, args):
                 inner = (p for p, a in zip(called.params, args, strict=True) if a is array)

@@ -5,6 +5,7 @@ Knows Python's parser and `inspect`; nothing of types or IR.
 
 import ast
 import inspect
+import linecache
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -118,3 +119,10 @@ def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Mod
             if node.end_col_offset is not None:
                 node.end_col_offset += indent
     return Source(text, dedented.label, dedented.first_line), tree
+
+
+def file_of(function: Callable[..., Any]) -> tuple[Source, ...]:
+    """The whole text that a Python function stands in; nothing where Python does not keep it."""
+    name = inspect.getsourcefile(function)
+    text = "".join(linecache.getlines(name)) if name else ""
+    return (Source(text, label_of(name)),) if name and text else ()

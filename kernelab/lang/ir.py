@@ -14,6 +14,7 @@
                | While(outs, carries, inits, stop, body)
                | Assert(cond, kind, message)             ends the launch with an error at the span
                | Print(texts, specs, values)             a line for the reader: an effect, never replayed
+               | Native(outs, snippet, atoms)            C++ that a user wrote: its result, then its sums
                | Call(outs, function, atoms)
                | Custom(outs, atoms, rules, body)        a call laid open whose derivative a user wrote
                | Save(stack, atoms) | Restore(stack, outs)   last in, first out; introduced only by vjp
@@ -37,8 +38,9 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from kernelab.errors import NOWHERE, Span
+from kernelab.lang.native import Access, Snippet
 from kernelab.lang.ops import Op
-from kernelab.lang.types import Type, Value
+from kernelab.lang.types import Array, Type, Value
 
 
 class Var:
@@ -190,6 +192,28 @@ class Print:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Native:
+    """A snippet of C++ with the arguments for its parameters; scalarised, a vector's components in order."""
+
+    outs: tuple[Var, ...]
+    snippet: Snippet
+    args: tuple[Atom, ...]
+    span: Span = NOWHERE
+
+    @property
+    def arrays(self) -> tuple[tuple[Access, Var], ...]:
+        """The arrays that it is handed, and what it does to each."""
+        params = (param for param in self.snippet.arguments if isinstance(param.type, Array))
+        vars = (arg for arg in self.args if isinstance(arg, Var) and isinstance(arg.type, Array))
+        return tuple((param.access, var) for param, var in zip(params, vars, strict=True))
+
+    @property
+    def changed(self) -> tuple[Var, ...]:
+        """The arrays whose elements it may change."""
+        return tuple(var for access, var in self.arrays if access not in ("read", "absent"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     outs: tuple[Var, ...]
     function: "Function"
@@ -238,6 +262,7 @@ Stmt = (
     | While
     | Assert
     | Print
+    | Native
     | Call
     | Custom
     | Save
@@ -297,7 +322,7 @@ def defs(stmt: Stmt) -> tuple[Var, ...]:
     match stmt:
         case Let(out) | Alloc(out) | Load(out) | Atomic(out):
             return (out,)
-        case If(outs) | For(outs) | While(outs) | Call(outs) | Custom(outs):
+        case If(outs) | For(outs) | While(outs) | Native(outs) | Call(outs) | Custom(outs):
             return outs
         case Restore(_, outs):
             return outs
@@ -310,7 +335,7 @@ def defs(stmt: Stmt) -> tuple[Var, ...]:
 def atoms(stmt: Stmt) -> tuple[Atom, ...]:
     """The atoms and arrays that a statement itself reads, without those read inside its blocks."""
     match stmt:
-        case Let(_, _, args) | Call(_, _, args) | Custom(_, args):
+        case Let(_, _, args) | Native(_, _, args) | Call(_, _, args) | Custom(_, args):
             return args
         case Load(_, array, indices):
             return (array, *indices) if stmt.held is None else (array, *indices, stmt.held)

@@ -17,6 +17,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Print,
     Restore,
     Save,
@@ -105,6 +106,8 @@ class _Printer:
             case Print(texts, specs, values):
                 named = [f"{spec}{{{self.atom(v)}}}" for spec, v in zip(specs, values, strict=True)]
                 return [f"print {''.join(t + n for t, n in zip(texts, [*named, ''], strict=True))!r}"]
+            case Native(outs, snippet, args):
+                return [f"{self.assigned(outs)}native {snippet.name}({self.atoms(args)})"]
             case Call(outs, function, args):
                 return [f"{self.assigned(outs)}call {function.name}({self.atoms(args)})"]
             case Custom(outs, args, rules, body):

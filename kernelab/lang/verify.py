@@ -21,6 +21,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Print,
     Restore,
     Save,
@@ -31,7 +32,7 @@ from kernelab.lang.ir import (
     atoms,
     defs,
 )
-from kernelab.lang.types import Array, Scalar, Type, bool_, scalar_of
+from kernelab.lang.types import Array, Scalar, Type, bool_, scalar_of, size_of
 
 
 class InvalidIR(AssertionError):
@@ -110,6 +111,9 @@ class _Verifier:
                 _require(len(texts) == len(specs) + 1 == len(values) + 1, "print of another length", stmt)
                 scalars = all(isinstance(value.type, Scalar) for value in values)
                 _require(scalars, "print of something else than scalars", stmt)
+            case Native(outs, snippet, args):
+                sizes = [1 if isinstance(p.type, Array) else size_of(p.type) for p in snippet.arguments]
+                _require(len(args) in (len(sizes), sum(sizes)), "native with other arguments", stmt)
             case Call(outs, function, args):
                 given, wanted = [a.type for a in args], [p.type for p in function.params]
                 _require(given == wanted, f"call of {function.name} with other types", stmt)

@@ -20,6 +20,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Restore,
     Save,
     Stack,
@@ -124,6 +125,10 @@ class _Varied:
                 self.flow(value, array)
             case Load(out, array) | Atomic(out, _, array):
                 self.flow(array, out)
+            case Native(outs, _, args):
+                for out in outs:
+                    for arg in args:
+                        self.flow(arg, out)
             case If(outs, _, then, orelse):
                 for branch in (then, orelse):
                     self.block(branch)
@@ -197,6 +202,10 @@ class _Useful:
             case Store(array, _, value) | Atomic(_, _, array, _, value):
                 if array in self.vars:
                     self.add(value)
+            case Native(outs, _, args):
+                if not self.vars.isdisjoint({*outs, *stmt.changed}):
+                    for arg in args:
+                        self.add(arg)
             case If(outs, _, then, orelse):
                 for branch in (then, orelse):
                     for out, source in zip(outs, branch.yields, strict=True):

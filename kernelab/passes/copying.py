@@ -24,6 +24,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Print,
     Restore,
     Save,
@@ -97,6 +98,9 @@ class Copier:
                 self.builder.check(self.atom(cond), kind, message)
             case Print(texts, specs, values, span):
                 self.builder.emit(Print(texts, specs, self.atoms(values), span))
+            case Native(outs, snippet, args, span):
+                args = self.atoms(args)
+                self.builder.emit(Native(tuple(self.fresh(out) for out in outs), snippet, args, span))
             case Call(outs, function, args, span):
                 args = self.atoms(args)
                 self.builder.emit(Call(tuple(self.fresh(out) for out in outs), function, args, span))

@@ -22,6 +22,7 @@ from kernelab.lang.ir import (
     Function,
     Let,
     Load,
+    Native,
     Stmt,
     Store,
     Var,
@@ -32,6 +33,7 @@ from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_
 from kernelab.passes.copying import Copier
 from kernelab.passes.effects import Groups, aliases, effects
 from kernelab.passes.inline import lay_out
+from kernelab.passes.native import without
 from kernelab.passes.record import components
 
 
@@ -108,6 +110,16 @@ class _Inserter(Copier):
                 pass
             case Load(out, array) | Atomic(out, _, array) if array in self.absent:
                 self.env[out] = zero(type_of(out))
+            case Native(outs, snippet, args, span) if not self.absent.isdisjoint(args):
+                gone = tuple(arg in self.absent for arg in args)
+                self.builder.emit(
+                    Native(
+                        tuple(self.fresh(out) for out in outs),
+                        without(snippet, gone),
+                        self.atoms(args),
+                        span,
+                    )
+                )
             case _:
                 super().stmt(stmt)
 
@@ -213,6 +225,8 @@ def _changed_outside(block: Block, rules: CustomRules) -> frozenset[Var]:
             continue
         if isinstance(stmt, Store | Atomic):
             found |= {stmt.array}
+        if isinstance(stmt, Native):
+            found |= {*stmt.changed}
         for inner in blocks(stmt):
             found |= _changed_outside(inner, rules)
     return found

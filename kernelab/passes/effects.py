@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Store, Var, locals_of, walk
+from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Native, Store, Var, locals_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ def block_effects(block: Block) -> Effects:
                 writes.add(array)
             case Atomic(_, _, array):
                 accumulates.add(array)
+            case Native():
+                for access, array in stmt.arrays:
+                    reads |= {array} if access in ("read", "write") else set()
+                    writes |= {array} if access in ("store", "write", "clear") else set()
+                    accumulates |= {array} if access == "add" else set()
             case _:
                 pass
     return Effects(frozenset(reads), frozenset(writes), frozenset(accumulates))

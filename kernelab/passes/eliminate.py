@@ -25,6 +25,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Print,
     Restore,
     Save,
@@ -76,7 +77,7 @@ class _Marks:
             for inner in blocks(stmt):
                 self.index(inner, stmt)
         for stmt in block.stmts:
-            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call):
+            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call) or _changes(stmt):
                 self.keep(stmt)
 
     def need(self, atom: Atom) -> None:
@@ -174,6 +175,8 @@ class _Sweeper:
                 )
             case Let() | Alloc() | Load() | Store() | Atomic() | Assert() | Print() | Call() | Append():
                 return stmt
+            case Native():
+                return stmt
             case _:
                 assert_never(stmt)
 
@@ -188,3 +191,8 @@ class _Sweeper:
             return For(outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stop)
         assert stop is not None
         return While(outs, carries, inits, stop, body, stmt.span)
+
+
+def _changes(stmt: Stmt) -> bool:
+    """Whether it is C++ that is there for its effect, or may have one."""
+    return isinstance(stmt, Native) and (not stmt.outs or bool(stmt.changed))

@@ -17,6 +17,7 @@ from kernelab.lang.ir import (
     Function,
     If,
     Load,
+    Native,
     Stmt,
     Store,
     Var,
@@ -48,6 +49,9 @@ class _Forwarder(Copier):
                 self.known[self.element(array, indices)] = self.atom(value)
             case Atomic(_, _, array):
                 self.forget(array)
+            case Native():
+                for array in stmt.changed:
+                    self.forget(self.var(array))
             case If(_, _, then, orelse):
                 self.forget_changed(then)
                 self.forget_changed(orelse)

@@ -23,6 +23,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Restore,
     Save,
     Stack,
@@ -37,6 +38,7 @@ from kernelab.passes.atomics import EXTREMA, better, refused
 from kernelab.passes.copying import Copier
 from kernelab.passes.custom import has_tangent, insert, is_float, is_float_array, refuse_tangent, transposed
 from kernelab.passes.expand import expanded
+from kernelab.passes.native import refuse_native
 from kernelab.passes.simplify import simplify
 
 
@@ -94,6 +96,8 @@ class _Tangent(Copier):
                 copies = [self.fresh(out) for out in outs]
                 moved_vars = [self.fresh_dot(outs[i]) for i in self.slots[stack]]
                 self.builder.emit(Restore(stack, (*copies, *moved_vars), span))
+            case Native(_, _, args) if any(arg in self.varied for arg in args):
+                refuse_native(stmt, "jvp")
             case Append(array) if array in self.varied:
                 raise AssertionError("an augmented primal is not differentiated")
             case _:

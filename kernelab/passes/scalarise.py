@@ -30,6 +30,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Print,
     Restore,
     Save,
@@ -233,6 +234,8 @@ class _Scalariser(Builder):
                 self.check(self.scalar(cond), kind, message)
             case Print(texts, specs, values, span):
                 self.emit(Print(texts, specs, tuple(map(self.scalar, values)), span))
+            case Native(outs, snippet, args, span):
+                self.emit(Native(self.define_all(outs), snippet, self.flat(args), span))
             case Save(stack, atoms, span):
                 self.emit(Save(stack, self.flat(atoms), span))
             case Restore(stack, outs, span):

@@ -34,6 +34,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Print,
     Restore,
     Save,
@@ -56,6 +57,7 @@ from kernelab.passes.custom import any_nonzero, float_arrays, insert, is_float, 
 from kernelab.passes.effects import Groups, effects
 from kernelab.passes.expand import expanded
 from kernelab.passes.jvp import as_tuple, scaled
+from kernelab.passes.native import refuse_native, refuse_unrepeatable
 from kernelab.passes.record import Recorded, Residual, record
 from kernelab.passes.simplify import simplify
 
@@ -79,6 +81,7 @@ def vjp(function: Function, active: Iterable[str], groups: Groups = ()) -> Vjp:
     """
     names = frozenset(active)
     refuse_lost_reads(function, groups)
+    refuse_unrepeatable(function)
     function = expanded(function)
     every = record(function, groups)
     adjoint = _adjoint(every, names)
@@ -158,6 +161,9 @@ class _Adjoint:
                 self.replay_loop(stmt, env)
             case Custom():
                 self.replay_custom(stmt, env)
+            case Native(outs):
+                if outs and not stmt.changed:
+                    Copier(self.builder, env).stmt(stmt)
             case Store() | Assert() | Print():
                 pass
             case Call() | Save() | Restore() | Append():
@@ -293,6 +299,11 @@ class _Adjoint:
                 self.sweep_loop(stmt, env, cotangents)
             case Assert() | Print() | Alloc():
                 pass
+            case Native(outs):
+                if any(cotangents.pop(out, None) is not None for out in outs) or any(
+                    array in self.bars for array in stmt.changed
+                ):
+                    refuse_native(stmt, "adj_snippet")
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
             case _:

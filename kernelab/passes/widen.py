@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from kernelab.lang import ops
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Const, Custom, CustomRules, Function, Let, Print, Stmt, Var
+from kernelab.lang.ir import Atom, Const, Custom, CustomRules, Function, Let, Native, Print, Stmt, Var
+from kernelab.lang.native import Snippet
 from kernelab.lang.types import Array, Type, Value, float64, scalar_of, type_named, with_scalar
 from kernelab.passes.copying import Copier
 from kernelab.passes.inline import lay_out
@@ -52,8 +53,15 @@ class _Widener(Copier):
 
     def stmt(self, stmt: Stmt) -> None:
         # A widened kernel serves to check another, whose output the reader has seen.
-        if not isinstance(stmt, Print):
-            super().stmt(stmt)
+        match stmt:
+            case Print():
+                pass
+            case Native(outs, snippet, args, span):
+                copied = self.atoms(args)
+                wide = _wide_snippet(snippet)
+                self.builder.emit(Native(tuple(self.fresh(out) for out in outs), wide, copied, span))
+            case _:
+                super().stmt(stmt)
 
     def let(self, stmt: Let) -> None:
         args = self.atoms(stmt.args)
@@ -89,6 +97,13 @@ def widen_rules(rules: CustomRules) -> CustomRules:
 
 def _wide_rule(rule: Function) -> Function:
     return replace(widen(lay_out(rule)), name=rule.name)
+
+
+@lru_cache(256)
+def _wide_snippet(snippet: Snippet) -> Snippet:
+    params = tuple(replace(param, type=widened(param.type)) for param in snippet.params)
+    result = None if snippet.result is None else _wide(snippet.result)
+    return replace(snippet, params=params, result=result, is_wide=True)
 
 
 def _renamed(name: str) -> str:

@@ -11,7 +11,15 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import UserFunction, attach, rule_from, struct_of
-from kernelab.runtime.kernel import Kernel, Made, compile_source, definition_of, loaded, refuse_unknown
+from kernelab.runtime.kernel import (
+    Kernel,
+    Made,
+    compile_source,
+    definition_of,
+    loaded,
+    native_of,
+    refuse_unknown,
+)
 from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.structs import Instance, class_of
 
@@ -84,11 +92,22 @@ def func_jvp(forward_fn: Any) -> Any:
     return _rule(forward_fn, names_around(2))
 
 
-def func_native(*_: Any, **__: Any) -> Any:
-    """Warp's functions of native code, which kernelab does not have: raises KernelTypeError."""
-    message = "functions of native C++ are not part of the language"
-    hint = "write the function in Python, and its gradient in a def with @func_grad(f)"
-    raise KernelTypeError(Diagnostic(message, None, "unsupported", hint=hint))
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None, check: bool = True
+) -> Any:
+    """Make a function for kernels of C++: ``@func_native(text)`` above ``def f(x: float) -> float: ...``.
+
+    The def states the types and has no body.  `snippet` sees the arguments, arrays as ``x[i]``, ``x(i, j)``
+    or ``wp::address(x, i, j)`` within their bounds, vectors as ``wp::vec_t``.  `adj_snippet` sees them too,
+    and ``adj_ret``; it adds to ``adj_x`` for each float and array of floats.  Without it, a gradient that
+    would pass through is an error.  `replay_snippet` returns the result again where the backward pass
+    needs it and `snippet` cannot run twice.  What is a function of numbers is compared with differences when
+    it is first used; ``check=False`` declares a surrogate.
+    What the compiler says of a snippet is raised as KernelSyntaxError, at its line.
+    """
+    names = names_around(2)
+    given = {"snippet": snippet, "adj_snippet": adj_snippet, "replay_snippet": replay_snippet, "check": check}
+    return lambda function: NativeFunction(function, names, given)
 
 
 def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> Any:
@@ -153,6 +172,26 @@ class Function:
     def _lower(self) -> UserFunction:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))
         found = definition_of(self._python, names, "func")
+        assert isinstance(found, UserFunction)
+        return found
+
+
+class NativeFunction(Function):
+    """A decorated function of C++, which only kernels call."""
+
+    def __init__(
+        self, function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> None:
+        super().__init__(function, namespace)
+        self._given = given
+
+    def __call__(self, *_: Any) -> Any:
+        message = f"{self.name} is C++ for kernels: it cannot be called from Python"
+        raise KernelTypeError(Diagnostic(message, hint="call it in a kernel, and launch that"))
+
+    def _lower(self) -> UserFunction:
+        names = ChainMap(closure(self._python), *maps_of(self._namespace))
+        found = native_of(self._python, names, self._given)
         assert isinstance(found, UserFunction)
         return found
 

@@ -21,6 +21,7 @@ from kernelab.frontend import (
     Lowered,
     StructDefinition,
     UserFunction,
+    file_of,
     lower_source,
     lower_tree,
     source_of,
@@ -363,6 +364,22 @@ def definition_of(
     found = lowered.definitions[function.__name__]
     assert not isinstance(found, StructDefinition)
     return found
+
+
+def native_of(
+    function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+) -> Definition:
+    """What a Python function with snippets of C++ stands for; raises KernelError with its mistakes."""
+    source, tree = source_of(function)
+    words = {f"__native_{word}": value for word, value in given.items()}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            keywords = [ast.keyword(word, ast.Name(f"__native_{word}", ast.Load())) for word in given]
+            call = ast.Call(ast.Name("func_native", ast.Load()), [], keywords)
+            node.decorator_list = [ast.fix_missing_locations(ast.copy_location(call, node))]
+    lowered = lower_tree(source, tree, ChainMap(words, *maps_of(namespace)), file_of(function))
+    lowered.raise_errors()
+    return lowered.definitions[function.__name__]
 
 
 def loaded(

@@ -1,7 +1,7 @@
 """Grad functions that users wrote, compared with differences of the function itself, once each.
 
-Both run on the interpreter over float64, at random points.  Knows functions of numbers, vectors and matrices;
-one that takes arrays is left to a gradient check of the kernel.
+Both run over float64 at random points, on the interpreter or, where they are C++, on the CPU.  Knows
+functions of numbers, vectors and matrices; one that takes arrays is left to a gradient check of the kernel.
 """
 
 import warnings
@@ -11,13 +11,14 @@ from weakref import WeakSet
 
 import numpy as np
 
-from kernelab.backend.interp import evaluate
+from kernelab.backend import interp
 from kernelab.errors import Diagnostic, KernelError, KernelWarning, Related
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Custom, CustomRules, Function, Var, walk
+from kernelab.lang.ir import Custom, CustomRules, Function, Native, Var, walk
 from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.passes.inline import inline
 from kernelab.passes.widen import widen_rules
+from kernelab.runtime import pointwise
 
 Numpy = np.ndarray[Any, Any]
 
@@ -137,6 +138,12 @@ class _Check:
             hint="correct the formula, or write check=False if it is meant to differ",
             related=(Related(f"{function.name} is defined here", function.span),),
         )
+
+
+def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
+    """The results of a function without calls, at points along the first axis."""
+    is_native = any(isinstance(stmt, Native) for stmt in walk(function.body))
+    return pointwise.evaluate(function, *points) if is_native else interp.evaluate(function, *points)
 
 
 def _direction(rng: np.random.Generator, shape: tuple[int, ...]) -> Numpy:

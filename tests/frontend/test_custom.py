@@ -193,11 +193,6 @@ def test_a_function_that_calls_itself_is_refused_still() -> None:
     assert "f calls itself, which a kernel cannot do" in [one.message for one in found]
 
 
-def test_native_code_is_refused() -> None:
-    found = error("@func_native('return x;')\ndef f(x: float) -> float: ...\n")
-    assert found.message == "functions of native C++ are not part of the language"
-
-
 def test_a_rule_for_a_function_of_another_cell_says_which_kernels_do_without_it() -> None:
     f = cell(FUNCTION).definitions["f"]
     lowered = cell("@func_replay(f)\ndef again(x, n):\n    return x * float(n)\n", f=f)

@@ -217,7 +217,5 @@ def test_words_of_rules_are_answered_outside_of_them() -> None:
         wp.adjoint[0]
     with pytest.raises(wp.KernelTypeError, match="3 is not a function for kernels"):
         wp.func_grad(3)
-    with pytest.raises(wp.KernelTypeError, match="native C"):
-        wp.func_native("x")
     with pytest.raises(wp.KernelTypeError, match="roots is not a function for kernels"):
         wp.func_jvp(roots)
