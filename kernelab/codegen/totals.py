@@ -22,6 +22,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Store,
     Var,
     While,
@@ -50,6 +51,8 @@ def _looked_at(function: Function) -> frozenset[Var]:
         match stmt:
             case Load(_, array) | Store(array) | Alloc(array):
                 found.add(array)
+            case Native():
+                found |= {array for _, array in stmt.arrays}
             case Atomic(out, kind, array, held=held) if kind != "add" or (held is None and out in used):
                 found.add(array)
     return frozenset(found)
