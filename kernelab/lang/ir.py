@@ -10,7 +10,7 @@
                | Atomic(out, kind, array, indices, value)    `out`: the old value; `held` as for a load;
                                                              `compare`: what "cas" expects to find
                | If(outs, cond, then, orelse)            values leave a region only through its outs
-               | For(outs, index, count, reverse, carries, inits, stop, body)
+               | For(outs, index, count, reverse, carries, inits, stop, body, storage)
                | While(outs, carries, inits, stop, body)
                | Assert(cond, kind, message)             ends the launch with an error at the span
                | Print(texts, specs, values)             a line for the reader: an effect, never replayed
@@ -22,7 +22,8 @@
 
 A loop is canonical: `index` runs over 0 .. count-1, backwards if `reverse`.  `carries` are the values that
 an iteration receives, first `inits` and then what the body yields; the last ones are the `outs`.  `stop`
-names a carried bool that ends the loop after the iteration that yields true: there is no break.
+names a carried bool that ends the loop after the iteration that yields true: there is no break.  `storage`
+is what its user wants reverse mode to keep of it.
 
 The body of a `Custom` runs like any other code; its first outs are the results of the function, any more are
 integers that a pass needs.  Differentiation looks at its rules, and `inline` removes it.
@@ -144,6 +145,10 @@ class If:
     span: Span = NOWHERE
 
 
+Storage = Literal["save", "recompute", "checkpoint"]
+"""What reverse mode keeps of a loop: every iteration's values, only those before it, or some between."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class For:
     outs: tuple[Var, ...]
@@ -155,6 +160,7 @@ class For:
     span: Span = NOWHERE
     reverse: bool = False
     stop: int | None = None
+    storage: Storage | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -156,7 +156,9 @@ class Copier:
             count, index = self.atom(stmt.count), self.fresh(stmt.index)
             body = self.block(stmt.body)
             outs = tuple(self.fresh(out) for out in stmt.outs)
-            copied: Loop = For(outs, index, count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop)
+            copied: Loop = replace(
+                stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body
+            )
         else:
             body = self.block(stmt.body)
             outs = tuple(self.fresh(out) for out in stmt.outs)

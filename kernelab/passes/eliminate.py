@@ -188,7 +188,7 @@ class _Sweeper:
         body = self.block(stmt.body, kept)
         stop = None if stmt.stop is None else kept.index(stmt.stop)
         if isinstance(stmt, For):
-            return For(outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stop)
+            return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
         assert stop is not None
         return While(outs, carries, inits, stop, body, stmt.span)
 

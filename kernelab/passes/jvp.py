@@ -216,7 +216,9 @@ class _Tangent(Copier):
             return
         assert index is not None
         count = self.atom(stmt.count)
-        self.builder.emit(For(outs, index, count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop))
+        self.builder.emit(
+            replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)
+        )
 
 
 def _named(tangent: Atom, primal: Var) -> Atom:

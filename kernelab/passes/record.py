@@ -280,7 +280,9 @@ class _Reader(Copier):
             self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
             return
         assert index is not None
-        self.builder.emit(For(outs, index, count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop))
+        self.builder.emit(
+            replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)
+        )
 
 
 def _affine_sites(stmt: Loop, moved: list[Site]) -> dict[Site, int]:

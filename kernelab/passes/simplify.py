@@ -6,6 +6,7 @@
 Only what is exact: the program means the same to the last bit.
 """
 
+from dataclasses import replace
 from typing import TypeVar
 
 from kernelab.lang.build import integer, type_of
@@ -88,7 +89,7 @@ def _without(stmt: Loop, dropped: set[int]) -> Loop:
     body = Block(stmt.body.stmts, _pick(kept, stmt.body.yields))
     stop = None if stmt.stop is None else kept.index(stmt.stop)
     if isinstance(stmt, For):
-        return For(outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stop)
+        return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
     assert stop is not None
     return While(outs, carries, inits, stop, body, stmt.span)
 

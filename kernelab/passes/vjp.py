@@ -3,21 +3,19 @@
     before    f(x, y)                  y[i] = sin(x[i])
     after     f(x, y, x_bar, y_bar)    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += g * cos(x[i])
 
-The adjoint first *replays* the primal without its effects, and then *sweeps* its statements in reverse.  The
-adjoint of an `If` is an `If`, that of a loop the reversed loop.  While the replay runs a loop, it saves at
-the end of each iteration what the sweep of that iteration needs: the carried values, and the results and trip
-counts of the loops inside, last in first out.  So nothing with a loop in it ever runs again, and the cost is
-flat at any depth.  Statements without loops are recomputed where the sweep needs them.
+The adjoint first *replays* the primal without its effects (`kernelab.passes.replay`), and then *sweeps* its
+statements in reverse.  The adjoint of an `If` is an `If`, that of a loop the reversed loop, which takes back
+what the replay saved.  Statements without loops are recomputed where the sweep needs them.
 
 Everything is written without regard to what is needed; `simplify` then removes what is not: saved values that
 nobody reads, loops that only fed them, adjoints that stay zero.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from kernelab.lang.build import Builder, Expr, integer, type_of, zero
+from kernelab.lang.build import Expr, integer, type_of, zero
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -26,7 +24,6 @@ from kernelab.lang.ir import (
     Atomic,
     Block,
     Call,
-    Const,
     Custom,
     For,
     Function,
@@ -38,8 +35,8 @@ from kernelab.lang.ir import (
     Print,
     Restore,
     Save,
-    Stack,
     Stmt,
+    Storage,
     Store,
     Var,
     While,
@@ -47,60 +44,63 @@ from kernelab.lang.ir import (
     blocks,
     defs,
 )
-from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
-from kernelab.lang.types import Array, Scalar, int32
+from kernelab.lang.types import Array, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
 from kernelab.passes.atomics import EXTREMA, better, refused
-from kernelab.passes.copying import Copier
 from kernelab.passes.custom import any_nonzero, float_arrays, insert, is_float, refuse_lost_reads, touches
 from kernelab.passes.effects import Groups, effects
 from kernelab.passes.expand import expanded
-from kernelab.passes.jvp import as_tuple, scaled
 from kernelab.passes.native import refuse_native, refuse_unrepeatable
+from kernelab.passes.pull import pull
 from kernelab.passes.record import Recorded, Residual, record
+from kernelab.passes.replay import Env, Replay, value_of
 from kernelab.passes.simplify import simplify
 
 
 @dataclass(frozen=True, slots=True)
 class Vjp:
-    """The primal to run under a tape, which keeps the residuals, and the adjoint that reads them."""
+    """The primal to run under a tape, which keeps the residuals, and the adjoint that reads them.
+
+    `sites` are the positions of the residuals among all that the function could keep.
+    """
 
     primal: Function
     adjoint: Function
     residuals: tuple[Residual, ...]
+    sites: tuple[int, ...] = ()
 
 
-def vjp(function: Function, active: Iterable[str], groups: Groups = ()) -> Vjp:
+def vjp(function: Function, active: Iterable[str], groups: Groups = (), storage: Storage = "save") -> Vjp:
     """Differentiate a kernel in reverse with respect to the parameters named in `active`.
 
     The adjoint's parameters are the primal's, then ``<name>_bar`` for each active one in the order of the
     parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then
-    each residual and its starts.  `groups` are sets of array parameters that may share memory.  Raises
-    KernelTypeError where there is no derivative.
+    each residual and its starts.  `groups` are sets of array parameters that may share memory, `storage` is
+    that of loops whose user did not choose.  Raises KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
     refuse_lost_reads(function, groups)
     refuse_unrepeatable(function)
     function = expanded(function)
     every = record(function, groups)
-    adjoint = _adjoint(every, names)
+    adjoint = _adjoint(every, names, storage)
     needed = effects(adjoint).reads
-    keep = [i for i, residual in enumerate(every.residuals) if residual.array in needed]
+    keep = tuple(i for i, residual in enumerate(every.residuals) if residual.array in needed)
     if len(keep) == len(every.residuals):
-        return Vjp(every.primal, adjoint, every.residuals)
+        return Vjp(every.primal, adjoint, every.residuals, keep)
     fewer = record(function, groups, keep)
-    return Vjp(fewer.primal, _adjoint(fewer, names), fewer.residuals)
+    return Vjp(fewer.primal, _adjoint(fewer, names, storage), fewer.residuals, keep)
 
 
-def _adjoint(recorded: Recorded, names: frozenset[str]) -> Function:
+def _adjoint(recorded: Recorded, names: frozenset[str], storage: Storage) -> Function:
     primal = recorded.replayable
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
     extra = primal.params[len(own) :]
     params = [param for param in own if param.hint in names]
     bars = {param: _bar(param) for param in params}
-    writer = _Adjoint(find_active(primal, params), masked(primal), bars)
-    writer.replay(primal.body, writer.env)
+    writer = _Adjoint(find_active(primal, params), masked(primal), bars, storage)
+    writer.replay(primal.body, writer.env, "record")
     writer.sweep(primal.body, writer.env, writer.cotangents)
     writer.publish(params)
     signature = (*own, *bars.values(), *extra)
@@ -115,144 +115,22 @@ def _bar(param: Var) -> Var:
     return Var(type, f"{param.hint}_bar", param.span)
 
 
-Env = dict[Var, Atom]
 Cotangents = dict[Var, Atom]
 
 
-class _Adjoint:
-    """Writes the adjoint.
+class _Adjoint(Replay):
+    """Writes the adjoint; a `Cotangents` holds the cotangent of a primal Var so far, if it is not zero."""
 
-    An `Env` says which atom holds a primal value where the builder stands; a `Cotangents` holds the cotangent
-    of a primal Var so far, and lacks those that are still zero.
-    """
-
-    def __init__(self, active: frozenset[Var], masked: frozenset[Var], bars: dict[Var, Var]) -> None:
-        self.builder = Builder()
+    def __init__(
+        self, active: frozenset[Var], masked: frozenset[Var], bars: dict[Var, Var], storage: Storage
+    ) -> None:
+        super().__init__(storage)
         self.active = active
         self.masked = masked
         self.bars = dict(bars)
         self.locals: set[Var] = set()
         self.env: Env = {}
         self.cotangents: Cotangents = {}
-        self.stacks: dict[Block, tuple[Stack, list[Var]]] = {}
-        self.trips: dict[Loop, Var] = {}
-
-    # Replay ------------------------------------------------------------------------------------------------
-
-    def replay(self, block: Block, env: Env, loops: bool = True) -> None:
-        """Compute a block's values again, without effects; saving in its loops, or leaving its loops out."""
-        for stmt in block.stmts:
-            if loops or not _has_loop(stmt):
-                with self.builder.at(stmt.span):
-                    self.replay_stmt(stmt, env)
-
-    def replay_stmt(self, stmt: Stmt, env: Env) -> None:
-        match stmt:
-            case Let() | Alloc():
-                Copier(self.builder, env).stmt(stmt)
-            case Load(out) | Atomic(out):
-                if stmt.held is not None:
-                    env[out] = _value(stmt.held, env)
-                elif isinstance(stmt, Load):
-                    Copier(self.builder, env).stmt(stmt)
-            case If():
-                self.replay_if(stmt, env)
-            case For() | While():
-                self.replay_loop(stmt, env)
-            case Custom():
-                self.replay_custom(stmt, env)
-            case Native(outs):
-                if outs and not stmt.changed:
-                    Copier(self.builder, env).stmt(stmt)
-            case Store() | Assert() | Print():
-                pass
-            case Call() | Save() | Restore() | Append():
-                raise AssertionError(f"{type(stmt).__name__} in a primal program")
-            case _:
-                assert_never(stmt)
-
-    def replay_if(self, stmt: If, env: Env) -> None:
-        then, orelse = self.replay_branch(stmt.then, env), self.replay_branch(stmt.orelse, env)
-        outs = _fresh(stmt.outs, env)
-        self.builder.emit(If(outs, _value(stmt.cond, env), then, orelse, stmt.span))
-
-    def replay_branch(self, block: Block, env: Env) -> Block:
-        inner = dict(env)
-        with self.builder.block() as branch:
-            self.replay(block, inner)
-            if any(map(_has_loop, block.stmts)):
-                self.save(block, inner, self.loop_results(block))
-            yields = [_value(atom, inner) for atom in block.yields]
-        return branch.close(*yields)
-
-    def replay_custom(self, stmt: Custom, env: Env) -> None:
-        args = tuple(_value(arg, env) for arg in stmt.args)
-        body = self.replay_branch(stmt.body, env)
-        outs = _fresh(stmt.outs, env)
-        self.builder.emit(Custom(outs, args, stmt.rules, body, stmt.span))
-        if stmt.rules.replay is None:
-            return
-        # The results come from the user's replay; whatever else the sweep needs, from the body above.
-        with self.builder.block() as replay:
-            yields = insert(self.builder, stmt.rules.replay, args)
-        results = _fresh(stmt.outs[: len(yields)], env)
-        self.builder.emit(Custom(results, args, stmt.rules, replay.close(*yields), stmt.span))
-
-    def replay_loop(self, stmt: Loop, env: Env) -> None:
-        inits = [_value(atom, env) for atom in stmt.inits]
-        inner = dict(env)
-        carries = _fresh(stmt.carries, inner)
-        index = _fresh((stmt.index,), inner)[0] if isinstance(stmt, For) else None
-        passed = Var(int32, "trips", stmt.span)
-        with self.builder.block() as body:
-            self.replay(stmt.body, inner)
-            self.save(stmt.body, inner, [*stmt.carries, *self.loop_results(stmt.body)])
-            yields = [_value(atom, inner) for atom in stmt.body.yields]
-            more = self.builder.apply("add", passed, integer(1), hint="trips")
-        outs = _fresh(stmt.outs, env)
-        total = Var(int32, "trips", stmt.span)
-        self.count_trips(stmt, total, env)
-        copied = body.close(*yields, more)
-        self.emit_loop(stmt, (*outs, total), index, env, (*carries, passed), (*inits, integer(0)), copied)
-
-    def emit_loop(
-        self,
-        stmt: Loop,
-        outs: tuple[Var, ...],
-        index: Var | None,
-        env: Env,
-        carries: tuple[Var, ...],
-        inits: tuple[Atom, ...],
-        body: Block,
-    ) -> None:
-        if isinstance(stmt, While):
-            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
-            return
-        assert index is not None and not stmt.reverse
-        count = _value(stmt.count, env)
-        self.builder.emit(For(outs, index, count, carries, inits, body, stmt.span, False, stmt.stop))
-
-    def count_trips(self, stmt: Loop, total: Var, env: Env) -> None:
-        """Remember how often a loop ran, as a primal Var of its own: it is saved like the loop's outs."""
-        counter = self.trips.setdefault(stmt, Var(int32, "trips", stmt.span))
-        env[counter] = total
-
-    def loop_results(self, block: Block) -> list[Var]:
-        """What the statements with loops in them define, which the sweep cannot recompute."""
-        results: list[Var] = []
-        for stmt in block.stmts:
-            if isinstance(stmt, If | Custom) and _has_loop(stmt):
-                results += stmt.outs
-            elif isinstance(stmt, For | While):
-                results += stmt.outs
-                if isinstance(stmt, While) or stmt.stop is not None:
-                    results.append(self.trips[stmt])
-        return results
-
-    def save(self, block: Block, env: Env, vars: list[Var]) -> None:
-        stack = Stack("saved")
-        self.stacks[block] = stack, vars
-        self.builder.emit(Save(stack, tuple(_value(var, env) for var in vars), self.builder.span))
 
     # Sweep -------------------------------------------------------------------------------------------------
 
@@ -278,11 +156,13 @@ class _Adjoint:
             case Load(out, array, indices):
                 g = cotangents.pop(out, None)
                 if g is not None:
-                    self.add_to(self.bars[array], [_value(i, env) for i in indices], g)
+                    self.add_to(self.bars[array], [value_of(i, env) for i in indices], g)
             case Store(array, indices, value):
                 if array in self.bars:
                     share = self.read_bar(stmt, env)
-                    self.builder.store(self.bars[array], [_value(i, env) for i in indices], zero(share.type))
+                    self.builder.store(
+                        self.bars[array], [value_of(i, env) for i in indices], zero(share.type)
+                    )
                     self.accumulate(cotangents, value, share)
             case Atomic(out, _, array, indices, value):
                 g = cotangents.pop(out, None)
@@ -290,7 +170,7 @@ class _Adjoint:
                     self.accumulate(cotangents, value, self.atomic_share(stmt, env))
                 if g is not None:
                     # The old value is what the thread before left: its adjoint runs after this one.
-                    self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)
+                    self.builder.atomic_add(self.bars[array], [value_of(i, env) for i in indices], g)
             case If():
                 self.sweep_if(stmt, env, cotangents)
             case Custom():
@@ -319,7 +199,7 @@ class _Adjoint:
 
     def read_bar(self, stmt: Store | Atomic, env: Env) -> Expr:
         bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"
-        return Expr(self.builder, self.builder.load(bar, [_value(i, env) for i in stmt.indices], hint))
+        return Expr(self.builder, self.builder.load(bar, [value_of(i, env) for i in stmt.indices], hint))
 
     def atomic_share(self, stmt: Atomic, env: Env) -> Expr:
         """The cotangent of the value of an atomic: what an extremum gives to its winner, it takes away."""
@@ -327,8 +207,8 @@ class _Adjoint:
             return self.read_bar(stmt, env)
         if stmt.kind not in EXTREMA:
             raise refused(stmt)
-        b, value, indices = self.builder, _value(stmt.value, env), [_value(i, env) for i in stmt.indices]
-        won = better(b, stmt.kind, value, _value(stmt.out, env))
+        b, value, indices = self.builder, value_of(stmt.value, env), [value_of(i, env) for i in stmt.indices]
+        won = better(b, stmt.kind, value, value_of(stmt.out, env))
 
         def taken() -> tuple[Atom, ...]:
             share = self.read_bar(stmt, env)
@@ -353,8 +233,8 @@ class _Adjoint:
         g = cotangents.pop(stmt.out, None)
         if g is None:
             return
-        y = Expr(self.builder, _value(stmt.out, env))
-        xs = [Expr(self.builder, _value(arg, env)) for arg in stmt.args]
+        y = Expr(self.builder, value_of(stmt.out, env))
+        xs = [Expr(self.builder, value_of(arg, env)) for arg in stmt.args]
         pulled = pull(stmt.op, y, xs, Expr(self.builder, g), stmt.out in self.masked)
         for arg, share in zip(stmt.args, pulled, strict=True):
             self.accumulate(cotangents, arg, share)
@@ -369,7 +249,7 @@ class _Adjoint:
         then = Block(then.stmts, tuple(then_own.get(v, zero(type_of(v))) for v in grown))
         orelse = Block(orelse.stmts, tuple(orelse_own.get(v, zero(type_of(v))) for v in grown))
         outs = self.bar_vars(grown)
-        self.builder.emit(If(outs, _value(stmt.cond, env), then, orelse, stmt.span))
+        self.builder.emit(If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
         cotangents.update(zip(grown, outs, strict=True))
 
     def sweep_branch(
@@ -394,7 +274,7 @@ class _Adjoint:
         self, stmt: Custom, grad: Function, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
     ) -> None:
         """What the user's grad function makes of the cotangents of the results."""
-        args, results = [_value(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
+        args, results = [value_of(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
         seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, given, strict=False)]
         arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]
         bars = [self.bars.get(array, array) for array in arrays if isinstance(array, Var)]
@@ -416,36 +296,106 @@ class _Adjoint:
         for target, share in zip(targets, found, strict=True):
             self.accumulate(cotangents, target, Expr(self.builder, share))
 
+    # Loops -------------------------------------------------------------------------------------------------
+
     def sweep_loop(self, stmt: Loop, env: Env, cotangents: Cotangents) -> None:
-        moved = [i for i, carry in enumerate(stmt.carries) if carry in self.active]
-        zeros = {i: zero(type_of(stmt.carries[i])) for i in moved}
-        given = [cotangents.pop(stmt.outs[i], zeros[i]) for i in moved]
-        bars = self.bar_vars([stmt.carries[i] for i in moved])
+        moved = self.moved(stmt)
+        given = [cotangents.pop(stmt.outs[i], zero(type_of(stmt.outs[i]))) for i in moved]
+        trips, inner = self.trip_count(stmt, env), dict(env)
+        match self.storage(stmt):
+            case "save":
+                found = self.sweep_stretch(stmt, inner, None, trips, given, cotangents)
+            case "recompute":
+                starts = [value_of(init, env) for init in stmt.inits]
+                self.record_stretch(stmt, inner, None, trips, starts)
+                found = self.sweep_stretch(stmt, inner, None, trips, given, cotangents)
+            case "checkpoint":
+                found = self.sweep_segments(stmt, inner, trips, given, cotangents)
+        for i, bar in zip(moved, found, strict=True):
+            self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))
+
+    def moved(self, stmt: Loop) -> list[int]:
+        """The carries that have cotangents."""
+        return [i for i, carry in enumerate(stmt.carries) if carry in self.active]
+
+    def sweep_segments(
+        self, stmt: Loop, env: Env, trips: Atom, given: list[Atom], cotangents: Cotangents
+    ) -> tuple[Var, ...]:
+        """From one checkpoint back to the one before: the iterations between run again, then are swept."""
+        b = self.builder
+
+        def sweep_segment(segment: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
+            inner = dict(env)
+            self.pop(stmt, inner)
+            first = b.apply("mul", segment, segment)
+            odd = b.apply("add", segment, b.apply("add", segment, integer(1)))
+            length = b.apply("min", odd, b.apply("sub", trips, first))
+            self.set_counters(stmt, inner, first)
+            starts = [value_of(carry, inner) for carry in stmt.carries]
+            self.record_stretch(stmt, inner, first, length, starts)
+            return list(self.sweep_stretch(stmt, dict(env), first, length, bars, own))
+
+        segment = Var(int32, "segment", stmt.span)
+        count = value_of(self.segments[stmt], env)
+        return self.reversed_loop(stmt, segment, count, given, cotangents, sweep_segment)
+
+    def sweep_stretch(
+        self,
+        stmt: Loop,
+        env: Env,
+        first: Atom | None,
+        length: Atom,
+        given: list[Atom],
+        cotangents: Cotangents,
+    ) -> tuple[Var, ...]:
+        """Sweep iterations that were saved: `length` of them from number `first` on, all of them if None."""
+
+        def sweep_iteration(index: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
+            inner = dict(env)
+            number = self.set_index(stmt, inner, first, index)
+            self.set_counters(stmt, inner, number)
+            self.recompute(stmt.body, inner)
+            incoming = dict(zip(self.moved(stmt), bars, strict=True))
+            self.sweep_block(stmt.body, inner, [incoming.get(i) for i in range(len(stmt.carries))], own)
+            carries = [stmt.carries[i] for i in self.moved(stmt)]
+            return [own.pop(carry, zero(type_of(carry))) for carry in carries]
+
+        hint = stmt.index.hint if isinstance(stmt, For) else ""
+        index = Var(type_of(length), hint, stmt.span)
+        return self.reversed_loop(stmt, index, length, given, cotangents, sweep_iteration)
+
+    def reversed_loop(
+        self,
+        stmt: Loop,
+        index: Var,
+        count: Atom,
+        given: list[Atom],
+        cotangents: Cotangents,
+        sweep_once: Callable[[Var, list[Atom], Cotangents], list[Atom]],
+    ) -> tuple[Var, ...]:
+        """A loop that takes the cotangents of the carried values from its end (`given`) to its start.
+
+        Those of what else the loop reads grow on the way: `cotangents` then holds them.
+        """
+        bars = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
         targets = [v for v in self.targets(stmt.body) if v not in stmt.carries]
         sums = dict(zip(targets, self.bar_vars(targets), strict=True))
-        incoming = dict(zip(moved, bars, strict=True))
-        inner, own = dict(env), Cotangents(sums)
-        index = _fresh((stmt.index,), inner)[0] if isinstance(stmt, For) else Var(int32, "", stmt.span)
+        own = Cotangents(sums)
         with self.builder.block() as body:
-            self.recompute(stmt.body, inner)
-            self.sweep_block(stmt.body, inner, [incoming.get(i) for i in range(len(stmt.carries))], own)
-            yields = [own.pop(stmt.carries[i], zeros[i]) for i in moved]
+            yields = sweep_once(index, list(bars), own)
         grown = [v for v in targets if own[v] is not sums[v]]
         copied = body.close(*yields, *(own[v] for v in grown))
         inits = (*given, *(cotangents.get(v, zero(type_of(v))) for v in grown))
-        outs = self.bar_vars([*(stmt.carries[i] for i in moved), *grown])
+        outs = self.bar_vars([*(stmt.carries[i] for i in self.moved(stmt)), *grown])
         carries = (*bars, *(sums[v] for v in grown))
-        self.builder.emit(
-            For(outs, index, self.trip_count(stmt, env), carries, inits, copied, stmt.span, True)
-        )
-        cotangents.update(zip(grown, outs[len(moved) :], strict=True))
-        for i, bar in zip(moved, outs, strict=False):
-            self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))
+        self.builder.emit(For(outs, index, count, carries, inits, copied, stmt.span, True))
+        cotangents.update(zip(grown, outs[len(bars) :], strict=True))
+        return outs[: len(bars)]
 
     def trip_count(self, stmt: Loop, env: Env) -> Atom:
-        if isinstance(stmt, For) and stmt.stop is None:
-            return _value(stmt.count, env)
-        return _value(self.trips[stmt], env)
+        if isinstance(stmt, For) and stmt.stop is None and stmt not in self.segments:
+            return value_of(stmt.count, env)
+        return value_of(self.trips[stmt], env)
 
     def sweep_block(
         self, block: Block, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
@@ -453,13 +403,6 @@ class _Adjoint:
         for target, g in zip(block.yields, given, strict=True):
             self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g))
         self.sweep(block, env, cotangents)
-
-    def recompute(self, block: Block, env: Env) -> None:
-        """Bring a block's values into `env`: those that were saved, then those that follow from them."""
-        if block in self.stacks:
-            stack, vars = self.stacks[block]
-            self.builder.emit(Restore(stack, _fresh(tuple(vars), env), self.builder.span))
-        self.replay(block, env, loops=False)
 
     def targets(self, *inner: Block) -> list[Var]:
         """The active values from outside that blocks read: their cotangents grow inside."""
@@ -477,47 +420,6 @@ class _Adjoint:
         for param in params:
             if param in self.cotangents:
                 self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])
-
-
-def pull(op: Op, y: Expr, xs: Sequence[Expr], g: Expr, masked: bool = False) -> tuple[Expr | None, ...]:
-    """The cotangents of the operands of ``y = op(xs)`` from the cotangent `g` of its result.
-
-    Where `g` may be a zero that masks a branch, it is multiplied so that it stays zero.
-    """
-    match op.derivative:
-        case Partials(fn, singular):
-            return tuple(scaled(g, partial, singular or masked) for partial in as_tuple(fn(y, *xs)))
-        case Bilinear() if masked and all(isinstance(x.type, Scalar) for x in xs):
-            a, b = xs
-            return scaled(g, b, True), scaled(g, a, True)
-        case Linear(transpose):
-            return _cotangents(transpose(g, *xs))
-        case Bilinear(left, right):
-            return _cotangents((left(g, *xs), right(g, *xs)))
-        case Rules(_, rule):
-            return _cotangents(rule(y, tuple(xs), g))
-        case Zero() | Undefined():
-            return (None,) * len(xs)
-        case Expanded():
-            raise AssertionError(f"{op.name} should have been expanded")
-
-
-def _cotangents(value: object) -> tuple[Expr | None, ...]:
-    return tuple(item if isinstance(item, Expr) else None for item in as_tuple(value))
-
-
-def _value(atom: Atom, env: Env) -> Atom:
-    return atom if isinstance(atom, Const) else env.get(atom, atom)
-
-
-def _fresh(vars: tuple[Var, ...], env: Env) -> tuple[Var, ...]:
-    copies = tuple(Var(var.type, var.hint, var.span) for var in vars)
-    env.update(zip(vars, copies, strict=True))
-    return copies
-
-
-def _has_loop(stmt: Stmt) -> bool:
-    return isinstance(stmt, For | While) or any(_has_loop(s) for block in blocks(stmt) for s in block.stmts)
 
 
 def _free(block: Block) -> list[Var]:
