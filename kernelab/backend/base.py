@@ -6,6 +6,7 @@ backends there are, not how they work.
 """
 
 import ctypes
+import math
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -19,6 +20,7 @@ from kernelab.codegen.entry import (
     CODE,
     DIVISION,
     EXTENT,
+    FULL,
     GRID_SLOTS,
     INDEX,
     MEMORY,
@@ -54,8 +56,17 @@ class Entry(Protocol):
     @property
     def info(self) -> EntryInfo: ...
 
-    def __call__(self, args: Args, /) -> None:
-        """Run every thread of the grid; raises a KernelError for what went wrong at run time."""
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+        """Run the threads of the grid but the first `done`; raises a KernelError if something goes wrong.
+
+        Raises StorageFull if a thread would save more than `limit` bytes, unless that is 0.
+        """
+
+
+class StorageFull(KernelError):
+    """A thread would save more than it may: `done` threads have run, it and the rest have changed nothing."""
+
+    done = 0
 
 
 class Backend(Protocol):
@@ -119,6 +130,11 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
             return division_error(site, thread)
         case code, _ if code == MEMORY:
             return memory_error(info.name, thread)
+        case code, _ if code == FULL:
+            full = StorageFull(memory_error(info.name, thread).diagnostics[0])
+            # Only adjoints save, and they run the last thread first.
+            full.done = math.prod(grid[:GRID_SLOTS]) - 1 - status[THREAD]
+            return full
         case code, _ if code == STOPPED:
             return stopped_error(info.name)
         case code, _:

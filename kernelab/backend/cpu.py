@@ -19,7 +19,9 @@ from kernelab.backend.compiler import VARIABLES, Compiler, NoCompilerError, find
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import (
     ABI_VERSION,
+    DONE,
     GRID_SLOTS,
+    LIMIT,
     POLL,
     PRINTED,
     PRINTED_ROOM,
@@ -94,13 +96,18 @@ class CpuEntry:
         self._library = library
         self._run = library[info.symbol]
 
-    def __call__(self, args: Args, /) -> None:
-        """Run every thread of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+        """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         try:
             block: _Block = _thread.block
         except AttributeError:
             block = _thread.block = _Block()
+        bounded = limit or done
+        if bounded:
+            block.status[LIMIT], block.status[DONE] = limit, done
         code = self._run(args, block.reference)
+        if bounded:
+            block.status[LIMIT] = block.status[DONE] = 0
         if self.info.messages and block.status[PRINTS]:
             block.print(self.info)
         if code:

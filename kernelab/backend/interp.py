@@ -22,6 +22,7 @@ from kernelab.backend.turns import in_turn
 from kernelab.codegen.entry import (
     ASSERTION,
     DIVISION,
+    FULL,
     GRID_SLOTS,
     INDEX,
     MEMORY,
@@ -31,6 +32,7 @@ from kernelab.codegen.entry import (
     layout_of,
 )
 from kernelab.codegen.printing import Message, message_of
+from kernelab.codegen.structure import early_saves
 from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.lang.build import type_of
@@ -77,6 +79,7 @@ class Program:
     sites: tuple[Site, ...]
     numbers: dict[Stmt, int]
     read: frozenset[Atom]
+    early: frozenset[Stmt]
     independent: bool
     totals: tuple[Atomic, ...]
 
@@ -85,9 +88,9 @@ class Program:
         failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic | Assert)]
         numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
         read = frozenset(reads(function.body))
-        return Program(
-            function, tuple(map(_site, failing)), numbers, read, independent(function), totals(function)
-        )
+        sites, early = tuple(map(_site, failing)), early_saves(function.body)
+        alone, sums = independent(function), totals(function)
+        return Program(function, sites, numbers, read, early, alone, sums)
 
 
 def _site(stmt: Load | Store | Atomic | Assert) -> Site:
@@ -121,16 +124,23 @@ class _Chunk:
     """A run of some consecutive threads.
 
     `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` are
-    the arrays that take additions in the place of some of `arrays`.
+    the arrays that take additions in the place of some of `arrays`.  `room` is how many bytes the threads may
+    save together, 0 any number.
     """
 
     def __init__(
-        self, program: Program, arrays: Mapping[Var, Numpy], sums: Mapping[Var, Numpy], threads: range
+        self,
+        program: Program,
+        arrays: Mapping[Var, Numpy],
+        sums: Mapping[Var, Numpy],
+        threads: range,
+        room: int = 0,
     ) -> None:
         self.program = program
         self.arrays = arrays
         self.sums = sums
         self.threads = threads
+        self.room = room
         self.limit = threads.stop
         self.failure: Failure | None = None
         self.stacks: dict[Stack, LaneStack] = {}
@@ -176,8 +186,8 @@ class _Chunk:
                 self.printed.append((message_of(stmt), frame.threads[:live], values))
             case Native(_, snippet):
                 raise _uncompiled(snippet.name, stmt.span)
-            case Save(stack, saved):
-                self.stack(stack).push(self.own(frame), [frame.values(atom) for atom in saved])
+            case Save():
+                self.save(stmt, frame)
             case Restore(stack, outs):
                 live = self.live(frame)
                 for out, saved_value in zip(outs, self.stack(stack).pop(self.own(frame)[:live]), strict=True):
@@ -201,6 +211,13 @@ class _Chunk:
     def own(self, frame: Frame) -> Numpy:
         """The numbers of a frame's threads within the chunk."""
         return frame.threads - self.threads.start
+
+    def save(self, stmt: Save, frame: Frame) -> None:
+        self.stack(stmt.stack).push(self.own(frame), [frame.values(atom) for atom in stmt.atoms])
+        used = sum(stack.nbytes for stack in self.stacks.values()) if self.room else 0
+        if used > self.room and stmt in self.program.early:
+            self.failure = Failure(FULL, 0, self.threads.stop - 1)
+            raise _NobodyLeft
 
     def stack(self, stack: Stack) -> LaneStack:
         return self.stacks.setdefault(stack, LaneStack(len(self.threads)))
@@ -380,29 +397,30 @@ class InterpretedEntry:
     program: Program
     width: int = WIDTH
 
-    def __call__(self, args: Args, /) -> None:
-        """Run every thread of the grid; raises the KernelError of the first thread that fails."""
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+        """Run threads of the grid; raises the KernelError of the first thread that fails."""
         try:
-            self._run(list(args))
+            self._run(list(args), limit, done)
         except KeyboardInterrupt:
             raise base.interrupted(self.info.name) from None
 
-    def _run(self, slots: list[int]) -> None:
+    def _run(self, slots: list[int], room: int, done: int) -> None:
         grid = slots[:GRID_SLOTS]
-        launch = _Launch(self.program, self.info, slots)
+        launch = _Launch(self.program, self.info, slots, room)
         total = int(np.prod(grid))
+        left = range(total - done) if self.program.function.descending else range(done, total)
         try:
-            self._chunks(launch, grid, total)
+            self._chunks(launch, grid, left)
         finally:
             launch.settle()
             launch.output.flush()
 
-    def _chunks(self, launch: "_Launch", grid: Sequence[int], total: int) -> None:
+    def _chunks(self, launch: "_Launch", grid: Sequence[int], left: range) -> None:
         # Threads that see what others change run one by one, as on the CPU.
         width = self.width if launch.independent else 1
-        starts = range(0, total, width)
+        starts = range(left.start, left.stop, width)
         for start in reversed(starts) if self.program.function.descending else starts:
-            failure = launch.chunk(range(start, min(total, start + width)), grid)
+            failure = launch.chunk(range(start, min(left.stop, start + width)), grid)
             if failure is not None:
                 raise base.failure(self.info, failure.status, grid)
 
@@ -410,8 +428,9 @@ class InterpretedEntry:
 class _Launch:
     """The arguments of a launch as NumPy arrays."""
 
-    def __init__(self, program: Program, info: EntryInfo, slots: Sequence[int]) -> None:
+    def __init__(self, program: Program, info: EntryInfo, slots: Sequence[int], room: int = 0) -> None:
         self.program = program
+        self.room = room
         self.arrays: dict[Var, Numpy] = {}
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
@@ -455,7 +474,7 @@ class _Launch:
             frame.define(var, position)
         if function.linear is not None:
             frame.define(function.linear, frame.threads)
-        chunk = _Chunk(self.program, self.arrays, self.sums, threads)
+        chunk = _Chunk(self.program, self.arrays, self.sums, threads, self.room)
         chunk.run(frame)
         chunk.print(self.output)
         return chunk.failure or self._append(chunk)

@@ -83,6 +83,11 @@ class LaneStack:
             level[depth, threads] = value
         self._depth[threads] = depth + 1
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory is in use."""
+        return sum(level.nbytes for level in self._levels)
+
     def pop(self, threads: Numpy) -> list[Numpy]:
         """Take the values that are on top of the stacks of these threads."""
         depth = self._depth[threads] - 1

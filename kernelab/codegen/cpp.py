@@ -20,7 +20,19 @@ from contextlib import contextmanager
 from typing import assert_never
 
 from kernelab.codegen import snippets, spelling
-from kernelab.codegen.entry import ASSERTION, DIVISION, MEMORY, EntryInfo, Line, Param, Site, Unit, layout_of
+from kernelab.codegen.entry import (
+    ASSERTION,
+    DIVISION,
+    FULL,
+    LIMIT,
+    MEMORY,
+    EntryInfo,
+    Line,
+    Param,
+    Site,
+    Unit,
+    layout_of,
+)
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.helpers import PRELUDE, USES
 from kernelab.codegen.names import Names, identifier
@@ -30,6 +42,7 @@ from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import (
     chosen,
     continues,
+    early_saves,
     ends_in_choice,
     is_short,
     ordered,
@@ -122,6 +135,7 @@ class _Body:
         self.name = Names()
         self.used = used(function.body)
         self.totals: dict[Atomic, Total] = {}
+        self.early = early_saves(function.body)
         self.sites: list[Site] = []
         self.messages: list[Message] = []
         self.needs: set[str] = {"poll"}
@@ -260,7 +274,7 @@ class _Body:
             case Native():
                 self.native(stmt)
             case Save(_, atoms):
-                self.save(atoms)
+                self.save(atoms, stmt in self.early)
             case Restore(_, outs):
                 self.restore(outs)
             case Append(array, value):
@@ -430,11 +444,14 @@ class _Body:
         self.line(f"if ({outside}) {{ {report} {self.flavor.leave} }}")
         self.sites.append(site)
 
-    def save(self, atoms: Sequence[Atom]) -> None:
+    def save(self, atoms: Sequence[Atom], is_early: bool) -> None:
         offsets, size = _record([_scalar(atom) for atom in atoms])
         site = Site(self.span or NOWHERE)
         self.needs.add("room")
-        self.check(f"limit - top < {size} && !room(base, top, limit, {size})", f"{MEMORY}", site)
+        most, code = (
+            (f"status[{LIMIT}]", f"status[{LIMIT}] ? {FULL} : {MEMORY}") if is_early else ("0", f"{MEMORY}")
+        )
+        self.check(f"limit - top < {size} && !room(base, top, limit, {size}, {most})", code, site)
         for atom, offset in zip(atoms, offsets, strict=True):
             self.line(spelling.store(_scalar(atom), spelling.offset("top", offset), self.atom(atom)))
             self.need_half(_scalar(atom))

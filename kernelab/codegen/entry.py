@@ -9,7 +9,7 @@ bytes: the four grid extents, then for each parameter of the function in order
                 elements, and the address of one int64 for each thread, where its values start
 
 On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
-`status` is twelve int64 fields, below.  This module knows the numbers, not how anything is printed or run.
+`status` is fourteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from kernelab.errors import Span
 from kernelab.lang.ir import Append, Function, Save, walk
 from kernelab.lang.types import Array, Type, size_of
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
 
-OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED = range(6)
+OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED, FULL = range(7)
 """What status[CODE] says."""
 
 CODE, SITE, THREAD, OFFENDER, EXTENT, AXIS, STOP, POLL = range(8)
@@ -36,7 +36,13 @@ PRINTED, PRINTED_WORDS, PRINTED_ROOM, PRINTS = range(8, 12)
 """What a launch on a CPU has printed: the address of memory from malloc, how many words of eight bytes it
 holds, how many fit, and the number of prints.  A print is the number of its message and a word a value."""
 
-STATUS_FIELDS = 12
+LIMIT, DONE = range(12, 14)
+"""How many bytes a thread may save, 0 for any number, and how many threads have run before, and are left out.
+
+A thread that would save more ends the launch with `FULL`, unless it has already changed something: so another
+program can go on with it."""
+
+STATUS_FIELDS = 14
 
 PRINT_LIMIT = 10_000
 """How many prints of a launch are kept; the rest is counted."""

@@ -55,8 +55,11 @@ __attribute__((always_inline)) static inline bool outside(i64& index, u64 extent
     "room": """\
 extern "C" void* realloc(void*, unsigned long);
 extern "C" void free(void*);
-__attribute__((always_inline)) static inline bool room(char*& base, char*& top, char*& limit, i64 needed) {
-  const i64 used = top - base, size = 2 * (limit - base) + 4096 + needed;
+__attribute__((always_inline)) static inline bool room(char*& base, char*& top, char*& limit, i64 needed,
+                                                        i64 most) {
+  const i64 used = top - base, wanted = 2 * (limit - base) + 4096 + needed;
+  if (most && used + needed > most) return false;
+  const i64 size = most && wanted > most ? most : wanted;
   char* grown = (char*)realloc(base, size);
   if (!grown) return false;
   base = grown, top = grown + used, limit = grown + size;
@@ -190,7 +193,9 @@ __device__ static inline bool outside(i64& index, u64 extent) {
 """,
     # What a thread may save was fixed before the launch.
     "room": """\
-__device__ static inline bool room(char*& base, char*& top, char*& limit, i64 needed) { return false; }
+__device__ static inline bool room(char*& base, char*& top, char*& limit, i64 needed, i64 most) {
+  return false;
+}
 """,
     "more": """\
 __device__ static inline bool more(char*& data, i64& capacity, i64 size) { return false; }

@@ -6,7 +6,7 @@ device each thread of the device runs every n-th thread of the grid.
 
 from dataclasses import dataclass
 
-from kernelab.codegen.entry import GRID_SLOTS, Param
+from kernelab.codegen.entry import DONE, GRID_SLOTS, Param
 from kernelab.codegen.helpers import BUDGET
 from kernelab.codegen.totals import Total
 
@@ -61,6 +61,8 @@ def cpu_shell(outline: Outline) -> Shell:
 
 def _growing(outline: Outline) -> list[str]:
     lines = [] if outline.arena is None else ["char *base = 0, *top = 0, *limit = 0;"]
+    if outline.arena is not None and outline.descending:
+        lines.append(f"const i64 ahead = args[0] * args[1] * args[2] * args[3] - status[{DONE}];")
     for name, param in outline.residuals:
         lines.append(f"i64* const {name}_handle = (i64*)args[{param.slot}];")
         lines.append(f"char* {name} = (char*){name}_handle[0];")
@@ -69,7 +71,8 @@ def _growing(outline: Outline) -> list[str]:
 
 
 def _each_thread(outline: Outline) -> list[str]:
-    lines = [] if outline.arena is None else ["top = base;"]
+    skip = "thread >= ahead" if outline.descending else f"thread < status[{DONE}]"
+    lines = [] if outline.arena is None else [f"if ({skip}) continue;", "top = base;"]
     return lines + [
         f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;" for name, param in outline.residuals
     ]

@@ -40,7 +40,7 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.lang.build import FALSE, TRUE, zero
-from kernelab.lang.ir import Atom, Block, For, If, Stmt, Var, While
+from kernelab.lang.ir import Atom, Block, For, If, Stmt, Storage, Var, While
 from kernelab.lang.types import Scalar, Value, bool_, float32
 
 WATCH = "%set "
@@ -214,10 +214,11 @@ class _Carries:
 
 @dataclass(frozen=True, slots=True)
 class LoopHead:
-    """What a loop counts; without a count it ends only by a jump."""
+    """What a loop counts, and what its adjoint keeps; without a count it ends only by a jump."""
 
     index: Var
     count: Atom
+    storage: Storage | None = None
 
 
 def loop(
@@ -282,7 +283,7 @@ def _statement(
 ) -> For | While:
     vars, inits, span = tuple(carries.vars), tuple(carries.inits), frame.builder.span
     if head is not None:
-        return For(outs, head.index, head.count, vars, inits, body, span, stop=stop)
+        return For(outs, head.index, head.count, vars, inits, body, span, stop=stop, storage=head.storage)
     assert stop is not None
     return While(outs, vars, inits, stop, body, span)
 

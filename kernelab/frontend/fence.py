@@ -160,6 +160,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
                 yield value
         case ast.Call(func=ast.Name("static") | ast.Attribute(attr="static")):
             return
+        case ast.Call(args=args, keywords=words) if is_range(node):
+            yield from (*args, *(word for word in words if word.arg != "adjoint"))
         case ast.Call(func=ast.Name("print" | "printf") | ast.Attribute(attr="print" | "printf")):
             values = [part for part in node.args if not is_text(part)]
             yield from (*values, *(word for word in node.keywords if not is_text(word.value)))

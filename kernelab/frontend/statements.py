@@ -24,6 +24,7 @@ from kernelab.frontend.jumps import Jump, escaping, leaves
 from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import convert
 from kernelab.frontend.scope import changed_in, targets
+from kernelab.frontend.storage import chosen_storage
 from kernelab.frontend.values import BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
@@ -366,7 +367,7 @@ def _head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom
     index = Var(count.type, name if plain else "k", frame.places(call))
     if plain and isinstance(count, Const):
         frame.bounds[index] = int(count.value)
-    return LoopHead(index, count), start, step
+    return LoopHead(index, count, chosen_storage(frame, call)), start, step
 
 
 def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
@@ -380,8 +381,8 @@ def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
 
 
 def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
-    if call.keywords or not 1 <= len(call.args) <= 3:
-        raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args) + len(call.keywords)}")
+    if not 1 <= len(call.args) <= 3:
+        raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args)}")
     parts = [(expr(frame, part), part) for part in call.args]
     types = {
         value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)

@@ -198,14 +198,18 @@ class Replay:
     def mark(self, stmt: Loop, counts: Sequence[Var], env: Env) -> list[Atom]:
         """Save the carried values if the number of the iteration is the next square; the counts after it."""
         b, (passed, segments, due) = self.builder, counts
+        number = env[stmt.index] if isinstance(stmt, For) and stmt.index.type == int32 else passed
 
         def keep() -> Sequence[Atom]:
             self.push(stmt, CHECKPOINT, env, self.uncounted(stmt))
-            after = b.apply("add", segments, integer(1))
-            odd = b.apply("add", segments, after)
-            return after, b.apply("add", due, odd)
+            return b.apply("add", segments, integer(1)), b.apply("add", due, self.between(segments))
 
-        return list(b.select(b.apply("eq", passed, due), keep, lambda: (segments, due), ("segments", "due")))
+        return list(b.select(b.apply("eq", number, due), keep, lambda: (segments, due), ("segments", "due")))
+
+    def between(self, segment: Atom) -> Atom:
+        """How many iterations lie between the square of `segment` and the next."""
+        b = self.builder
+        return b.apply("add", b.apply("mul", integer(2), segment), integer(1))
 
     def record_stretch(
         self, stmt: Loop, env: Env, first: Atom | None, length: Atom, starts: Sequence[Atom]
@@ -248,7 +252,8 @@ class Replay:
         """Bring the counters of a loop into `env`, as they are when iteration `number` starts."""
         for i, step in self.counters(stmt).items():
             moved = tuple(type(term)(term.sign, value_of(term.amount, env)) for term in step)
-            env[stmt.carries[i]] = counted(self.builder, value_of(stmt.inits[i], env), moved, number)
+            start, carry = value_of(stmt.inits[i], env), stmt.carries[i]
+            env[carry] = counted(self.builder, start, moved, number, carry.hint)
 
     def loop_results(self, block: Block) -> list[Var]:
         """What the statements with loops in them define, which the sweep cannot recompute."""
@@ -258,7 +263,7 @@ class Replay:
                 results += stmt.outs
             elif isinstance(stmt, For | While):
                 results += stmt.outs
-                if isinstance(stmt, While) or stmt.stop is not None or stmt in self.segments:
+                if isinstance(stmt, While) or stmt.stop is not None:
                     results.append(self.trips[stmt])
                 if stmt in self.segments:
                     results.append(self.segments[stmt])

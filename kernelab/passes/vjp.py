@@ -327,9 +327,9 @@ class _Adjoint(Replay):
         def sweep_segment(segment: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
             inner = dict(env)
             self.pop(stmt, inner)
-            first = b.apply("mul", segment, segment)
-            odd = b.apply("add", segment, b.apply("add", segment, integer(1)))
-            length = b.apply("min", odd, b.apply("sub", trips, first))
+            first = b.apply("mul", segment, segment, hint="first")
+            rest = b.apply("sub", trips if trips.type == int32 else b.apply("int32", trips), first)
+            length = b.apply("min", self.between(segment), rest, hint="length")
             self.set_counters(stmt, inner, first)
             starts = [value_of(carry, inner) for carry in stmt.carries]
             self.record_stretch(stmt, inner, first, length, starts)
@@ -393,7 +393,7 @@ class _Adjoint(Replay):
         return outs[: len(bars)]
 
     def trip_count(self, stmt: Loop, env: Env) -> Atom:
-        if isinstance(stmt, For) and stmt.stop is None and stmt not in self.segments:
+        if isinstance(stmt, For) and stmt.stop is None:
             return value_of(stmt.count, env)
         return value_of(self.trips[stmt], env)
 

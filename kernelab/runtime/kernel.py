@@ -27,7 +27,7 @@ from kernelab.frontend import (
     source_of,
 )
 from kernelab.frontend.options import settled, unknown
-from kernelab.lang.ir import Custom, Function, Var, walk
+from kernelab.lang.ir import Custom, Function, Save, Storage, Var, walk
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.effects import Effects, effects
 from kernelab.passes.inline import inline, lay_out
@@ -79,12 +79,18 @@ class Reverse:
 
     `active` are positions of parameters, `reached` those of them whose adjoint the adjoint program changes,
     `needed` those of arrays whose elements it reads; `residuals` are the element types of what the augmented
-    primal keeps.
+    primal keeps.  `frugal` derives them again, with checkpoints where loops save every iteration; `spilled`
+    counts the sweeps that went on with that.
     """
 
-    def __init__(self, kernel: "Kernel", program: Vjp, active: tuple[int, ...]) -> None:
+    def __init__(
+        self, kernel: "Kernel", program: Vjp, active: tuple[int, ...], frugal: Callable[[], Vjp]
+    ) -> None:
         self.program = program
         self.active = active
+        self._frugal = frugal
+        self.saves = any(isinstance(stmt, Save) for stmt in walk(program.adjoint.body))
+        self.spilled = 0
         self._ahead: Future[Entry] | None = None
         self._process = 0
         self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
@@ -105,6 +111,12 @@ class Reverse:
         if self._ahead is None or (self._process != os.getpid() and not self._ahead.done()):
             return build(self.program.adjoint)
         return self._ahead.result()
+
+    @cached_property
+    def frugal_entry(self) -> Entry:
+        """The adjoint that saves little, or the usual one if the other would need more of the primal."""
+        frugal = self._frugal()
+        return build(frugal.adjoint) if frugal.sites == self.program.sites else self.adjoint_entry
 
     def build_ahead(self) -> None:
         """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
@@ -249,10 +261,15 @@ class Kernel:
             if not self._widened:
                 check_rules(self.laid_out)
             shared = [[self.primal.param(name) for name in group] for group in groups]
-            program = _flat_pair(vjp(replace(self.laid_out, aliased=bool(groups)), active, shared))
+            function = replace(self.laid_out, aliased=bool(groups))
+
+            def derive(storage: Storage) -> Vjp:
+                return _flat_pair(vjp(function, active, shared, storage))
+
+            program = derive("save")
             names = [param.hint for param in self.primal.params]
             positions = tuple(i for i, name in enumerate(names) if name in active)
-            self._reverse[key] = Reverse(self, program, positions)
+            self._reverse[key] = Reverse(self, program, positions, lambda: derive("checkpoint"))
         return self._reverse[key]
 
     def jvp(self, active: Iterable[str]) -> Function:

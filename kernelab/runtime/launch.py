@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.base import Entry
+from kernelab.backend.base import Args, Entry
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
@@ -24,6 +24,7 @@ from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
+from kernelab.runtime.storage import sweep
 from kernelab.runtime.strided import array
 
 MAX_THREADS = 2**31 - 1
@@ -164,10 +165,14 @@ def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
     return kernel.primal_entry
 
 
+def _packed(parts: Sequence[bytes]) -> Args:
+    packed = b"".join(parts)
+    return _slots(len(packed) >> 3).from_buffer_copy(packed)
+
+
 def enter(entry: Entry, parts: Sequence[bytes]) -> None:
     """Run an entry over packed slots, the grid's first."""
-    packed = b"".join(parts)
-    entry(_slots(len(packed) >> 3).from_buffer_copy(packed))
+    entry(_packed(parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +229,7 @@ class Call:
         for i, saved in replaced.items():
             parts[1 + i] = saved.packed
         parts += [made.packed for made in (*bars, *residuals)]
-        enter(reverse.adjoint_entry, parts)
+        sweep(reverse, _packed(parts))
 
 
 def _load_free() -> Callable[[int], None]:
