@@ -55,6 +55,24 @@ MISTAKES = [
     ("for i in range():\n        pass", "range takes 1 to 3 integers, not 0", "", "range()"),
     ("for i in range(0, 3, 0):\n        pass", "the step of range is zero", "", "range(0, 3, 0)"),
     (
+        'for i in range(3, adjoint="keep"):\n        pass',
+        'adjoint is "save", "recompute" or "checkpoint", not "keep"',
+        "about sqrt(n) of n iterations",
+        '"keep"',
+    ),
+    (
+        "for i in range(3, adjoint=n):\n        pass",
+        'adjoint is "save", "recompute" or "checkpoint", not n',
+        "runs the loop again",
+        "n",
+    ),
+    (
+        "for i in range(3, reverse=1):\n        pass",
+        "range takes no keyword reverse",
+        "adjoint=",
+        "reverse=1",
+    ),
+    (
         "atomic_add(n, 0, 1)",
         "atomic_add takes an array, its indices and a value",
         "atomic_add(a, i, value)",

@@ -1,0 +1,141 @@
+"""G1, how much memory it takes: a loop of any length has its gradient, within a budget, to the last bit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.storage import LOOP_MEMORY
+
+CELL = """
+def growth(rate: array[float64], start: float64, steps: int, population: array[float64]):
+    i = tid()
+    p = start
+    for k in range(steps * (1 + i % 3)):
+        p = p + 0.5 * rate[i] * p * (1.0 - p)
+    population[i] = p * p
+
+def search(rate: array[float64], start: float64, steps: int, population: array[float64]):
+    i = tid()
+    p = start
+    k = 0
+    while True:
+        p = p + 0.5 * rate[i] * sin(p)
+        k += 1
+        if p > 3.0 or k > steps:
+            break
+    population[i] = p * float64(k)
+
+def shared(rate: array[float64], start: float64, steps: int, population: array[float64]):
+    i, j = tid()
+    p = start
+    for k in range(steps * (i + j)):
+        p = sin(p) + rate[0] * rate[j]
+    population[i] += p
+
+def kept(rate: array[float64], start: float64, steps: int, population: array[float64]):
+    i = tid()
+    p = start
+    for k in range(steps, adjoint="recompute"):
+        p = p * cos(rate[i] * p)
+    for k in range(steps):
+        p = p * sin(p + rate[i])
+    population[i] = p
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return kl.compile(CELL)
+
+
+@pytest.fixture
+def budget() -> Iterator[Any]:
+    token = LOOP_MEMORY.set(LOOP_MEMORY.get())
+    yield kl.config
+    LOOP_MEMORY.reset(token)
+
+
+def gradient(kernel: Kernel, dim: int | tuple[int, ...], steps: int) -> np.ndarray[Any, Any]:
+    size = dim if isinstance(dim, int) else max(dim)
+    rate = kl.array(np.linspace(0.2, 0.6, size), dtype=kl.float64, requires_grad=True)
+    population = kl.zeros(size, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, dim, inputs=[rate, 0.3, steps], outputs=[population])
+    tape.backward(grads={population: kl.ones(size, dtype=kl.float64)})
+    assert rate.grad is not None
+    found: np.ndarray[Any, Any] = rate.grad.numpy().copy()
+    return found
+
+
+def spilled(kernel: Kernel) -> int:
+    return sum(reverse.spilled for reverse in kernel._reverse.values())
+
+
+@pytest.mark.parametrize("backend", ["", "interp"])
+@pytest.mark.parametrize(
+    ("name", "dim"), [("growth", 7), ("search", 5), ("shared", (3, 4)), ("shared", (4, 3)), ("kept", 4)]
+)
+def test_beyond_the_budget_the_gradient_is_the_same_to_the_last_bit(
+    name: str, dim: Any, backend: str, budget: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    kernel = kl.compile(CELL)[name]
+    assert isinstance(kernel, Kernel)
+    budget.loop_memory = 0
+    expected = gradient(kernel, dim, 40)
+    for memory in (1, 400, 700, 1_000, 5_000):
+        budget.loop_memory = memory
+        # The interpreter runs threads together: where they add to one element, their order may differ.
+        rtol = 1e-12 if (name, backend) == ("shared", "interp") else 0.0
+        np.testing.assert_allclose(gradient(kernel, dim, 40), expected, rtol=rtol, atol=0.0)
+    assert spilled(kernel) >= (1 if name in ("kept", "search") else 3)
+
+
+def test_a_loop_within_the_budget_saves_every_iteration(kernels: dict[str, Any], budget: Any) -> None:
+    before = spilled(kernels["growth"])
+    budget.loop_memory = 8 * 100
+    gradient(kernels["growth"], 1, 100)
+    assert spilled(kernels["growth"]) == before
+    gradient(kernels["growth"], 1, 101)
+    assert spilled(kernels["growth"]) == before + 1
+
+
+def test_ten_million_steps_in_one_thread_have_a_gradient_under_the_default_budget(
+    kernels: dict[str, Any],
+) -> None:
+    before = spilled(kernels["growth"])
+    # The population is full long before: all that is left of the derivative is the way there.
+    assert np.abs(gradient(kernels["growth"], 1, 10_000_000)).max() < 1e-12
+    assert spilled(kernels["growth"]) == before + 1
+
+
+def test_a_million_steps_have_the_derivative_of_their_differences(kernels: dict[str, Any]) -> None:
+    kernel, step = kernels["search"], 1e-13
+
+    def value(rate: float) -> float:
+        population = kl.zeros(1, dtype=kl.float64)
+        given = kl.array([rate], dtype=kl.float64)
+        kl.launch(kernel, 1, inputs=[given, 0.3, 1_000_000], outputs=[population])
+        return float(population.numpy()[0])
+
+    def slope(rate: float) -> float:
+        given = kl.array([rate], dtype=kl.float64, requires_grad=True)
+        population = kl.zeros(1, dtype=kl.float64, requires_grad=True)
+        with kl.Tape() as tape:
+            kl.launch(kernel, 1, inputs=[given, 0.3, 1_000_000], outputs=[population])
+        tape.backward(grads={population: kl.ones(1, dtype=kl.float64)})
+        assert given.grad is not None
+        return float(given.grad.numpy()[0])
+
+    differences = (value(1e-6 + step) - value(1e-6 - step)) / (2 * step)
+    assert slope(1e-6) == pytest.approx(differences, rel=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [-1, 0.5, "1 GB", None, True])
+def test_a_budget_is_a_number_of_bytes(wrong: object) -> None:
+    with pytest.raises(ValueError, match=r"^loop_memory is a number of bytes, or 0 for any number, not "):
+        kl.config.loop_memory = wrong
