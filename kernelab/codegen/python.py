@@ -72,17 +72,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Values that a program keeps for the sweep: which, how many bytes each time, and in which loop."""
+    """Values that a program keeps for the sweep: which, how many bytes each time, in which loop, and when."""
 
     names: tuple[str, ...]
     bytes: int
     span: Span
     loop: Span | None
+    when: str = ""
 
     @property
     def size(self) -> str:
         """How much, in words."""
-        return f"{self.bytes} bytes {'an iteration' if self.loop else 'a thread'}"
+        return f"{self.bytes} bytes {self.when or ('an iteration' if self.loop else 'a thread')}"
+
+
+WHEN = {"checkpoint": "a checkpoint", "segment": "an iteration of a segment"}
+"""When something is pushed on a stack with such a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +224,9 @@ class _Printer:
             case Call(outs, function, args):
                 call = f"{function.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call
-            case Save(_, values):
-                return f"push({self.expr.list(values)}){self.note(values, stmt.span)}"
+            case Save(stack, values):
+                when = WHEN.get(stack.hint, "")
+                return f"push({self.expr.list(values)}){self.note(values, stmt.span, when)}"
             case Restore(_, outs):
                 return f"{self.names(outs)} = pop()"
             case Append(array, value):
@@ -271,11 +277,11 @@ class _Printer:
         sign, value = ("+", self.expr.text(by)) if negated is None else ("-", negated)
         return f"{target} {sign}= {value.text}"
 
-    def note(self, values: tuple[Atom, ...], span: Span) -> str:
+    def note(self, values: tuple[Atom, ...], span: Span, when: str = "") -> str:
         """Remember what is saved; the comment that says how much."""
         names = tuple(self.expr.show(value) for value in values)
         size = sum(bytes_of(type_of(value)) for value in values)
-        saving = Saving(names, size, span, self.loops[-1] if self.loops else None)
+        saving = Saving(names, size, span, self.loops[-1] if self.loops else None, when)
         self.savings.append(saving)
         return f"  # {saving.size}"
 

@@ -70,7 +70,11 @@ Atom = Var | Const
 
 
 class Stack:
-    """Links the `Save` that pushes onto a last-in-first-out store with the `Restore` that pops from it."""
+    """Links the `Save` that pushes onto a last-in-first-out store with the `Restore` that pops from it.
+
+    The hint says what is pushed: what a loop needs of each iteration, of some (a checkpoint), or, when it
+    runs again from a checkpoint, of those of a segment.
+    """
 
     __slots__ = ("hint",)
 

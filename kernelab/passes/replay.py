@@ -58,8 +58,8 @@ Env = dict[Var, Atom]
 Mode = Literal["record", "run", "straight"]
 """What happens to loops: they run and keep what the sweep needs, run and keep nothing, or are left out."""
 
-SAVED, CHECKPOINT = "saved", "checkpoint"
-"""The hints of stacks: what is pushed in every iteration, or in some."""
+SAVED, CHECKPOINT, SEGMENT = "saved", "checkpoint", "segment"
+"""The hints of stacks."""
 
 FEW = 16
 """Where memory matters, a loop of so few trips still saves: another run would cost more than it spares."""
@@ -128,7 +128,7 @@ class Replay:
         with self.builder.block() as branch:
             self.replay(block, inner, mode)
             if mode == "record" and any(map(has_loop, block.stmts)):
-                self.save(block, inner, self.loop_results(block))
+                self.push(block, SAVED, inner, self.loop_results(block))
             yields = [value_of(atom, inner) for atom in block.yields]
         return branch.close(*yields)
 
@@ -221,7 +221,7 @@ class Replay:
         with self.builder.block() as body:
             self.set_index(stmt, inner, first, number)
             self.replay(stmt.body, inner, "record")
-            self.save_iteration(stmt, inner)
+            self.save_iteration(stmt, inner, SAVED if first is None else SEGMENT)
             yields = [value_of(atom, inner) for atom in stmt.body.yields]
         outs = tuple(Var(out.type, out.hint, stmt.span) for out in stmt.outs)
         copied = body.close(*yields)
@@ -269,11 +269,8 @@ class Replay:
                     results.append(self.segments[stmt])
         return results
 
-    def save_iteration(self, stmt: Loop, env: Env) -> None:
-        self.save(stmt.body, env, [*self.uncounted(stmt), *self.loop_results(stmt.body)])
-
-    def save(self, block: Block, env: Env, vars: list[Var]) -> None:
-        self.push(block, SAVED, env, vars)
+    def save_iteration(self, stmt: Loop, env: Env, hint: str = SAVED) -> None:
+        self.push(stmt.body, hint, env, [*self.uncounted(stmt), *self.loop_results(stmt.body)])
 
     def push(self, key: Block | Loop, hint: str, env: Env, vars: list[Var]) -> None:
         stack = Stack(hint)

@@ -34,6 +34,7 @@ from kernelab.passes.inline import inline, lay_out
 from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
+from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, parameters
@@ -48,7 +49,7 @@ Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 
-OFFERED = ("doc", "effects", "jvp", "name", "primal", "source", "span", "vjp", "widened")
+OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")
 """The attributes of a kernel that completion offers."""
 
 
@@ -271,6 +272,15 @@ class Kernel:
             positions = tuple(i for i, name in enumerate(names) if name in active)
             self._reverse[key] = Reverse(self, program, positions, lambda: derive("checkpoint"))
         return self._reverse[key]
+
+    @property
+    def spilled(self) -> int:
+        """How many sweeps kept checkpoints because their loops would have saved more than they may."""
+        return sum(reverse.spilled for reverse in self._reverse.values())
+
+    def loops(self, active: Iterable[str]) -> tuple[LoopStorage, ...]:
+        """What the adjoint with respect to the named parameters saves of each loop."""
+        return loop_storage(self.primal, self.vjp(active).adjoint)
 
     def jvp(self, active: Iterable[str]) -> Function:
         """The tangent program with respect to the named parameters."""

@@ -23,6 +23,7 @@ from kernelab.errors import NOWHERE, Source, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array
 from kernelab.passes.effects import effects
+from kernelab.passes.storage import LoopStorage
 from kernelab.views import highlight
 from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Words, words
 
@@ -52,7 +53,10 @@ DEFAULT = ("source", "adjoint")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a view shows of a kernel; `refused` says why it has no adjoint, `residuals` what a tape keeps."""
+    """What a view shows of a kernel: `refused` says why it has no adjoint, `residuals` what a tape keeps.
+
+    `loops` are those of the kernel, `spilled` counts the sweeps in which they kept checkpoints instead.
+    """
 
     name: str
     source: Source
@@ -63,6 +67,8 @@ class Parts:
     tangent: Callable[[], Listing] | None = None
     units: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
     captured: Mapping[str, object] = field(default_factory=dict)
+    loops: tuple[LoopStorage, ...] = ()
+    spilled: int = 0
 
 
 def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
@@ -192,9 +198,11 @@ def _notes(parts: Parts) -> Iterator[Words]:
         values = ", ".join(_captured(name, value) for name, value in parts.captured.items())
         yield words(Run("captured from the notebook: ", "dim"), values)
     if parts.adjoint is not None:
-        yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings))
+        yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings, parts.loops))
     if parts.residuals:
         yield words(Run("kept by a tape: ", "dim"), _savings(parts.residuals))
+    if parts.spilled:
+        yield words(Run("beyond the memory for loops: ", "dim"), spill(parts.spilled))
     if parts.refused:
         yield words(Run("no adjoint: ", "dim"), parts.refused)
 
@@ -203,14 +211,21 @@ def _captured(name: str, value: object) -> str:
     return f"{name}()" if callable(value) else f"{name} = {short(value)}"
 
 
-def _savings(savings: tuple[Saving, ...]) -> str:
+def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -> str:
     kept = [saving for saving in savings if saving.names]
-    return "; ".join(map(_saving, kept)) or "nothing"
+    idle = [f"loop of line {loop.line}: nothing" for loop in loops if not loop.bytes]
+    return "; ".join([*map(_saving, kept), *(idle if kept else [])]) or "nothing"
 
 
 def _saving(saving: Saving) -> str:
     where = f"loop of line {saving.loop.line}" if saving.loop else f"line {saving.span.line}"
     return f"{where}: {', '.join(saving.names)} ({saving.size})"
+
+
+def spill(sweeps: int) -> str:
+    """What it means that the adjoint of a kernel did not fit into the memory for loops."""
+    times = "a sweep" if sweeps == 1 else f"{sweeps} sweeps"
+    return f"{times} kept checkpoints, and ran the iterations between them again"
 
 
 def short(value: Any) -> str:

@@ -15,6 +15,7 @@ from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.scalarise import scalarise
+from kernelab.passes.storage import loop_storage
 from kernelab.runtime.kernel import Kernel
 from kernelab.views.code import DEFAULT, Parts, kernel_view
 from kernelab.views.markup import Node
@@ -42,6 +43,8 @@ def parts_of(kernel: Kernel) -> Parts:
         _tangent(kernel, active, refused),
         _units(functions),
         kernel.definition.captured,
+        () if program is None else loop_storage(kernel.primal, program.adjoint),
+        kernel.spilled,
     )
 
 

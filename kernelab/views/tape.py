@@ -4,8 +4,11 @@ saved.
 Pure functions from a tape to markup; must not know how a tape records or sweeps.
 """
 
+from collections.abc import Iterator
+
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.tape import Tape
+from kernelab.views.code import spill
 from kernelab.views.markup import Below, Cell, Node, Run, Table, Words, cell, words
 
 HEAD = ("", "record", "grid", "reads", "changes", "where")
@@ -18,7 +21,14 @@ def tape_view(tape: Tape) -> Node:
     records = tuple(tape)
     if not records:
         return words("This tape is empty: launch kernels inside `with tape:` to record them.")
-    return Below((_summary(tape, records), Table("", HEAD, _rows(records))))
+    return Below((_summary(tape, records), *_spills(records), Table("", HEAD, _rows(records))))
+
+
+def _spills(records: tuple[Record, ...]) -> Iterator[Words]:
+    """Which kernels had loops that did not fit into memory."""
+    for kernel in dict.fromkeys(record.kernel for record in records if isinstance(record, LaunchRecord)):
+        if kernel.spilled:
+            yield words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))
 
 
 def _summary(tape: Tape, records: tuple[Record, ...]) -> Words:

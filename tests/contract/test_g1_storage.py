@@ -9,6 +9,9 @@ import pytest
 import kernelab as kl
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.storage import LOOP_MEMORY
+from kernelab.views.kernel import view
+from kernelab.views.tape import tape_view
+from kernelab.views.text import render
 
 CELL = """
 def growth(rate: array[float64], start: float64, steps: int, population: array[float64]):
@@ -133,6 +136,55 @@ def test_a_million_steps_have_the_derivative_of_their_differences(kernels: dict[
 
     differences = (value(1e-6 + step) - value(1e-6 - step)) / (2 * step)
     assert slope(1e-6) == pytest.approx(differences, rel=1e-4)
+
+
+REPORTED = """
+def k(x: array[float], n: int, out: array[float]):
+    s = 1.0
+    t = 0.0
+    for a in range(n):
+        s = s * x[a]
+    for b in range(n):
+        t = t + x[b]
+    for c in range(n, adjoint="checkpoint"):
+        for d in range(n, adjoint="recompute"):
+            s = sin(s) * t
+    out[0] = s
+"""
+
+
+def test_the_view_says_what_each_loop_saves_at_its_line() -> None:
+    kernel = kl.compile(REPORTED)["k"]
+    assert isinstance(kernel, Kernel)
+    (saved,) = (line for line in render(view(kernel, ("none",))).splitlines() if line.startswith("saved"))
+    assert saved == (
+        "saved for the sweep: loop of line 5: s (4 bytes an iteration); "
+        "loop of line 9: s (4 bytes a checkpoint); loop of line 9: s (4 bytes an iteration of a segment); "
+        "loop of line 10: s (4 bytes an iteration); "
+        "loop of line 7: nothing"
+    )
+
+
+def test_a_kernel_tells_what_each_loop_saves() -> None:
+    kernel = kl.compile(REPORTED)["k"]
+    assert isinstance(kernel, Kernel)
+    found = [(loop.line, loop.storage, loop.bytes) for loop in kernel.loops(["x", "out"])]
+    assert found == [(5, "save", 4), (7, "nothing", 0), (9, "checkpoint", 4), (10, "recompute", 4)]
+
+
+def test_what_a_smaller_memory_costs_is_shown_with_the_kernel_and_the_tape(budget: Any) -> None:
+    kernel = kl.compile(CELL)["growth"]
+    assert isinstance(kernel, Kernel)
+    rate = kl.array([0.5], dtype=kl.float64, requires_grad=True)
+    population = kl.zeros(1, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, 1, inputs=[rate, 0.3, 1000], outputs=[population])
+    assert "beyond the memory for loops" not in render(view(kernel, ("none",)))
+    budget.loop_memory = 1000
+    tape.backward(grads={population: kl.ones(1, dtype=kl.float64)})
+    cost = "beyond the memory for loops: a sweep kept checkpoints, and ran the iterations between them again"
+    assert cost in render(view(kernel, ("none",))).splitlines()
+    assert f"growth, {cost}" in render(tape_view(tape)).splitlines()
 
 
 @pytest.mark.parametrize("wrong", [-1, 0.5, "1 GB", None, True])

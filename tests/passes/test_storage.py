@@ -5,18 +5,24 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
+from kernelab.backend import interp, packing
+from kernelab.backend.cpu import CpuBackend
 from kernelab.backend.lanes import LaneStack, Numpy
+from kernelab.backend.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cuda
 from kernelab.lang.ir import For, Function, Restore, Save, Storage, While, walk
 from kernelab.lang.verify import verify
 from kernelab.passes import replay
 from kernelab.passes.counters import counters
 from kernelab.passes.jvp import jvp
+from kernelab.passes.scalarise import scalarise
 from kernelab.passes.vjp import vjp
 from kernelab.passes.widen import widen
+from tests.strategies import exact
 from tests.support.derivatives import Arguments, active_names, derivatives, gradients, run, wide
 from tests.support.lowering import lowered
-from tests.test_random_programs import GRID, draw_arguments, drawn
+from tests.test_random_programs import GRID, complete, draw_arguments, drawn, renamed
 
 STORAGES: tuple[Storage, ...] = ("save", "recompute", "checkpoint")
 
@@ -43,8 +49,42 @@ def assert_same(function: Function, arguments: Arguments, grid: tuple[int, ...])
 
 
 def test_every_storage_gives_the_gradient_of_random_programs_to_the_last_bit() -> None:
-    for text in drawn(25, seed=11):
+    for text in drawn(15, seed=11):
         assert_same(lowered(text, "program"), draw_arguments(len(text)), GRID)
+
+
+def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
+    texts = [exact(text) for text in drawn(8, seed=12)]
+    primals = [lowered(text, "program") for text in texts]
+    named = {
+        (number, storage): renamed(
+            vjp(primal, active_names(primal), storage=storage).adjoint, f"{storage}_{number}"
+        )
+        for number, primal in enumerate(primals)
+        for storage in STORAGES
+    }
+    entries = CpuBackend().build([scalarise(program) for program in named.values()])
+    for number, primal in enumerate(primals):
+        found = []
+        for storage in STORAGES:
+            program = named[number, storage]
+            arguments = complete(primal, program, GRID, draw_arguments(number))
+            found.append({name: np.array(value) for name, value in arguments.items()})
+            entry = entries[program.name]
+            entry(packing.pack(entry.info.layout, GRID, found[-1]))
+        for other in found[1:]:
+            for name, value in found[0].items():
+                np.testing.assert_array_equal(other[name], value)
+
+
+@pytest.mark.nvrtc
+def test_every_storage_compiles_for_cuda() -> None:
+    function = lowered(LOOPS["storages within storages"], "k")
+    programs = [
+        renamed(vjp(function, ["x", "out"], storage=storage).adjoint, storage) for storage in STORAGES
+    ]
+    text = compile_to_ptx(emit([scalarise(program) for program in programs], Cuda()).text)
+    assert text.count(".visible .entry") == len(STORAGES)
 
 
 RECURRENCE = """
