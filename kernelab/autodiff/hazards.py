@@ -1,23 +1,23 @@
 """Hazards: bytes that a recorded adjoint needs, and that someone is about to overwrite.
 
-A `Watch` guards the elements of one array in the version that a recorded launch read.  The memory tells it
-before they change; what happens then is the tape's policy: their bytes are saved for the adjoint, or there is
-a warning or an error at the overwriting line.  A change through a NumPy view goes unseen, so while there is
-such a view a fingerprint is kept and compared.
+A `Watch` guards the elements of one array that a recorded launch read, in the version that it read.  The
+memory tells it before they change; what happens then is the tape's policy: what is about to be lost is saved
+for the adjoint, or there is a warning or an error at the overwriting line.  A change through a NumPy view
+goes unseen, so while there is such a view a fingerprint is kept and compared.
 """
 
 import warnings
-import zlib
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
+from kernelab.autodiff.keeping import Kept, checksum
 from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
-from kernelab.runtime.memory import allocate
+from kernelab.passes.boxes import Box, covers
 from kernelab.runtime.recorder import Place, caller, name_in_caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.touched import part
 
 Policy = Literal["save", "warn", "error"]
 POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
@@ -28,11 +28,16 @@ DEFAULT_POLICY: ContextVar[Policy] = ContextVar("kernelab overwrite policy", def
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Which parameter of which launch needs the elements, and where the launch stands."""
+    """Which parameter of which launch needs the elements, where the launch stands, what needs its adjoint.
+
+    `box` finds the elements within the argument, `affected` the arrays whose gradients depend on them.
+    """
 
     kernel: str
     parameter: str
     place: Place
+    box: Callable[[], Box | None]
+    affected: Callable[[], Sequence[array]]
 
     def __str__(self) -> str:
         return f"the adjoint of `{self.kernel}` (launched at {self.place})"
@@ -47,40 +52,63 @@ class Guard:
 
 
 class Watch:
-    """Keeps the elements of an array, as they are now, for adjoints; `spent` once they are overwritten."""
+    """Keeps the elements of an array, as they are now, for adjoints; `spent` once any is overwritten.
 
-    __slots__ = ("__weakref__", "_changed", "_fingerprint", "elements", "guard", "reader", "saved", "spent")
+    It watches the whole array until something there changes; only then it finds out which elements matter.
+    """
+
+    __slots__ = ("__weakref__", "_changed", "_extent", "_fingerprint", "_kept", "_part", "elements", "guard",
+                 "reader", "spent")  # fmt: skip
 
     def __init__(self, guard: Guard, elements: array, reader: Reader) -> None:
         self.guard = guard
         self.elements = elements
         self.reader = reader
-        self.saved: array | None = None
         self.spent = False
+        self._kept: Kept | None = None
+        self._part: array | None = None
         self._changed = False
-        self._fingerprint = fingerprint(elements) if elements.allocation.is_exposed else None
-        elements.allocation.watch(self, elements.extent)
+        self._fingerprint: int | None = None
+        self._extent: tuple[int, int] | None = elements.extent
+        elements.allocation.watch(self, self._extent)
+        if elements.allocation.is_exposed:
+            self.exposed()
+
+    @property
+    def saved(self) -> array | None:
+        """An array to read in place of the elements, if any of them are lost."""
+        return None if self._kept is None else self._kept.whole()
 
     def exposed(self) -> None:
         """From here on the elements may change unseen."""
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self.elements)
+        needed = self._needed()
+        if needed is not None and self._fingerprint is None:
+            self._fingerprint = self._checksum()
 
     def before_write(self, target: array) -> None:
         """Save the elements, or complain, if `target` overwrites any of them."""
-        if target is not self.elements and not target.overlaps(self.elements):
+        if self._extent is None:
+            return
+        needed = self._needed()
+        if needed is None or (target is not needed and not target.overlaps(needed)):
             return
         if self.guard.policy == "error":
             raise TapeError(self._overwritten())
         self._note_change()
         self.spent = True
-        self.elements.allocation.unwatch(self, self.elements.extent)
-        self._fingerprint = None
         if self.guard.policy == "warn":
+            self._release()
             self._warn()
             return
-        self.saved = snapshot(self.elements)
-        self.guard.saved_bytes += self.saved.allocation.nbytes
+        if self._kept is None:
+            box = self.reader.box()
+            assert box is not None
+            self._kept = Kept(self.elements, box, needed)
+        self.guard.saved_bytes += self._kept.keep(target)
+        if self._kept.is_complete:
+            self._release()
+        elif self._fingerprint is not None:
+            self._fingerprint = self._kept.checksum()
 
     def check(self) -> None:
         """Raise TapeError if the elements changed unseen."""
@@ -88,9 +116,33 @@ class Watch:
         if self._changed:
             raise TapeError(self._changed_unseen())
 
+    def _needed(self) -> array | None:
+        """The elements that matter; None if none does, or all are taken care of."""
+        if self._part is None and self._extent is not None:
+            box = self.reader.box()
+            if box is None:
+                self._release()
+                return None
+            self._part = part(self.elements, box)
+            if not covers(box, self.elements.shape):
+                self.elements.allocation.unwatch(self, self._extent)
+                self._extent = self._part.extent
+                self.elements.allocation.watch(self, self._extent)
+        return self._part
+
+    def _release(self) -> None:
+        self._fingerprint = None
+        assert self._extent is not None
+        self.elements.allocation.unwatch(self, self._extent)
+        self._extent = self._part = None
+
     def _note_change(self) -> None:
-        if self._fingerprint is not None and self._fingerprint != fingerprint(self.elements):
+        if self._fingerprint is not None and self._fingerprint != self._checksum():
             self._changed = True
+
+    def _checksum(self) -> int:
+        assert self._part is not None
+        return checksum(self._part.host()) if self._kept is None else self._kept.checksum()
 
     def _warn(self) -> None:
         place = caller()
@@ -106,6 +158,7 @@ class Watch:
             f"{self._name()} is overwritten here, but {self.reader} needs its old values",
             caller().span,
             "overwrite",
+            note=self._consequence(),
             hint='write into another array, or use Tape(overwrite="save"), which keeps the old values',
             related=(Related("it was read by this launch:", self.reader.place.span),),
         )
@@ -115,20 +168,15 @@ class Watch:
             f"{self._name()} was changed through a NumPy view, but {self.reader} needs its old values",
             self.reader.place.span,
             "host-write",
+            note=self._consequence(),
             hint="change it after backward(), or with assign() or fill_(), which are noticed",
         )
 
-
-def fingerprint(elements: array) -> int:
-    """A checksum of the elements."""
-    values = elements.host()
-    return zlib.crc32(np.ascontiguousarray(values).data.cast("B")) if values.size else 0
-
-
-def snapshot(elements: array) -> array:
-    """A copy of the elements in memory of its own, with the same strides."""
-    low, high = elements.extent
-    saved = allocate(high - low, cleared=False)
-    copied = array.over(saved, elements.ptr - low, elements.shape, elements.strides, elements.dtype)
-    copied.host()[...] = elements.host()
-    return copied
+    def _consequence(self) -> str:
+        """Which gradients are wrong without the old values."""
+        names = dict.fromkeys(name_in_caller(affected) for affected in self.reader.affected())
+        known = [f"`{name}`" for name in names if name]
+        if not known:
+            return "the gradients of what the launch read would be wrong"
+        plural = "s" if len(known) > 1 else ""
+        return f"the gradient{plural} of {' and '.join(known)} would be wrong"

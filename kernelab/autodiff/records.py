@@ -12,6 +12,7 @@ from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
+from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.kernel import Groups, Kernel, Reverse
 from kernelab.runtime.launch import Call, Grid
@@ -19,6 +20,7 @@ from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
+from kernelab.runtime.touched import box_of
 
 
 class Record(Protocol):
@@ -327,7 +329,7 @@ class Recording:
         self.records: list[Record] = []
         self.scopes: list[Scope] = []
         self._open: list[tuple[str, Any, int]] = []
-        self._watches: dict[tuple[bytes, int], Watch] = {}
+        self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
         self._written: dict[Allocation, Written] = {}
 
@@ -410,28 +412,29 @@ class Recording:
         reverse = outline.reverse
         watches: tuple[tuple[int, Watch], ...] = ()
         if isinstance(reverse, Reverse):
-            watches = tuple([(i, self._watch(call, i, place)) for i in reverse.needed])
+            watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
         versions = tuple([memory.version for memory in memories])
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in call.kernel.plan.written:
             self._has_written(call.arguments[i].allocation)
 
-    def _watch(self, call: Call, position: int, place: Place) -> Watch:
-        elements = call.arguments[position]
-        key = elements.packed, id(elements.type)  # there is one object for each type
+    def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
+        elements = call.arguments[region.position]
+        parts = [call.parts[1 + i] for i in region.uses]
+        key = elements.packed, id(elements.type), region, call.grid.packed, *parts  # one object for each type
         found = self._watches.get(key)
         if found is None or found.spent:
-            reader = Reader(call.kernel.name, call.kernel.plan.parameters[position].name, place)
-            found = self._watches[key] = Watch(self.guard, elements, reader)
+            found = self._watches[key] = Watch(self.guard, elements, _reader(call, outline, region, place))
         return found
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         shared = call.groups() if len(set(memories)) < len(memories) else ()
+        settled = call.settled(shared)
         given = [call.arguments[i].__class__ is Reference for i in call.kernel.plan.numbers]
-        key = call.kernel, tuple([memory.requires_grad for memory in memories]), tuple(given), shared
+        key = call.kernel, tuple([memory.requires_grad for memory in memories]), tuple(given), shared, settled
         found = self._outlines.get(key)
         if found is None:
-            found = self._outlines[key] = _outline(call)
+            found = self._outlines[key] = _outline(call, shared, settled)
         return found
 
     def copied(self, dest: array, src: array, how: str) -> None:
@@ -454,22 +457,35 @@ class Recording:
             self.records += [OverwriteRecord(target, how, caller()) for target in targets]
 
 
-def _reverse(kernel: Kernel, active: Collection[int], groups: Groups) -> Reverse | KernelTypeError:
+def _reader(call: Call, outline: Outline, region: Region, place: Place) -> Reader:
+    arguments = call.arguments
+    return Reader(
+        call.kernel.name,
+        call.kernel.plan.parameters[region.position].name,
+        place,
+        lambda: box_of(region, call.grid, arguments),
+        lambda: [getattr(arguments[i], "array", arguments[i]) for i in outline.reached],
+    )
+
+
+def _reverse(
+    kernel: Kernel, active: Collection[int], groups: Groups, settled: tuple[str, ...] = ()
+) -> Reverse | KernelTypeError:
     names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
     try:
-        reverse = kernel.reverse(names, groups)
+        reverse = kernel.reverse(names, groups, settled)
         reverse.build_ahead()
         return reverse
     except KernelTypeError as error:
         return error  # raised by backward(), if a gradient has to pass through this kernel
 
 
-def _outline(call: Call) -> Outline:
+def _outline(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
     plan, arguments = call.kernel.plan, call.arguments
     references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
     active = {i for i in plan.floats if arguments[i].requires_grad or i in plan.written} | references
     read = references.union(i for i in plan.read if i in plan.floats)
-    reverse = _reverse(call.kernel, active, call.groups()) if active else None
+    reverse = _reverse(call.kernel, active, groups, settled) if active else None
     reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read
     written = tuple(i for i in plan.written if i in plan.floats)
     passive = tuple(sorted(read - active))

@@ -80,7 +80,7 @@ class Written:
         self._memory = memory
         self._others: list[array] = []
         self._checksum: int | None = None
-        memory.watch(self, (memory.address, memory.address + memory.nbytes))
+        memory.witness(self)
 
     def note(self) -> None:
         """What the memory holds now is what the tape knows."""

@@ -73,8 +73,11 @@ class Recorded:
     residuals: tuple[Residual, ...]
 
 
-def sites(function: Function, groups: Groups = ()) -> tuple[Site, ...]:
-    """The loads and atomics whose values cannot be had again once the function has run."""
+def sites(function: Function, groups: Groups = (), intact: Collection[str] = ()) -> tuple[Site, ...]:
+    """The loads and atomics whose values cannot be had again once the function has run.
+
+    `intact` names arrays that still hold what was loaded (`passes.settled`).
+    """
     shared = aliases(function, groups)
     changed = block_effects(function.body).changed
     used = frozenset(reads(function.body))
@@ -82,7 +85,8 @@ def sites(function: Function, groups: Groups = ()) -> tuple[Site, ...]:
     for stmt in walk(function.body):
         match stmt:
             case Load(_, array) if stmt.held is None and shared[array] & changed:
-                found.append(stmt)
+                if array.hint not in intact:
+                    found.append(stmt)
             case Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
                 found.append(stmt)
             case _:
@@ -95,13 +99,18 @@ def _is_extremum(kind: AtomicKind, out: Var) -> bool:
     return kind in ("min", "max") and is_differentiable(out.type)
 
 
-def record(function: Function, groups: Groups = (), keep: Collection[int] | None = None) -> Recorded:
+def record(
+    function: Function,
+    groups: Groups = (),
+    keep: Collection[int] | None = None,
+    intact: Collection[str] = (),
+) -> Recorded:
     """Record the sites of a function, by default all; `keep` lists the positions of those to keep.
 
     A site that is not kept is left as it is, for an adjoint that does not need its value.
     """
     function = forward(function, groups)
-    chosen = [site for i, site in enumerate(sites(function, groups)) if keep is None or i in keep]
+    chosen = [site for i, site in enumerate(sites(function, groups, intact)) if keep is None or i in keep]
     if not chosen:
         return Recorded(function, function, ())
     residuals = {site: _residual(site, number) for number, site in enumerate(chosen, 1)}

@@ -11,7 +11,7 @@ Everything is written without regard to what is needed; `simplify` then removes 
 nobody reads, loops that only fed them, adjoints that stay zero.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -71,25 +71,32 @@ class Vjp:
     sites: tuple[int, ...] = ()
 
 
-def vjp(function: Function, active: Iterable[str], groups: Groups = (), storage: Storage = "save") -> Vjp:
+def vjp(
+    function: Function,
+    active: Iterable[str],
+    groups: Groups = (),
+    storage: Storage = "save",
+    intact: Collection[str] = (),
+) -> Vjp:
     """Differentiate a kernel in reverse with respect to the parameters named in `active`.
 
     The adjoint's parameters are the primal's, then ``<name>_bar`` for each active one in the order of the
     parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then
     each residual and its starts.  `groups` are sets of array parameters that may share memory, `storage` is
-    that of loops whose user did not choose.  Raises KernelTypeError where there is no derivative.
+    that of loops whose user did not choose, `intact` names arrays of which nothing that was read is changed
+    afterwards.  Raises KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
     refuse_lost_reads(function, groups)
     refuse_unrepeatable(function)
     function = expanded(function)
-    every = record(function, groups)
+    every = record(function, groups, intact=intact)
     adjoint = _adjoint(every, names, storage)
     needed = effects(adjoint).reads
     keep = tuple(i for i, residual in enumerate(every.residuals) if residual.array in needed)
     if len(keep) == len(every.residuals):
         return Vjp(every.primal, adjoint, every.residuals, keep)
-    fewer = record(function, groups, keep)
+    fewer = record(function, groups, keep, intact)
     return Vjp(fewer.primal, _adjoint(fewer, names, storage), fewer.residuals, keep)
 
 

@@ -29,10 +29,14 @@ from kernelab.frontend import (
 from kernelab.frontend.options import settled, unknown
 from kernelab.lang.ir import Custom, Function, Save, Storage, Var, walk
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
+from kernelab.passes.boxes import Region, regions
 from kernelab.passes.effects import Effects, effects
+from kernelab.passes.expand import expanded
+from kernelab.passes.forward import forward
 from kernelab.passes.inline import inline, lay_out
 from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
+from kernelab.passes.settled import Contest, contests
 from kernelab.passes.simplify import simplify
 from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
@@ -79,9 +83,9 @@ class Reverse:
     """Reverse mode of a kernel with respect to some parameters: the two programs, and what they share.
 
     `active` are positions of parameters, `reached` those of them whose adjoint the adjoint program changes,
-    `needed` those of arrays whose elements it reads; `residuals` are the element types of what the augmented
-    primal keeps.  `frugal` derives them again, with checkpoints where loops save every iteration; `spilled`
-    counts the sweeps that went on with that.
+    `needed` those of arrays whose elements it reads, with their regions; `residuals` are the element types of
+    what the augmented primal keeps.  `frugal` derives them again, with checkpoints where loops save every
+    iteration; `spilled` counts the sweeps that went on with that.
     """
 
     def __init__(
@@ -97,7 +101,10 @@ class Reverse:
         self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
         found, count = effects(program.adjoint), len(kernel.primal.params)
         params = program.adjoint.params
-        self.needed = tuple(i for i, param in enumerate(params[:count]) if param in found.reads)
+        known = regions(program.adjoint, "read")
+        self.needed = tuple(
+            (i, kernel.clearer(known[i])) for i, param in enumerate(params[:count]) if param in found.reads
+        )
         self.reached = tuple(
             i for i, bar in zip(active, params[count:], strict=False) if bar in found.changed
         )
@@ -163,7 +170,7 @@ class Kernel:
         self._widened = widened
         self._by_leaves = by_leaves or widened
         self.sharing: dict[tuple[bytes, ...], Groups] = {}
-        self._reverse: dict[tuple[tuple[str, ...], Groups], Reverse] = {}
+        self._reverse: dict[tuple[tuple[str, ...], Groups, tuple[str, ...]], Reverse] = {}
         self._tangents: dict[tuple[str, ...], Function] = {}
         self._tangent_entries: dict[tuple[str, ...], Entry] = {}
         self.beside: dict[str, Any] = {}
@@ -229,6 +236,30 @@ class Kernel:
         return effects(self.primal)
 
     @cached_property
+    def regions_read(self) -> dict[int, Region]:
+        """Which elements of its array parameters the kernel reads, by position."""
+        return regions(self.primal, "read")
+
+    def clearer(self, needed: Region) -> Region:
+        """What an adjoint reads again, or else all that the kernel reads, which is clearer at times."""
+        has_rules = any(isinstance(stmt, Custom) for stmt in walk(self.laid_out.body))
+        if not needed.vague or has_rules:
+            return needed
+        return self.regions_read.get(needed.position, needed)
+
+    @cached_property
+    def regions_changed(self) -> dict[int, Region]:
+        """Which elements of its array parameters the kernel changes, by position."""
+        return regions(self.primal, "change")
+
+    @cached_property
+    def contests(self) -> Mapping[int, tuple[Contest, ...]]:
+        """For arrays that the kernel reads and changes, by position: whether it reads what it changes."""
+        if self.effects.reads.isdisjoint(self.effects.changed):
+            return {}
+        return contests(forward(expanded(self.laid_out)))
+
+    @cached_property
     def plan(self) -> Plan:
         """What a launch must know."""
         params, found = self.primal.params, self.effects
@@ -253,9 +284,12 @@ class Kernel:
         """The augmented primal and the adjoint with respect to the named parameters."""
         return self.reverse(self._ordered(active), groups).program
 
-    def reverse(self, active: tuple[str, ...], groups: Groups = ()) -> Reverse:
-        """Reverse mode with respect to the named parameters; `groups` name arrays that share memory."""
-        key = (active, groups)
+    def reverse(self, active: tuple[str, ...], groups: Groups = (), intact: tuple[str, ...] = ()) -> Reverse:
+        """Reverse mode with respect to the named parameters; `groups` name arrays that share memory.
+
+        `intact` names arrays that still hold what the kernel has read of them when it is done.
+        """
+        key = (active, groups, intact)
         if key not in self._reverse:
             if not self.definition.options.get("enable_backward", True):
                 raise KernelTypeError(_no_backward(self))
@@ -265,7 +299,7 @@ class Kernel:
             function = replace(self.laid_out, aliased=bool(groups))
 
             def derive(storage: Storage) -> Vjp:
-                return _flat_pair(vjp(function, active, shared, storage))
+                return _flat_pair(vjp(function, active, shared, storage, intact))
 
             program = derive("save")
             names = [param.hint for param in self.primal.params]

@@ -26,6 +26,7 @@ from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.storage import sweep
 from kernelab.runtime.strided import array
+from kernelab.runtime.touched import is_settled, touched
 
 MAX_THREADS = 2**31 - 1
 """Thread indices are int32."""
@@ -113,11 +114,19 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if recorder is not None and record_tape:
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
         return
-    for i in plan.written:
-        argument = arguments[i]
-        argument.allocation.will_write(argument)
+    will_write(kernel, grid, arguments)
     packed = b"".join(parts)
     _entry_for(kernel, arguments)(_slots(len(packed) >> 3).from_buffer_copy(packed))
+
+
+def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
+    """Warn those who need what a launch overwrites, and count the writes."""
+    for i in kernel.plan.written:
+        target = arguments[i]
+        if target.allocation.is_watched:
+            changed = touched(kernel.regions_changed[i], grid, arguments)
+            target = target[:0] if changed is None else changed
+        target.allocation.will_write(target)
 
 
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
@@ -204,9 +213,16 @@ class Call:
 
     def will_write(self) -> None:
         """Warn those who need what the launch overwrites, and count the writes."""
-        for i in self.kernel.plan.written:
-            target = self.arguments[i]
-            target.allocation.will_write(target)
+        will_write(self.kernel, self.grid, self.arguments)
+
+    def settled(self, groups: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+        """The names of arrays that the launch changes, but nothing of what it reads of them."""
+        contests, plan = self.kernel.contests, self.kernel.plan
+        if not contests:
+            return ()
+        found = [i for i, several in contests.items() if is_settled(several, self.grid, self.arguments)]
+        names = [plan.parameters[i].name for i in sorted(found)]
+        return tuple([name for name in names if not any(name in group for group in groups)])
 
     def primal(self) -> None:
         """Run the kernel."""

@@ -86,6 +86,7 @@ class Allocation:
         "requires_grad",
         "version",
         "watches",
+        "witnesses",
         "writable",
     )
 
@@ -101,6 +102,7 @@ class Allocation:
         self.requires_grad = False
         self.adjoint: Allocation | None = None
         self.watches = Watches()
+        self.witnesses: list[weakref.ref[Watcher]] = []
         self._exposure: weakref.ref[Any] | None = None
 
     def __repr__(self) -> str:
@@ -115,7 +117,8 @@ class Allocation:
         """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
         exposure = self._exposure() if self._exposure is not None else None
         if exposure is None:
-            for watcher in self.watches.of(self.address, self.address + self.nbytes):
+            witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
+            for watcher in (*self.watches.of(self.address, self.address + self.nbytes), *witnesses):
                 watcher.exposed()
             exposure = self.buffer()
             self._exposure = weakref.ref(exposure)
@@ -135,11 +138,24 @@ class Allocation:
         """Stop telling `watcher`."""
         self.watches.remove(watcher, extent[0])
 
+    def witness(self, watcher: Watcher) -> None:
+        """Tell `watcher` of every change of any byte, as long as it lives."""
+        self.witnesses.append(weakref.ref(watcher, self.witnesses.remove))
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anyone cares which bytes change."""
+        return bool(self.watches)
+
     def will_write(self, target: "array") -> None:
         """To be called before `target`'s elements change: tells the watchers, then counts the write."""
         if self.watches:
             for watcher in self.watches.of(*target.extent):
                 watcher.before_write(target)
+        for ref in self.witnesses:
+            witness = ref()
+            if witness is not None:
+                witness.before_write(target)
         self.version += 1
 
 

@@ -100,8 +100,8 @@ class Faulty(Kernel):
 
     factor = 1.0
 
-    def reverse(self, active: tuple[str, ...], groups: Any = ()) -> Any:
-        made = super().reverse(active, groups)
+    def reverse(self, active: tuple[str, ...], *others: Any) -> Any:
+        made = super().reverse(active, *others)
         made.program = replace(made.program, adjoint=scaled(made.program, self.factor).adjoint)
         return made
 

@@ -83,7 +83,8 @@ def test_the_old_values_are_saved(overwrite: Overwrite, inside: bool) -> None:
     tape.backward(grads={y: [1, 1, 1]})
     assert gradient(x) == [2, 4, 6]
     assert x.list() == now
-    assert tape.saved_bytes == 12
+    one = overwrite in (OVERWRITES["item"], OVERWRITES["view"])
+    assert tape.saved_bytes == (4 if one else 12)
 
 
 @pytest.mark.parametrize("overwrite", OVERWRITES.values(), ids=OVERWRITES)

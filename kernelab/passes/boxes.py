@@ -1,0 +1,320 @@
+"""Boxes: which elements of its array parameters a launch touches, once its grid and its numbers are known.
+
+    a Region      the accesses of a function to one parameter, `indices.Form`s and guards
+    its box       for each axis the first index, how many, and the step between them
+
+A box may be too large, where an index is loaded or a hull spans several accesses; it is never too small.
+Index arithmetic counts as exact only while it stays within 32 bits.  Negative indices count from the end.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kernelab.lang.ir import Function
+from kernelab.passes.indices import Access, Applied, Counter, Extent, Form, Given, Leaf, Thread, accesses
+
+_LIMIT = 2**31
+
+
+class Range(NamedTuple):
+    """The numbers low, low + step, ... high; none if `high` is less.  The step of a single one is 0."""
+
+    low: int
+    high: int
+    step: int
+
+
+NOTHING = Range(0, -1, 0)
+
+Axis = tuple[int, int, int]
+Box = tuple[Axis, ...]
+"""For each axis the first index, how many there are, and the step; None stands for no elements at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The four extents of a grid, and by position the arguments that matter: ints, and what has a shape."""
+
+    extents: Sequence[int]
+    arguments: Mapping[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """An index, and the forms that guards keep it above, below and away from."""
+
+    index: Form | None
+    above: tuple[Form, ...]
+    below: tuple[Form, ...]
+    never: tuple[Form, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An access: its index along each axis, and what must not be negative for it to happen."""
+
+    axes: tuple[Limits, ...]
+    reached: tuple[Form, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """The accesses to the array parameter at a position; `uses` are the arguments that say where they fall.
+
+    It is `vague` where the text does not tell some index.
+    """
+
+    position: int
+    places: tuple[Place, ...]
+    uses: tuple[int, ...]
+    vague: bool
+
+    def box(self, situation: Situation) -> Box | None:
+        """The smallest known box around all accesses, None if there is none."""
+        shape = situation.arguments[self.position].shape
+        hull: list[Range] | None = None
+        for place in self.places:
+            found = _ranges(place, shape, situation)
+            if found is not None:
+                pairs = zip(hull or found, found, strict=True)
+                hull = [_hull(before, more) for before, more in pairs]
+        if hull is None:
+            return None
+        return tuple((low, (high - low) // step + 1 if step else 1, step or 1) for low, high, step in hull)
+
+    def wraps(self, situation: Situation) -> bool:
+        """Whether an index may count from the end, or is not known."""
+        known = [_index(limits, situation) for place in self.places for limits in place.axes]
+        return any(found is None or found.low < 0 for found in known)
+
+
+def regions(function: Function, kind: str) -> dict[int, Region]:
+    """The regions that a function reads (kind "read") or changes ("change"), by position of the parameter."""
+    found: dict[int, list[Access]] = {}
+    for access in accesses(function):
+        if access.kind == kind:
+            found.setdefault(access.position, []).append(access)
+    return {position: region_of(several) for position, several in found.items()}
+
+
+def region_of(several: Sequence[Access]) -> Region:
+    """The region of accesses to one parameter."""
+    places = tuple(dict.fromkeys(map(_place, several)))
+    forms = [form for place in places for form in (*place.reached, *_forms(place))]
+    vague = any(_is_vague(limits.index) for place in places for limits in place.axes)
+    return Region(several[0].position, places, tuple(sorted(_uses(forms))), vague)
+
+
+def covers(box: Box, shape: Sequence[int]) -> bool:
+    """Whether a box is the whole array."""
+    return all(axis == (0, extent, 1) for axis, extent in zip(box, shape, strict=True))
+
+
+# ------------------------------------------------------------------------- from the text
+
+
+def _place(access: Access) -> Place:
+    ordered = [(guard, guard.gap) for guard in access.guards if guard.gap is not None]
+    reached = tuple(guard.greater.minus(guard.lesser).minus(Form(gap)) for guard, gap in ordered)
+    return Place(tuple(_limits(index, access) for index in access.index), reached)
+
+
+def _limits(index: Form | None, access: Access) -> Limits:
+    above: list[Form] = []
+    below: list[Form] = []
+    never: list[Form] = []
+    for guard in access.guards if index is not None else ():
+        assert index is not None
+        slack = guard.greater.minus(guard.lesser)
+        if not _is_fixed(slack):
+            for bound, side in ((index.minus(slack), above), (index.plus(slack), below)):
+                if not _is_fixed(bound):
+                    continue
+                if guard.gap is None:
+                    never.append(bound)
+                else:
+                    side.append(bound.plus(Form(guard.gap if side is above else -guard.gap)))
+    return Limits(index, tuple(above), tuple(below), tuple(never))
+
+
+def _is_vague(form: Form | None) -> bool:
+    if form is None:
+        return True
+    counts = [leaf.count for leaf, _ in form.terms if isinstance(leaf, Counter)]
+    return any(_is_vague(count) for count in counts)
+
+
+def _is_fixed(form: Form) -> bool:
+    return not form.split()[1]
+
+
+def _forms(place: Place) -> Iterable[Form]:
+    for limits in place.axes:
+        yield from (*limits.above, *limits.below, *limits.never)
+        if limits.index is not None:
+            yield limits.index
+
+
+def _uses(forms: Iterable[Form]) -> set[int]:
+    found: set[int] = set()
+    for form in forms:
+        for leaf, _ in form.terms:
+            match leaf:
+                case Given(position) | Extent(position):
+                    found.add(position)
+                case Applied(_, args):
+                    found |= _uses(args)
+                case Counter(_, count):
+                    found |= set() if count is None else _uses([count])
+                case Thread():
+                    pass
+    return found
+
+
+# ------------------------------------------------------------------------- at a launch
+
+
+def _ranges(place: Place, shape: Sequence[int], situation: Situation) -> list[Range] | None:
+    """The indices of an access along each axis, None if it never happens."""
+    for form in place.reached:
+        slack = range_of(form, situation)
+        if slack is not None and slack.high < 0:
+            return None
+    found = [_clipped(_index(limits, situation), n) for limits, n in zip(place.axes, shape, strict=True)]
+    return None if any(low > high for low, high, _ in found) else found
+
+
+def _index(limits: Limits, situation: Situation) -> Range | None:
+    if limits.index is None:
+        return None
+    known = range_of(limits.index, situation)
+    if known is None:
+        return None
+    low, high, step = known
+    for form in limits.above:
+        bound = range_of(form, situation)
+        if bound is not None and step and bound.low > low:
+            low += -(-(bound.low - low) // step) * step
+    for form in limits.below:
+        bound = range_of(form, situation)
+        if bound is not None and step and bound.high < high:
+            high -= -(-(high - bound.high) // step) * step
+    for form in limits.never:
+        bound = range_of(form, situation)
+        if bound is not None and step and bound.low == bound.high:
+            low, high = low + step * (bound.low == low), high - step * (bound.low == high)
+    return Range(low, high, step)
+
+
+def _clipped(known: Range | None, extent: int) -> Range:
+    """The indices that are inside of an axis, counted from its start."""
+    if known is None:
+        return Range(0, extent - 1, 1)
+    low, high, step = known
+    if step:
+        low = low + -(-(-extent - low) // step) * step if low < -extent else low
+        high = high - -(-(high - extent + 1) // step) * step if high >= extent else high
+    if low > high or high < -extent or low >= extent:
+        return NOTHING
+    if high < 0:
+        low, high = low + extent, high + extent
+    if low < 0:
+        return Range(0, extent - 1, 1)
+    return Range(low, high, step if low < high else 0)
+
+
+def _hull(a: Range, b: Range) -> Range:
+    """The least range around two, none of them empty."""
+    low, high = min(a.low, b.low), max(a.high, b.high)
+    return Range(low, high, math.gcd(a.step, b.step, abs(a.low - b.low)))
+
+
+def range_of(form: Form, situation: Situation) -> Range | None:
+    """The values of a form, None if they are not known or do not fit 32 bits."""
+    low = high = form.const
+    step = 0
+    for leaf, factor in form.terms:
+        known = _leaf_range(leaf, situation)
+        if known is None:
+            return None
+        if known.high < known.low:
+            return NOTHING
+        ends = (factor * known.low, factor * known.high)
+        low, high, step = low + min(ends), high + max(ends), math.gcd(step, factor * known.step)
+    return Range(low, high, step) if low >= -_LIMIT and high < _LIMIT else None
+
+
+def _leaf_range(leaf: Leaf, situation: Situation) -> Range | None:
+    match leaf:
+        case Given(position):
+            value = int(situation.arguments[position])
+            return Range(value, value, 0)
+        case Extent(position, axis):
+            extent = situation.arguments[position].shape[axis]
+            return Range(extent, extent, 0)
+        case Thread(None):
+            return _up_to(math.prod(situation.extents))
+        case Thread(axis):
+            assert axis is not None
+            return _up_to(situation.extents[axis])
+        case Counter(_, count):
+            trips = None if count is None else range_of(count, situation)
+            return None if trips is None else _up_to(trips.high)
+        case Applied(name, args):
+            ranges = [range_of(arg, situation) for arg in args]
+            known = [found for found in ranges if found is not None]
+            if any(found.high < found.low for found in known):
+                return NOTHING
+            return _operation(name, known) if len(known) == len(ranges) else None
+
+
+def _up_to(count: int) -> Range:
+    return Range(0, count - 1, int(count > 1)) if count > 0 else NOTHING
+
+
+def _operation(name: str, args: list[Range]) -> Range | None:
+    match name:
+        case "cast":
+            return args[0]
+        case "join":
+            return _hull(args[0], args[1])
+        case "min":
+            return _ordered(min(args[0].low, args[1].low), min(args[0].high, args[1].high))
+        case "max":
+            return _ordered(max(args[0].low, args[1].low), max(args[0].high, args[1].high))
+        case "clamp":
+            return _operation("min", [_ordered(*_both(max, args[0], args[1])), args[2]])
+        case "mul":
+            return _product(args[0], args[1])
+        case "floordiv" | "mod":
+            return _divided(name, args[0], args[1])
+        case _:
+            return None
+
+
+def _both(choose: Callable[[int, int], int], a: Range, b: Range) -> tuple[int, int]:
+    return choose(a.low, b.low), choose(a.high, b.high)
+
+
+def _ordered(low: int, high: int) -> Range:
+    return Range(low, high, int(low < high))
+
+
+def _product(a: Range, b: Range) -> Range:
+    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    step = a.step * abs(b.low) if not b.step else b.step * abs(a.low) if not a.step else 1
+    low, high = min(ends), max(ends)
+    return Range(low, high, step if low < high else 0)
+
+
+def _divided(name: str, a: Range, b: Range) -> Range | None:
+    divisor = b.low
+    if b.step or divisor <= 0:
+        return None
+    if name == "floordiv":
+        return _ordered(a.low // divisor, a.high // divisor)
+    if a.low // divisor == a.high // divisor:
+        return Range(a.low % divisor, a.high % divisor, a.step)
+    return Range(0, divisor - 1, int(divisor > 1))
