@@ -74,23 +74,24 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
 class Written:
     """Memory that a tape has written, and what was written to it since by others."""
 
-    __slots__ = ("__weakref__", "_checksum", "_memory", "_others")
+    __slots__ = ("__weakref__", "_checksum", "_memory", "_others", "_summed")
 
     def __init__(self, memory: Allocation) -> None:
         self._memory = memory
         self._others: list[array] = []
         self._checksum: int | None = None
+        self._summed = 0, 0
         memory.witness(self)
 
     def note(self) -> None:
         """What the memory holds now is what the tape knows."""
         self._others.clear()
-        self._checksum = self._sum() if self._memory.is_exposed else None
+        self._checksum = self._first_sum() if self._memory.is_exposed else None
 
     def exposed(self) -> None:
         """From here on a NumPy view may change the bytes unseen."""
         if not self._others:
-            self._checksum = self._sum()
+            self._checksum = self._first_sum()
 
     def before_write(self, target: array) -> None:
         """Remember which elements are about to be written."""
@@ -106,5 +107,12 @@ class Written:
         memory = self._memory
         return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
 
+    def _first_sum(self) -> int:
+        self._summed = self._memory.address, self._memory.nbytes
+        return self._sum()
+
     def _sum(self) -> int:
-        return zlib.crc32(self._memory.buffer())
+        """The checksum of what was summed at first: borrowed memory may have grown since."""
+        start, nbytes = self._summed
+        skipped = start - self._memory.address
+        return zlib.crc32(memoryview(self._memory.buffer())[skipped : skipped + nbytes])

@@ -23,10 +23,12 @@ class Exchange:
 
     if TYPE_CHECKING:
         allocation: Allocation
-        offset: int
         shape: tuple[int, ...]
         strides: tuple[int, ...]
         dtype: Value
+
+        @property
+        def offset(self) -> int: ...
 
         def numpy(self) -> HostArray: ...
 

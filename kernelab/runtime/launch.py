@@ -158,9 +158,10 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
             arguments[i], packed = plan.parameters[i].convert(argument)
             parts.append(packed)
     for i in plan.written:
-        if not arguments[i].allocation.writable:
-            found = "a read-only one, since the kernel writes it"
-            raise plan.parameters[i].wrong(found, "pass a copy", "read-only")
+        memory = arguments[i].allocation
+        if not memory.writable or (memory.folded and arguments[i].folds):
+            found = "a read-only one" if not memory.writable else "one whose elements share bytes"
+            raise plan.parameters[i].wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
 
 
 @functools.cache

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.runtime.ranges import Ranges
+
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
 
@@ -72,7 +75,8 @@ class Allocation:
     """A stretch of memory that one or more arrays look at, compared by identity.
 
     `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
-    any; `requires_grad` says whether there may be.
+    any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
+    that share bytes.
     """
 
     __slots__ = (
@@ -81,6 +85,7 @@ class Allocation:
         "address",
         "adjoint",
         "borrowed",
+        "folded",
         "nbytes",
         "owner",
         "requires_grad",
@@ -97,6 +102,7 @@ class Allocation:
         self.nbytes = nbytes
         self.owner = owner
         self.borrowed = borrowed
+        self.folded = False
         self.writable = writable
         self.version = 0
         self.requires_grad = False
@@ -120,9 +126,23 @@ class Allocation:
             witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
             for watcher in (*self.watches.of(self.address, self.address + self.nbytes), *witnesses):
                 watcher.exposed()
+            if self._exposure is None and not self.borrowed and self.nbytes:
+                _SHARED.add(self)
             exposure = self.buffer()
             self._exposure = weakref.ref(exposure)
         return exposure
+
+    def grow(self, low: int, high: int, owner: object) -> None:
+        """Reach over more bytes, which `owner` keeps alive; gradients move along."""
+        before, end = self.address, max(high, self.address + self.nbytes)
+        self.address = min(low, before)
+        self.nbytes = end - self.address
+        self.owner = self.owner, owner
+        self._exposure = None
+        if self.adjoint is not None:
+            moved = allocate(self.nbytes, cleared=True)
+            ctypes.memmove(moved.address + before - self.address, self.adjoint.address, self.adjoint.nbytes)
+            self.adjoint = moved
 
     def buffer(self) -> Any:
         """The bytes as a buffer, for kernelab's own use."""
@@ -173,12 +193,16 @@ def address_of(values: np.ndarray[Any, Any]) -> int:
     return address
 
 
-_BORROWED: "weakref.WeakValueDictionary[int, Allocation]" = weakref.WeakValueDictionary()
-"""The allocation over each NumPy buffer that is in use, so that two arrays over one buffer share it."""
+_SHARED: "Ranges[Allocation]" = Ranges()
+"""Allocations whose bytes others may hand to us again: borrowed ones, and those that the host has seen."""
 
 
 def borrow(values: np.ndarray[Any, Any]) -> Allocation:
-    """The allocation that holds the elements of a NumPy array, which it keeps alive."""
+    """The allocation that holds the elements of a NumPy array, which it keeps alive.
+
+    It is the same for all who share bytes, whatever objects they come through.  Raises KernelValueError for
+    memory that spans that of several allocations.
+    """
     root = values
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -186,13 +210,43 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
     if isinstance(mine, Allocation):
         return mine
     low, high = bounds(address_of(root), root.shape, root.strides, root.itemsize)
-    anchor = root if root.base is None else root.base
-    known = _BORROWED.get(id(anchor))
-    if known is not None and known.address <= low and high <= known.address + known.nbytes:
-        return known
-    allocation = Allocation(low, high - low, root, borrowed=True, writable=values.flags.writeable)
-    _BORROWED[id(anchor)] = allocation
-    return allocation
+    if low == high:
+        return Allocation(low, 0, root, borrowed=True, writable=values.flags.writeable)
+    found = _SHARED.owners(low, high)
+    if not found:
+        made = Allocation(
+            *_around(root.base, low, high), root, borrowed=True, writable=values.flags.writeable
+        )
+        _SHARED.add(made)
+        return made
+    known = found[0]
+    if low < known.address or known.address + known.nbytes < high:
+        if len(found) > 1 or not known.borrowed:
+            raise KernelValueError(_spanning(len(found)))
+        before = known.address
+        known.grow(low, high, root)
+        _SHARED.moved(known, before)
+    known.writable |= values.flags.writeable
+    return known
+
+
+def _around(exporter: object, low: int, high: int) -> tuple[int, int]:
+    """The address and size of the buffer that some bytes are part of, if it can be had, else of the bytes."""
+    try:
+        whole = np.frombuffer(memoryview(exporter), np.uint8)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):
+        return low, high - low
+    start = address_of(whole)
+    if start <= low and high <= start + whole.nbytes and not _SHARED.owners(start, start + whole.nbytes):
+        return start, whole.nbytes
+    return low, high - low
+
+
+def _spanning(count: int) -> Diagnostic:
+    several = f"{count} separate stretches of memory that arrays hold" if count > 1 else "an array's memory"
+    message = f"these data reach over {several}: kernelab could not tell which gradients belong together"
+    hint = "share the whole buffer first and slice that array, or copy the data: kl.array(data)"
+    return Diagnostic(message, code="shared", hint=hint)
 
 
 def bounds(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
@@ -203,6 +257,16 @@ def bounds(address: int, shape: tuple[int, ...], strides: tuple[int, ...], items
     low = address + sum(step for step in reach if step < 0)
     high = address + sum(step for step in reach if step > 0) + itemsize
     return low, high
+
+
+def folds(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether elements may have bytes in common with each other."""
+    reach = itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < reach:
+            return 0 not in shape
+        reach += stride * (extent - 1)
+    return False
 
 
 def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

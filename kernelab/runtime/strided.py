@@ -4,7 +4,6 @@ Knows memory, dtypes and the current recorder; must not know kernels or tapes.  
 makes passes through `_overwrite` or `transfer`: they warn the memory's watchers and tell the recorder.
 """
 
-import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
@@ -19,13 +18,19 @@ from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.interop import HostArray, array_type, host_values, itemsize, shape_tuple, value_type
-from kernelab.runtime.memory import Allocation, address_of, allocate, borrow, bounds, contiguous_strides
+from kernelab.runtime.memory import (
+    Allocation,
+    address_of,
+    allocate,
+    borrow,
+    bounds,
+    contiguous_strides,
+    folds,
+)
+from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 
 Index = int | slice | EllipsisType
-
-_OVERLAP_WORK = 10_000
-"""How long to look for a common byte of two views, in NumPy's units, before assuming that there is one."""
 
 
 class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
@@ -45,8 +50,8 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         "allocation",
         "dtype",
         "ndim",
-        "offset",
         "packed",
+        "ptr",
         "shape",
         "strides",
         "type",
@@ -56,7 +61,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
     holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
 
     allocation: Allocation
-    offset: int
+    ptr: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: Value
@@ -128,6 +133,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         allocation = borrow(values)
         offset = address_of(values) - allocation.address
         self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
+        allocation.folded |= self.folds
 
     def _setup(
         self,
@@ -138,13 +144,13 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         dtype: Value,
     ) -> None:
         self.allocation = allocation
-        self.offset = offset
+        self.ptr = ptr = allocation.address + offset
         self.shape = shape
         self.strides = strides
         self.dtype = dtype
         self.ndim = ndim = len(shape)
         self.type = array_type(dtype, ndim)
-        self.packed = _PACK[ndim](allocation.address + offset, *shape, *strides)
+        self.packed = _PACK[ndim](ptr, *shape, *strides)
         self._host = None
         self._extent: tuple[int, int] | None = None
         self._grad = None
@@ -182,9 +188,9 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         return CPU
 
     @property
-    def ptr(self) -> int:
-        """The address of the first element."""
-        return self.allocation.address + self.offset
+    def offset(self) -> int:
+        """Where in its memory the first element stands, in bytes."""
+        return self.ptr - self.allocation.address
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -204,17 +210,14 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
             if extent > 1
         )
 
+    @property
+    def folds(self) -> bool:
+        """Whether elements may have bytes in common with each other, as in a sliding window of NumPy's."""
+        return folds(self.shape, self.strides, itemsize(self.dtype))
+
     def overlaps(self, other: "array") -> bool:
         """Whether the two have bytes in common."""
-        (low, high), (other_low, other_high) = self.extent, other.extent
-        if high <= other_low or other_high <= low or low == high or other_low == other_high:
-            return False
-        if self._interleaves(other):
-            return False
-        try:
-            return np.shares_memory(self.host(), other.host(), max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
-        except np.exceptions.TooHardError:
-            return True
+        return share_bytes(self, other)
 
     def __copy__(self) -> "array":
         return duplicate(self, self.requires_grad, "clone")
@@ -225,13 +228,6 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.host().copy(), self.dtype, self.requires_grad)
-
-    def _interleaves(self, other: "array") -> bool:
-        """Whether the two are apart in every period of their strides, as the fields of structs are."""
-        axes = [*zip(self.shape, self.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
-        period = math.gcd(*(stride for extent, stride in axes if extent > 1))
-        distance = (other.ptr - self.ptr) % period if period else 0
-        return distance >= itemsize(self.dtype) and distance + itemsize(other.dtype) <= period
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -497,6 +493,9 @@ def _set(target: HostArray, values: Any) -> None:
 def _require_writable(target: array) -> None:
     if not target.allocation.writable:
         message = "this array shares the memory of a read-only NumPy array"
+        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
+    if target.allocation.folded and target.folds:
+        message = "elements of this array share bytes with each other: it cannot be written"
         raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
 
 

@@ -33,7 +33,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         strides: tuple[int, ...],
         dtype: Any,
     ) -> None:
-        self.allocation, self.offset = allocation, offset
+        self.allocation, self.ptr = allocation, allocation.address + offset
         self.shape, self.strides = shape, strides
         self.dtype = dtype
         self.ndim = len(shape)

@@ -1,0 +1,38 @@
+"""Whether two arrays have bytes in common: slices, transposes, fields of structs, whatever their strides.
+
+Knows extents and strides; must not know where arrays come from.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernelab.runtime.interop import itemsize
+
+if TYPE_CHECKING:
+    from kernelab.runtime.strided import array
+
+_WORK = 10_000
+"""How long to look for a common byte of two views, in NumPy's units, before assuming that there is one."""
+
+
+def share_bytes(one: "array", other: "array") -> bool:
+    """Whether two arrays have bytes in common."""
+    (low, high), (other_low, other_high) = one.extent, other.extent
+    if high <= other_low or other_high <= low or low == high or other_low == other_high:
+        return False
+    if _interleave(one, other):
+        return False
+    try:
+        return np.shares_memory(one.host(), other.host(), max_work=_WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _interleave(one: "array", other: "array") -> bool:
+    """Whether the two are apart in every period of their strides, as the fields of structs are."""
+    axes = [*zip(one.shape, one.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
+    period = math.gcd(*(stride for extent, stride in axes if extent > 1))
+    distance = (other.ptr - one.ptr) % period if period else 0
+    return distance >= itemsize(one.dtype) and distance + itemsize(other.dtype) <= period
