@@ -45,10 +45,15 @@ class Reader:
 
 @dataclass(slots=True)
 class Guard:
-    """The policy of a tape, and how many bytes it has saved."""
+    """The policy of a tape, and how many bytes it has saved.
+
+    Once a tape is `swept`, few will sweep it again: what is overwritten then is not kept, and an error comes
+    with the next sweep only, if it needs the old values.
+    """
 
     policy: Policy
     saved_bytes: int = 0
+    swept: bool = False
 
 
 class Watch:
@@ -57,7 +62,7 @@ class Watch:
     It watches the whole array until something there changes; only then it finds out which elements matter.
     """
 
-    __slots__ = ("__weakref__", "_changed", "_extent", "_fingerprint", "_kept", "_part", "elements", "guard",
+    __slots__ = ("__weakref__", "_changed", "_extent", "_fingerprint", "_kept", "_lost", "_part", "elements", "guard",
                  "reader", "spent")  # fmt: skip
 
     def __init__(self, guard: Guard, elements: array, reader: Reader) -> None:
@@ -66,6 +71,7 @@ class Watch:
         self.reader = reader
         self.spent = False
         self._kept: Kept | None = None
+        self._lost: Place | None = None
         self._part: array | None = None
         self._changed = False
         self._fingerprint: int | None = None
@@ -92,10 +98,14 @@ class Watch:
         needed = self._needed()
         if needed is None or (target is not needed and not target.overlaps(needed)):
             return
-        if self.guard.policy == "error":
+        if self.guard.policy == "error" and not self.guard.swept:
             raise TapeError(self._overwritten())
         self._note_change()
         self.spent = True
+        if self.guard.swept:
+            self._lost = caller()
+            self._release()
+            return
         if self.guard.policy == "warn":
             self._release()
             self._warn()
@@ -115,6 +125,13 @@ class Watch:
         self._note_change()
         if self._changed:
             raise TapeError(self._changed_unseen())
+        if self._lost is None:
+            return
+        if self.guard.policy != "warn":
+            raise TapeError(self._overwritten_since(self._lost))
+        warnings.warn_explicit(
+            self._overwritten_since(self._lost).render(), KernelWarning, self._lost.filename, self._lost.line
+        )
 
     def _needed(self) -> array | None:
         """The elements that matter; None if none does, or all are taken care of."""
@@ -160,6 +177,17 @@ class Watch:
             "overwrite",
             note=self._consequence(),
             hint='write into another array, or use Tape(overwrite="save"), which keeps the old values',
+            related=(Related("it was read by this launch:", self.reader.place.span),),
+        )
+
+    def _overwritten_since(self, place: Place) -> Diagnostic:
+        return Diagnostic(
+            f"{self._name()} was overwritten here after backward() had run: for another one {self.reader} "
+            "needs its old values",
+            place.span,
+            "overwrite",
+            note=self._consequence(),
+            hint="call backward() as often as you need before you overwrite it, or record again",
             related=(Related("it was read by this launch:", self.reader.place.span),),
         )
 

@@ -341,6 +341,7 @@ class Recording:
         self._watches.clear()
         self._written.clear()
         self.guard.saved_bytes = 0
+        self.guard.swept = False
 
     def _look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
@@ -414,6 +415,7 @@ class Recording:
         if isinstance(reverse, Reverse):
             watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
         versions = tuple([memory.version for memory in memories])
+        self.guard.swept = False
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in call.kernel.plan.written:
             self._has_written(call.arguments[i].allocation)

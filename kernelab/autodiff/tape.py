@@ -221,6 +221,7 @@ class Tape:
             sweep(records, found.live, adjoints, publications(steps), replaced)
         finally:
             RECORDER.reset(token)
+        self._recording.guard.swept = True
 
     def _cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
         if loss is None and grads is None:
