@@ -62,8 +62,19 @@ class Watch:
     It watches the whole array until something there changes; only then it finds out which elements matter.
     """
 
-    __slots__ = ("__weakref__", "_changed", "_extent", "_fingerprint", "_kept", "_lost", "_part", "elements", "guard",
-                 "reader", "spent")  # fmt: skip
+    __slots__ = (
+        "__weakref__",
+        "_changed",
+        "_extent",
+        "_fingerprint",
+        "_kept",
+        "_lost",
+        "_part",
+        "elements",
+        "guard",
+        "reader",
+        "spent",
+    )  # fmt: skip
 
     def __init__(self, guard: Guard, elements: array, reader: Reader) -> None:
         self.guard = guard

@@ -187,36 +187,46 @@ def _ranges(place: Place, shape: Sequence[int], situation: Situation) -> list[Ra
 
 
 def _index(limits: Limits, situation: Situation) -> Range | None:
-    if limits.index is None:
-        return None
-    known = range_of(limits.index, situation)
-    if known is None:
-        return None
-    low, high, step = known
+    """The values of an index where its guards hold."""
+    known = None if limits.index is None else range_of(limits.index, situation)
     for form in limits.above:
         bound = range_of(form, situation)
-        if bound is not None and step and bound.low > low:
-            low += -(-(bound.low - low) // step) * step
+        if known is not None and bound is not None:
+            known = _from(known, bound.low)
     for form in limits.below:
         bound = range_of(form, situation)
-        if bound is not None and step and bound.high < high:
-            high -= -(-(high - bound.high) // step) * step
+        if known is not None and bound is not None:
+            known = _through(known, bound.high)
     for form in limits.never:
         bound = range_of(form, situation)
-        if bound is not None and step and bound.low == bound.high:
-            low, high = low + step * (bound.low == low), high - step * (bound.low == high)
-    return Range(low, high, step)
+        if known is not None and bound is not None and bound.low == bound.high:
+            known = _from(known, known.low + (bound.low == known.low))
+            known = _through(known, known.high - (bound.low == known.high))
+    return known
+
+
+def _from(known: Range, bound: int) -> Range:
+    """What of a range is not less than a bound."""
+    low, high, step = known
+    if low >= bound:
+        return known
+    return Range(low - (low - bound) // step * step, high, step) if step else NOTHING
+
+
+def _through(known: Range, bound: int) -> Range:
+    """What of a range is not greater than a bound."""
+    low, high, step = known
+    if high <= bound:
+        return known
+    return Range(low, high + (bound - high) // step * step, step) if step else NOTHING
 
 
 def _clipped(known: Range | None, extent: int) -> Range:
     """The indices that are inside of an axis, counted from its start."""
     if known is None:
         return Range(0, extent - 1, 1)
-    low, high, step = known
-    if step:
-        low = low + -(-(-extent - low) // step) * step if low < -extent else low
-        high = high - -(-(high - extent + 1) // step) * step if high >= extent else high
-    if low > high or high < -extent or low >= extent:
+    low, high, step = _through(_from(known, -extent), extent - 1)
+    if low > high:
         return NOTHING
     if high < 0:
         low, high = low + extent, high + extent

@@ -41,6 +41,10 @@ RECORDER: ContextVar[Recorder | None] = ContextVar("kernelab recorder", default=
 """The recorder of this thread and context, if one is recording."""
 
 
+_CALLERS = 4
+"""How many callers of the code that launches are asked what they call an array."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A line of the user's code."""
@@ -70,11 +74,16 @@ def caller(depth: int = 0) -> Place:
 
 
 def name_in_caller(value: object) -> str | None:
-    """The name under which the calling user code holds an object, if it has one."""
+    """The name under which the calling user code holds an object, or the code that called that, if any."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
         frame = frame.f_back
-    for names in (frame.f_locals, frame.f_globals):
+    scopes = [frame.f_locals, frame.f_globals]
+    for _ in range(_CALLERS):
+        if frame.f_back is not None:
+            frame = frame.f_back
+            scopes.append(frame.f_locals)
+    for names in scopes:
         for name, held in tuple(names.items()):
             if held is value and not name.startswith("_"):
                 return name
