@@ -15,7 +15,7 @@ from typing import Literal
 from kernelab.autodiff.keeping import Kept, checksum
 from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
 from kernelab.passes.boxes import Box, covers
-from kernelab.runtime.recorder import Place, caller, name_in_caller
+from kernelab.runtime.recorder import Place, caller, name_in_caller, name_of_memory
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import part
 
@@ -179,7 +179,11 @@ class Watch:
 
     def _name(self) -> str:
         name = name_in_caller(self.elements)
-        return f"`{name}`" if name else f"the argument `{self.reader.parameter}` of `{self.reader.kernel}`"
+        if name:
+            return f"`{name}`"
+        whole = name_of_memory(self.elements.allocation)
+        within = f", a part of `{whole}`," if whole else ""
+        return f"the argument `{self.reader.parameter}` of `{self.reader.kernel}`{within}"
 
     def _overwritten(self) -> Diagnostic:
         return Diagnostic(
@@ -213,7 +217,8 @@ class Watch:
 
     def _consequence(self) -> str:
         """Which gradients are wrong without the old values."""
-        names = dict.fromkeys(name_in_caller(affected) for affected in self.reader.affected())
+        affected = self.reader.affected()
+        names = dict.fromkeys(name_in_caller(one) or name_of_memory(one.allocation) for one in affected)
         known = [f"`{name}`" for name in names if name]
         if not known:
             return "the gradients of what the launch read would be wrong"

@@ -218,7 +218,10 @@ class Tape:
         self._seeds = list(seeds)
         token = RECORDER.set(None)
         try:
-            sweep(records, found.live, adjoints, publications(steps), replaced)
+            plan = publications(steps)
+            # Of elements that no record touches, too, the gradient is that of the value at the end.
+            plan.before[:0] = [target for target in seeds if target.requires_grad]
+            sweep(records, found.live, adjoints, plan, replaced)
         finally:
             RECORDER.reset(token)
         self._recording.guard.swept = True

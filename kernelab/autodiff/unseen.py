@@ -13,7 +13,7 @@ from typing import Protocol
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import uint8
 from kernelab.runtime.memory import Allocation
-from kernelab.runtime.recorder import Place
+from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
 
 
@@ -63,8 +63,10 @@ class UnseenRecord:
 
 
 def _unseen(record: UnseenRecord) -> Diagnostic:
+    name = name_of_memory(record.dest.allocation)
+    called = f"`{name}`, which this tape computed," if name else "an array that this tape computed"
     return Diagnostic(
-        "an array that this tape computed was changed before this line, and the tape did not see how",
+        f"{called} was changed before this line, and the tape did not see how",
         record.place.span,
         "unseen-write",
         hint="make the change inside `with tape:`, not through NumPy, nor by a launch that failed",

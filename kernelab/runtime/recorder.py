@@ -75,6 +75,17 @@ def caller(depth: int = 0) -> Place:
 
 def name_in_caller(value: object) -> str | None:
     """The name under which the calling user code holds an object, or the code that called that, if any."""
+    return next((name for name, held in _names() if held is value), None)
+
+
+def name_of_memory(memory: object) -> str | None:
+    """The name under which the calling user code, or what called that, holds an array over an allocation."""
+    arrays = ((name, held) for name, held in _names() if hasattr(type(held), "allocation"))
+    return next((name for name, held in arrays if getattr(held, "allocation", None) is memory), None)
+
+
+def _names() -> Iterator[tuple[str, object]]:
+    """The user's names and what they stand for, from the code that called kernelab outwards."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
         frame = frame.f_back
@@ -85,9 +96,8 @@ def name_in_caller(value: object) -> str | None:
             scopes.append(frame.f_locals)
     for names in scopes:
         for name, held in tuple(names.items()):
-            if held is value and not name.startswith("_"):
-                return name
-    return None
+            if not name.startswith("_"):
+                yield name, held
 
 
 @contextmanager

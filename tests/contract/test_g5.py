@@ -526,3 +526,21 @@ def test_what_is_saved_is_reported() -> None:
     assert "12 bytes saved" in repr(tape)
     tape.reset()
     assert tape.saved_bytes == 0
+
+
+def test_a_part_without_a_name_is_called_a_part_of_the_whole() -> None:
+    big, y = leaf([1, 2, 3, 4]), result(2)
+    with kl.Tape(overwrite="error"):
+        run("square", 2, big[1:3], y)
+        with pytest.raises(kl.TapeError, match="argument `x` of `square`, a part of `big`, is overwritten"):
+            big.fill_(0)
+
+
+def test_a_write_that_the_tape_did_not_see_names_the_array() -> None:
+    x, y, z = leaf([1, 2, 3, 4]), result(4), result(4)
+    with kl.Tape() as tape:
+        run("square", 4, x, y)
+        y.numpy()[0] = 7
+        run("square", 4, y, z)
+    with pytest.raises(kl.TapeError, match="`y`, which this tape computed, was changed before this line"):
+        tape.backward(grads={z: ONES})
