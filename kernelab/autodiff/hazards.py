@@ -7,17 +7,19 @@ goes unseen, so while there is such a view a fingerprint is kept and compared.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
 from kernelab.autodiff.keeping import Kept, checksum
 from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
-from kernelab.passes.boxes import Box, covers
+from kernelab.passes.boxes import Box, Region, covers
+from kernelab.runtime.arguments import Reference
+from kernelab.runtime.launch import Call
 from kernelab.runtime.recorder import Place, caller, name_in_caller, name_of_memory
 from kernelab.runtime.strided import array
-from kernelab.runtime.touched import part
+from kernelab.runtime.touched import box_of, part
 
 Policy = Literal["save", "warn", "error"]
 POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
@@ -26,21 +28,35 @@ DEFAULT_POLICY: ContextVar[Policy] = ContextVar("kernelab overwrite policy", def
 """The policy of tapes that are not given one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """Which parameter of which launch needs the elements, where the launch stands, what needs its adjoint.
+    """Which launch needs which of its elements for its adjoint, where it stands, what that adjoint reaches.
 
-    `box` finds the elements within the argument, `affected` the arrays whose gradients depend on them.
+    `reached` are positions of arguments.
     """
 
-    kernel: str
-    parameter: str
+    call: Call
+    region: Region
+    reached: tuple[int, ...]
     place: Place
-    box: Callable[[], Box | None]
-    affected: Callable[[], Sequence[array]]
 
     def __str__(self) -> str:
-        return f"the adjoint of `{self.kernel}` (launched at {self.place})"
+        return f"the adjoint of `{self.call.kernel.name}` (launched at {self.place})"
+
+    def box(self) -> Box | None:
+        """The indices of the elements, None if there are none."""
+        return box_of(self.region, self.call.grid.extents, self.call.arguments)
+
+    @property
+    def argument(self) -> str:
+        """What to call the argument, if it has no name of its own."""
+        kernel = self.call.kernel
+        return f"the argument `{kernel.plan.parameters[self.region.position].name}` of `{kernel.name}`"
+
+    def affected(self) -> Sequence[array]:
+        """The arrays whose gradients depend on the elements."""
+        given = [self.call.arguments[i] for i in self.reached]
+        return [argument.array if isinstance(argument, Reference) else argument for argument in given]
 
 
 @dataclass(slots=True)
@@ -151,8 +167,10 @@ class Watch:
             if box is None:
                 self._release()
                 return None
-            self._part = part(self.elements, box)
-            if not covers(box, self.elements.shape):
+            if covers(box, self.elements.shape):
+                self._part = self.elements
+            else:
+                self._part = part(self.elements, box)
                 self.elements.allocation.unwatch(self, self._extent)
                 self._extent = self._part.extent
                 self.elements.allocation.watch(self, self._extent)
@@ -183,7 +201,7 @@ class Watch:
             return f"`{name}`"
         whole = name_of_memory(self.elements.allocation)
         within = f", a part of `{whole}`," if whole else ""
-        return f"the argument `{self.reader.parameter}` of `{self.reader.kernel}`{within}"
+        return f"{self.reader.argument}{within}"
 
     def _overwritten(self) -> Diagnostic:
         return Diagnostic(

@@ -6,6 +6,7 @@ An adjoint then reads an array that has the shape of the argument but holds the 
 ones, and those that still stand in the argument.  Knows arrays; must not know policies.
 """
 
+import ctypes
 import zlib
 from typing import Any
 
@@ -44,13 +45,22 @@ class Kept:
         """Copy what a write to `target` is going to destroy; how many bytes that is."""
         before = self._left
         if self._gone is None and encloses(target, self.needed):
-            self._room, view = room(self._argument, self._box)
-            view[...] = self.needed.host()
+            self._room = self._all()
             self._left = 0
         else:
             lost = _stretch(target, self.needed) or mask(target, self.needed)
             self._keep_some(lost)
         return (before - self._left) * bytes_of(self.needed.dtype)
+
+    def _all(self) -> array:
+        if self.needed is self._argument and self.needed.is_contiguous:
+            low, high = self.needed.extent
+            memory, shape = allocate(high - low, cleared=False), self.needed.shape
+            ctypes.memmove(memory.address, low, high - low)
+            return array.over(memory, 0, shape, self.needed.strides, self.needed.dtype)
+        made, view = room(self._argument, self._box)
+        view[...] = self.needed.host()
+        return made
 
     def _keep_some(self, lost: Lost) -> None:
         if self._gone is None:

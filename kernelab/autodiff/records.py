@@ -20,7 +20,6 @@ from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
-from kernelab.runtime.touched import box_of
 
 
 class Record(Protocol):
@@ -426,7 +425,8 @@ class Recording:
         key = elements.packed, id(elements.type), region, call.grid.packed, *parts  # one object for each type
         found = self._watches.get(key)
         if found is None or found.spent:
-            found = self._watches[key] = Watch(self.guard, elements, _reader(call, outline, region, place))
+            reader = Reader(call, region, outline.reached, place)
+            found = self._watches[key] = Watch(self.guard, elements, reader)
         return found
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
@@ -457,17 +457,6 @@ class Recording:
             self._look_for_unseen(dest, own=1)
             self._has_written(dest.allocation)
             self.records += [OverwriteRecord(target, how, caller()) for target in targets]
-
-
-def _reader(call: Call, outline: Outline, region: Region, place: Place) -> Reader:
-    arguments = call.arguments
-    return Reader(
-        call.kernel.name,
-        call.kernel.plan.parameters[region.position].name,
-        place,
-        lambda: box_of(region, call.grid, arguments),
-        lambda: [getattr(arguments[i], "array", arguments[i]) for i in outline.reached],
-    )
 
 
 def _reverse(

@@ -27,11 +27,12 @@ class Contest:
     change: Region
     proof: bool
 
-    def settled(self, situation: Situation) -> bool:
-        read, change = self.read.box(situation), self.change.box(situation)
+    def settled(self, reading: Situation, changing: Situation) -> bool:
+        """Whether it is, given what the two regions ask about a launch."""
+        read, change = self.read.box(reading), self.change.box(changing)
         if read is None or change is None or apart(read, change):
             return True
-        return self.proof and not (self.read.wraps(situation) or self.change.wraps(situation))
+        return self.proof and not (self.read.wraps(reading) or self.change.wraps(changing))
 
 
 def contests(function: Function) -> Mapping[int, tuple[Contest, ...]]:

@@ -124,7 +124,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
     for i in kernel.plan.written:
         target = arguments[i]
         if target.allocation.is_watched:
-            changed = touched(kernel.regions_changed[i], grid, arguments)
+            changed = touched(kernel.regions_changed[i], grid.extents, arguments)
             target = target[:0] if changed is None else changed
         target.allocation.will_write(target)
 
@@ -221,7 +221,9 @@ class Call:
         contests, plan = self.kernel.contests, self.kernel.plan
         if not contests:
             return ()
-        found = [i for i, several in contests.items() if is_settled(several, self.grid, self.arguments)]
+        found = [
+            i for i, several in contests.items() if is_settled(several, self.grid.extents, self.arguments)
+        ]
         names = [plan.parameters[i].name for i in sorted(found)]
         return tuple([name for name in names if not any(name in group for group in groups)])
 

@@ -5,23 +5,21 @@ ahead; what was found is remembered for launches that agree in their grid and in
 """
 
 import functools
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from kernelab.passes.boxes import Box, Region, Situation, covers
 from kernelab.passes.settled import Contest
 from kernelab.runtime.strided import array
 
-if TYPE_CHECKING:
-    from kernelab.runtime.launch import Grid
-
 _REMEMBERED = 4096
+
+Facts = tuple[Any, ...]
+"""What a region asks of its arguments, in order: the shapes of arrays, and integers."""
 
 
 def part(elements: array, box: Box) -> array:
     """The view of an array that a box of its indices is."""
-    if covers(box, elements.shape):
-        return elements
     pairs = list(zip(box, elements.strides, strict=True))
     offset = elements.offset + sum(first * stride for (first, _, _), stride in pairs)
     shape = tuple(count for _, count, _ in box)
@@ -29,31 +27,32 @@ def part(elements: array, box: Box) -> array:
     return array.over(elements.allocation, offset, shape, strides, elements.dtype)
 
 
-def box_of(region: Region, grid: "Grid", arguments: Sequence[Any]) -> Box | None:
-    """The box of a region at a launch, None if it touches nothing."""
-    uses = (region.position, *region.uses)
-    return _box(region, grid.extents, _facts(uses, arguments))
+def box_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> Box | None:
+    """The box of a region in a launch of a grid, None if it touches nothing."""
+    return _box(region, extents, *_facts(region, arguments))[0]
 
 
-def touched(region: Region, grid: "Grid", arguments: Sequence[Any]) -> array | None:
-    """The part of its argument that a region is at a launch, None if it touches nothing."""
-    box = box_of(region, grid, arguments)
+def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
+    """The part of its argument that a region is in a launch of a grid, None if it touches nothing."""
+    box, is_whole = _box(region, extents, *_facts(region, arguments))
+    if is_whole:
+        return arguments[region.position]  # type: ignore[no-any-return]
     return None if box is None else part(arguments[region.position], box)
 
 
-def is_settled(contests: tuple[Contest, ...], grid: "Grid", arguments: Sequence[Any]) -> bool:
-    """Whether all contests over one array are settled at a launch."""
-    uses = {i for one in contests for region in (one.read, one.change) for i in region.uses}
-    return _settled(contests, grid.extents, _facts((contests[0].read.position, *sorted(uses)), arguments))
+def is_settled(contests: tuple[Contest, ...], extents: tuple[int, ...], arguments: Sequence[Any]) -> bool:
+    """Whether all contests over one array are settled in a launch of a grid."""
+    facts = [_facts(region, arguments) for one in contests for region in (one.read, one.change)]
+    return _settled(contests, extents, *facts)
 
 
-def _facts(uses: Sequence[int], arguments: Sequence[Any]) -> tuple[tuple[int, Hashable], ...]:
-    """What a region asks of its arguments: the shapes of arrays, and numbers."""
-    return tuple([(i, _fact(arguments[i])) for i in uses])
+def _facts(region: Region, arguments: Sequence[Any]) -> Facts:
+    shape = arguments[region.position].shape
+    return (shape, *[_fact(arguments[i]) for i in region.uses]) if region.uses else (shape,)
 
 
-def _fact(argument: Any) -> Hashable:
-    return _Shape(argument.shape) if isinstance(argument, array) else int(argument)
+def _fact(argument: Any) -> Any:
+    return argument.shape if isinstance(argument, array) else int(argument)
 
 
 class _Shape(tuple[int, ...]):
@@ -66,18 +65,24 @@ class _Shape(tuple[int, ...]):
         return self
 
 
-def _situation(extents: tuple[int, ...], facts: tuple[tuple[int, Any], ...]) -> Situation:
-    return Situation((*extents, *(1,) * (4 - len(extents))), dict(facts))
+def _situation(region: Region, extents: tuple[int, ...], facts: Facts) -> Situation:
+    known = [_Shape(fact) if isinstance(fact, tuple) else fact for fact in facts]
+    arguments = dict(zip((region.position, *region.uses), known, strict=True))
+    return Situation((*extents, *(1,) * (4 - len(extents))), arguments)
 
 
 @functools.lru_cache(_REMEMBERED)
-def _box(region: Region, extents: tuple[int, ...], facts: tuple[tuple[int, Any], ...]) -> Box | None:
-    return region.box(_situation(extents, facts))
+def _box(region: Region, extents: tuple[int, ...], *facts: Any) -> tuple[Box | None, bool]:
+    """A box, and whether it is the whole array."""
+    box = region.box(_situation(region, extents, facts))
+    return box, box is not None and covers(box, facts[0])
 
 
 @functools.lru_cache(_REMEMBERED)
-def _settled(
-    contests: tuple[Contest, ...], extents: tuple[int, ...], facts: tuple[tuple[int, Any], ...]
-) -> bool:
-    situation = _situation(extents, facts)
-    return all(contest.settled(situation) for contest in contests)
+def _settled(contests: tuple[Contest, ...], extents: tuple[int, ...], *facts: Facts) -> bool:
+    situations = [
+        _situation(region, extents, known)
+        for region, known in zip((r for one in contests for r in (one.read, one.change)), facts, strict=True)
+    ]
+    pairs = zip(situations[::2], situations[1::2], strict=True)
+    return all(one.settled(read, change) for one, (read, change) in zip(contests, pairs, strict=True))
