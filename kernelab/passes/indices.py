@@ -202,8 +202,8 @@ class _Walker:
                 for out, source in zip(outs, body.yields, strict=False):
                     self.forms[out] = self.form(source)
             case Native():
-                for array in stmt.args:
-                    self.anywhere(array)
+                for _, touched in stmt.arrays:
+                    self.anywhere(touched)
             case Append(array):
                 self.anywhere(array)
             case Call():
@@ -213,14 +213,15 @@ class _Walker:
             case _:
                 assert_never(stmt)
 
-    def anywhere(self, array: Atom) -> None:
+    def anywhere(self, array: Var) -> None:
         """Note that an array may be read and changed, nobody knows where."""
-        if isinstance(array, Var) and isinstance(array.type, Array):
-            unknown = (None,) * array.type.ndim
-            position = self.positions.get(array)
-            for kind in ("read", "change") if position is not None else ():
-                assert position is not None
-                self.found.append(Access(position, kind, unknown, (), None, False))
+        position = self.positions.get(array)
+        if position is None:
+            return
+        assert isinstance(array.type, Array)
+        unknown = (None,) * array.type.ndim
+        self.found.append(Access(position, "read", unknown, (), None, False))
+        self.found.append(Access(position, "change", unknown, (), None, False))
 
     def access(self, array: Var, kind: Literal["read", "change"], indices: tuple[Atom, ...]) -> None:
         position = self.positions.get(array)
