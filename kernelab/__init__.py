@@ -29,6 +29,9 @@ from kernelab.errors import (
     LaunchError,
     TapeError,
 )
+from kernelab.lang.absent import absent as _absent
+from kernelab.lang.constants import BARE as _BARE
+from kernelab.lang.constants import CONSTANTS as _CONSTANTS
 from kernelab.runtime.array import (
     array,
     array1d,
@@ -59,6 +62,18 @@ from kernelab.runtime.decorators import (
 )
 from kernelab.runtime.device import Device, get_device, get_devices
 from kernelab.runtime.elementwise import map
+from kernelab.runtime.foreign import (
+    device_from_torch,
+    device_to_torch,
+    dtype_from_numpy,
+    dtype_from_torch,
+    dtype_to_numpy,
+    dtype_to_torch,
+    from_ptr,
+    from_torch,
+    to_dlpack,
+    to_torch,
+)
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
 from kernelab.runtime.scoped import (
@@ -148,13 +163,24 @@ def __getattr__(name: str) -> _Any:
         return _word(name)
     except KeyError:
         pass
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
+    hidden = _import_module("kernelab.compatibility")
+    if name in hidden.__all__:
+        return getattr(hidden, name)
+    missing = _absent(name)
+    if missing is not None:
+        message = f"kernelab has no {name}: {missing[0]}; {missing[1]}"
+        raise AttributeError(message, name=name, obj=None)
     close = _difflib.get_close_matches(name, __dir__(), 1, 0.75)
     hint = f"; did you mean {close[0]}?" if close else ""
     raise AttributeError(f"kernelab has no {name}{hint}", name=name, obj=None) from None
 
 
 def __dir__() -> list[str]:
-    return sorted({*(name for name in globals() if not name.startswith("_")), *_language_names(), *_FACES})
+    return sorted(
+        {*(name for name in globals() if not name.startswith("_")), *_language_names(), *_BARE, *_FACES}
+    )
 
 
 __all__ = [
@@ -196,10 +222,18 @@ __all__ = [
     "compile",
     "constant",
     "copy",
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_numpy",
+    "dtype_from_torch",
+    "dtype_to_numpy",
+    "dtype_to_torch",
     "empty",
     "empty_like",
     "from_dlpack",
     "from_numpy",
+    "from_ptr",
+    "from_torch",
     "full",
     "full_like",
     "func",
@@ -224,6 +258,8 @@ __all__ = [
     "struct",
     "synchronize",
     "tid",
+    "to_dlpack",
+    "to_torch",
     "zeros",
     "zeros_like",
 ]

@@ -4,15 +4,76 @@ verify_autograd_array_access    tapes warn of overwritten arrays and go on with 
                                 instead of saving the old ones (`Tape(overwrite=...)` says so for one tape)
 loop_memory                     how many bytes a thread of an adjoint may save for its loops, 64 MiB at first;
                                 beyond that loops keep checkpoints and run again between them; 0 is any number
+enable_backward                 whether kernels that do not say so themselves have a backward pass
+print_launches                  each launch prints its kernel, its grid and the line it stands in
+kernel_cache_dir                the folder that keeps built kernels, None for the usual one
+
+The other settings that Warp has can be read and set, so that programs which do so run; `UNUSED` says why
+each of them changes nothing here.
 """
 
+import difflib
+import os
 import sys
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.hazards import DEFAULT_POLICY
+from kernelab.backend.cache import VARIABLE
+from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES
 from kernelab.runtime.storage import LOOP_MEMORY
+
+_ALWAYS = "it is always so here"
+_BUILDS = "each kernel is built by itself, when it is first launched"
+_NO_CUDA = "kernels run on the CPU"
+_NO_LOG = "kernelab writes no log: it speaks by errors and warnings"
+_UNROLLING = "loops are differentiated as loops, whether they are unrolled or not"
+
+_GIVEN: dict[str, tuple[object, str]] = {
+    "mode": ("release", "indices are always checked"),
+    "verify_fp": (False, "ask a tape: tape.backward(check_finite=True)"),
+    "verify_cuda": (False, _NO_CUDA),
+    "max_unroll": (16, _UNROLLING),
+    "optimization_level": (None, _BUILDS),
+    "cache_kernels": (True, _ALWAYS),
+    "verbose": (False, _NO_LOG),
+    "verbose_warnings": (False, _NO_LOG),
+    "quiet": (False, _NO_LOG),
+    "log_level": (20, _NO_LOG),
+    "enable_vector_component_overwrites": (True, _ALWAYS),
+    "legacy_scalar_return_types": (False, "components of values on the host are NumPy's numbers"),
+    "lineinfo": (False, _ALWAYS),
+    "line_directives": (True, _ALWAYS),
+    "compile_time_trace": (False, _BUILDS),
+    "use_precompiled_headers": (True, "generated text includes no header"),
+    "legacy_cpu_linker": (False, _BUILDS),
+    "cpu_compiler_flags": (None, _BUILDS),
+    "load_module_max_workers": (0, _BUILDS),
+    "enable_cpu_blocks": (False, "threads of the CPU run one after another"),
+    "default_grid_stride": (True, _NO_CUDA),
+    "fast_math": (False, "results are the same with every compiler"),
+    "cuda_output": (None, _NO_CUDA),
+    "ptx_target_arch": (None, _NO_CUDA),
+    "cuda_arch_suffix": (None, _NO_CUDA),
+    "llvm_cuda": (False, _NO_CUDA),
+    "enable_mathdx_gemm": (True, _NO_CUDA),
+    "enable_mathdx_solver": (True, _NO_CUDA),
+    "enable_mathdx_fft": (True, _NO_CUDA),
+    "enable_graph_capture_module_load_by_default": (True, _NO_CUDA),
+    "enable_mempools_at_init": (True, _NO_CUDA),
+    "enable_tiles_in_stack_memory": (True, "there are no tiles"),
+    "track_memory": (False, "memory is freed with its last array"),
+    "deterministic": (True, _ALWAYS),
+    "deterministic_max_records": (0, _ALWAYS),
+    "deterministic_debug": (False, _ALWAYS),
+    "launch_array_access_mode": (None, "tapes know from a kernel what it reads"),
+}
+
+UNUSED: dict[str, str] = {name: why for name, (_, why) in _GIVEN.items()}
+"""The settings of Warp's that change nothing here, and why."""
 
 
 class _Config(ModuleType):
@@ -34,11 +95,65 @@ class _Config(ModuleType):
             raise ValueError(f"loop_memory is a number of bytes, or 0 for any number, not {wanted!r}")
         LOOP_MEMORY.set(int(wanted))
 
+    @property
+    def enable_backward(self) -> bool:
+        return ENABLE_BACKWARD.get()
+
+    @enable_backward.setter
+    def enable_backward(self, wanted: bool) -> None:
+        ENABLE_BACKWARD.set(bool(wanted))
+
+    @property
+    def print_launches(self) -> bool:
+        return PRINT_LAUNCHES.get()
+
+    @print_launches.setter
+    def print_launches(self, wanted: bool) -> None:
+        PRINT_LAUNCHES.set(bool(wanted))
+
+    @property
+    def kernel_cache_dir(self) -> str | None:
+        return os.environ.get(VARIABLE) or None
+
+    @kernel_cache_dir.setter
+    def kernel_cache_dir(self, folder: Any) -> None:
+        if folder is None:
+            os.environ.pop(VARIABLE, None)
+        elif isinstance(folder, str | os.PathLike):
+            os.environ[VARIABLE] = os.fspath(folder)
+        else:
+            message = f"kernel_cache_dir is the path of a folder, or None, not {folder!r}"
+            raise KernelValueError(Diagnostic(message, code="config"))
+
+    @property
+    def version(self) -> str:
+        """The version of kernelab."""
+        return str(sys.modules["kernelab"].__version__)
+
+    def __getattr__(self, name: str) -> object:
+        raise _unknown(self, name)
+
     def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("_") and name not in vars(_Config):
-            known = ", ".join(setting for setting in vars(_Config) if not setting.startswith("_"))
-            raise AttributeError(f"there is no setting {name}; there is {known}", name=name, obj=self)
+        if not name.startswith("_") and name not in _settings():
+            raise _unknown(self, name)
         super().__setattr__(name, value)
 
+    def __dir__(self) -> list[str]:
+        return _settings()
 
+
+def _settings() -> list[str]:
+    acting = (name for name in vars(_Config) if not name.startswith("_"))
+    return sorted({*acting, *_GIVEN, "UNUSED"})
+
+
+def _unknown(module: ModuleType, name: str) -> AttributeError:
+    close = difflib.get_close_matches(name, _settings(), 1)
+    acting = ", ".join(setting for setting in vars(_Config) if not setting.startswith("_"))
+    hint = f"did you mean {close[0]}?" if close else f"there is {acting}"
+    return AttributeError(f"there is no setting {name}; {hint}", name=name, obj=None)
+
+
+for _name, (_value, _) in _GIVEN.items():
+    globals()[_name] = _value
 sys.modules[__name__].__class__ = _Config

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
-FACES = ("autograd", "func", "types", "optim", "utils", "config")
+FACES = ("autograd", "func", "types", "optim", "utils", "config", "compatibility")
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel"

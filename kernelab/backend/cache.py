@@ -23,6 +23,9 @@ from kernelab.errors import BuildError, Diagnostic, KernelWarning
 LIMIT_BYTES = 512 * 2**20
 """What the cache may hold before the libraries that were used longest ago are removed."""
 
+VARIABLE = "KERNELAB_CACHE_DIR"
+"""The environment variable that names the cache's folder."""
+
 STALE_SECONDS = 24 * 3600
 """A build that is older than this was killed."""
 
@@ -34,7 +37,7 @@ _DIGEST_BYTES = 32
 
 def cache_dir() -> Path:
     """The cache's folder, which may not exist: KERNELAB_CACHE_DIR, else ``kernelab`` in the user's caches."""
-    chosen = os.environ.get("KERNELAB_CACHE_DIR")
+    chosen = os.environ.get(VARIABLE)
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -123,6 +126,12 @@ class Cache:
             self._own = Path(tempfile.mkdtemp(prefix="kernelab-"))
             weakref.finalize(self, _remove_own, self._own, os.getpid())
         return self._own
+
+
+def clear() -> None:
+    """Remove every library from the disk; what is loaded stays loaded."""
+    for _, _, path in _libraries(cache_dir()):
+        path.unlink(missing_ok=True)
 
 
 def _remove_own(folder: Path, owner: int) -> None:

@@ -30,6 +30,8 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.lang import ops
+from kernelab.lang.absent import absent
+from kernelab.lang.constants import BARE, CONSTANTS
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
@@ -112,6 +114,7 @@ def language() -> Mapping[str, Meaning]:
 def _language(operations: tuple[str, ...]) -> Mapping[str, Meaning]:
     words: dict[str, Meaning] = {name: BuiltinRef(name) for name in operations if name not in _STRUCTURAL}
     words |= {name: BuiltinRef(name) for name in SPECIAL}
+    words |= {name: Weak(CONSTANTS[name]) for name in BARE}
     words |= {name: TypeRef(type) for name, type in (named_types() | _PYTHON_TYPES).items()}
     return words
 
@@ -171,6 +174,8 @@ class Scope:
         own = module.module is None or module.module.__name__.partition(".")[0] in ("kernelab", "warp")
         if own and name in words:
             return words[name]
+        if own and name in CONSTANTS:
+            return Weak(CONSTANTS[name])
         shaped = type_named(name) if own else None
         if shaped is not None:
             return TypeRef(shaped)
@@ -180,6 +185,9 @@ class Scope:
                 return words[word]
         if module.module is not None and hasattr(module.module, name):
             return self._value(f"{module.name}.{name}", getattr(module.module, name))
+        missing = absent(name) if own else None
+        if missing is not None:
+            raise Unknown(f"{module.name} has no {name}: {missing[0]}", missing[1])
         known = words if own else dir(module.module)
         raise Unknown(f"{module.name} has no {name}", _closest(name, known))
 

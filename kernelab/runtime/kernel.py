@@ -46,12 +46,16 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.device import CPU
 from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.rulecheck import check_rules
+from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
 from kernelab.runtime.structs import Instance, class_of
 
 Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
+
+MODULE_OPTIONS = "__kernelab_options__"
+"""The name under which a Python module keeps the options of its kernels."""
 
 OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")
 """The attributes of a kernel that completion offers."""
@@ -202,11 +206,6 @@ class Kernel:
         return self._load()
 
     @property
-    def key(self) -> str:
-        """The name, as programs written for Warp ask for it."""
-        return self.name
-
-    @property
     def doc(self) -> str:
         return self.definition.doc or ""
 
@@ -291,7 +290,7 @@ class Kernel:
         """
         key = (active, groups, intact)
         if key not in self._reverse:
-            if not self.definition.options.get("enable_backward", True):
+            if not self.definition.options.get("enable_backward", ENABLE_BACKWARD.get()):
                 raise KernelTypeError(_no_backward(self))
             if not self._widened:
                 check_rules(self.laid_out)
@@ -449,7 +448,8 @@ def loaded(
     """The definition of a decorated kernel; raises KernelError with its mistakes."""
     found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel")
     assert isinstance(found, KernelDefinition)
-    return replace(found, options=settled(options))
+    around = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+    return replace(found, options=settled({"module_options": around}) | settled(options))
 
 
 def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
@@ -501,7 +501,10 @@ def _scalar(var: Var) -> Value:
 
 def _no_backward(kernel: Kernel) -> Diagnostic:
     message = f"`{kernel.name}` has no adjoint: its backward pass is switched off"
-    return Diagnostic(message, kernel.span, "backward", hint="take enable_backward=False away")
+    hint = "take enable_backward=False away"
+    if "enable_backward" not in kernel.definition.options:
+        message, hint = f"{message} by kl.config.enable_backward", "set kl.config.enable_backward = True"
+    return Diagnostic(message, kernel.span, "backward", hint=hint)
 
 
 def _called_directly(kernel: Kernel) -> Exception:

@@ -7,6 +7,7 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 import ctypes
 import functools
 import struct
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.storage import sweep
 from kernelab.runtime.strided import array
@@ -108,6 +110,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     bind(kernel, arguments, parts)
     if len(grid.extents) != plan.coordinates and plan.coordinates > 1:
         _warn_of_rank(kernel, grid)
+    if PRINT_LAUNCHES.get():
+        sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
     if not grid.threads:
         return
     recorder = RECORDER.get()

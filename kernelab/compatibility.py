@@ -1,0 +1,160 @@
+"""Names of Warp's that mean little here, so that programs which use them run: devices, modules, errors.
+
+``kernelab.<name>`` finds them; completion does not offer them.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from kernelab.backend.cache import clear
+from kernelab.errors import (
+    Diagnostic,
+    KernelError,
+    KernelIndexError,
+    KernelNameError,
+    KernelTypeError,
+    KernelValueError,
+)
+from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.kernel import MODULE_OPTIONS, refuse_unknown
+
+WarpCodegenError = KernelError
+WarpCodegenAttributeError = KernelError
+WarpCodegenIndexError = KernelIndexError
+WarpCodegenKeyError = KernelNameError
+WarpCodegenTypeError = KernelTypeError
+WarpCodegenValueError = KernelValueError
+
+
+def synchronize_device(device: Device | str | None = None) -> None:
+    """Return when the launches on a device have finished; on the CPU they have."""
+    get_device(device)
+
+
+def is_device_available(device: Device | str | None) -> bool:
+    """Whether there is a device of that name."""
+    try:
+        get_device(device)
+    except KernelError:
+        return False
+    return True
+
+
+def get_cuda_devices() -> list[Device]:
+    """The CUDA devices that kernels can run on: none in this version."""
+    return []
+
+
+def get_cuda_device_count() -> int:
+    """The number of CUDA devices that kernels can run on: 0 in this version."""
+    return 0
+
+
+def get_cuda_device(ordinal: int | None = None) -> Device:
+    """A CUDA device; raises LaunchError, as there is none in this version."""
+    return get_device("cuda" if ordinal is None else f"cuda:{ordinal}")
+
+
+def get_cuda_driver_version() -> None:
+    """The version of a CUDA driver: None, as this version uses none."""
+
+
+def get_cuda_toolkit_version() -> None:
+    """The version of a CUDA toolkit: None, as this version uses none."""
+
+
+def get_cuda_supported_archs() -> list[int]:
+    """The CUDA architectures that kernels are built for: none in this version."""
+    return []
+
+
+def is_mempool_supported(device: Device | str | None = None) -> bool:
+    """Whether a device has a memory pool: the CPU has none."""
+    return bool(get_device(device).is_cuda)
+
+
+is_mempool_enabled = is_mempool_supported
+
+
+def can_access(target_device: Device | str, peer_device: Device | str) -> bool:
+    """Whether a device can read the memory of another: the CPU its own."""
+    return get_device(target_device) == get_device(peer_device)
+
+
+def is_mempool_access_supported(target_device: Device | str, peer_device: Device | str) -> bool:
+    """Whether a device can read the memory pool of another: the CPU has none."""
+    return can_access(target_device, peer_device) and get_device(target_device).is_cuda
+
+
+is_mempool_access_enabled = is_mempool_access_supported
+is_peer_access_supported = is_mempool_access_supported
+is_peer_access_enabled = is_mempool_access_supported
+
+
+def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
+    """Set options for the kernels of the calling Python module, or of `module`, from then on.
+
+    ``{"enable_backward": False}`` means what it means for one kernel; Warp's other options are accepted and
+    change nothing.  Raises KernelValueError for an option that Warp does not have.
+    """
+    refuse_unknown("kernel", {"module_options": options})
+    _names(module).setdefault(MODULE_OPTIONS, {}).update(options)
+
+
+def get_module_options(module: Any = None) -> dict[str, Any]:
+    """The options that were set for the calling Python module, or for `module`."""
+    return dict(_names(module).get(MODULE_OPTIONS, {}))
+
+
+def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:
+    """Do nothing: each kernel is built by itself when it is first launched."""
+
+
+def load_module(module: Any = None, device: Any = None, recursive: bool = False, **_: Any) -> None:
+    """Do nothing: each kernel is built by itself when it is first launched."""
+
+
+def clear_kernel_cache() -> None:
+    """Remove the kernels that were built earlier from the disk; they are built anew when launched."""
+    clear()
+
+
+def _names(module: Any) -> dict[str, Any]:
+    if module is None:
+        return sys._getframe(2).f_globals
+    found = sys.modules.get(module) if isinstance(module, str) else module
+    if not hasattr(found, "__dict__"):
+        message = f"there is no module {module!r}"
+        raise KernelValueError(Diagnostic(message, code="module", hint="pass a Python module, or nothing"))
+    return vars(found)
+
+
+__all__ = [
+    "WarpCodegenAttributeError",
+    "WarpCodegenError",
+    "WarpCodegenIndexError",
+    "WarpCodegenKeyError",
+    "WarpCodegenTypeError",
+    "WarpCodegenValueError",
+    "can_access",
+    "clear_kernel_cache",
+    "force_load",
+    "get_cuda_device",
+    "get_cuda_device_count",
+    "get_cuda_devices",
+    "get_cuda_driver_version",
+    "get_cuda_supported_archs",
+    "get_cuda_toolkit_version",
+    "get_module_options",
+    "is_device_available",
+    "is_mempool_access_enabled",
+    "is_mempool_access_supported",
+    "is_mempool_enabled",
+    "is_mempool_supported",
+    "is_peer_access_enabled",
+    "is_peer_access_supported",
+    "load_module",
+    "set_module_options",
+    "synchronize_device",
+]

@@ -1,0 +1,76 @@
+"""What programs written for Warp may name and kernelab does not have, and what to do instead."""
+
+import re
+
+_STREAMS = (
+    r"(Scoped)?(Stream|Event|Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|"
+    r"\w+_stream|\w+_event|(stream|event|timing|TIMING|set_mempool|set_peer|get_mempool)_\w+"
+)
+_BUILDING = (
+    r"compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_suggested_block_size|"
+    r"(un)?map_cuda_device|\w+_ipc_handle|DeterministicMode|ModuleBuildOptions|clear_lto_cache"
+)
+
+_ABSENT = (
+    (r"tile\w*|launch_tiled", "tiles are not part of the language", "write a loop over the elements"),
+    (
+        r"(Mesh|Bvh|HashGrid|mesh|bvh|hash_grid)(_|[A-Z]|$)\w*",
+        "meshes and spatial queries are not part of the language",
+        "pass points and indices as arrays",
+    ),
+    (
+        r"(Volume|volume)(_|$)\w*",
+        "sparse volumes are not part of the language",
+        "use an array of 3 dimensions",
+    ),
+    (
+        r"(Texture|texture)(\d|_|[A-Z]|$)\w*",
+        "textures are not part of the language",
+        "use an array of 2 or 3 dimensions, and lerp",
+    ),
+    (
+        r"capture_\w+|ScopedCapture|Graph",
+        "CUDA graphs need a CUDA device, and kernels run on the CPU",
+        "launch the kernels as they are",
+    ),
+    (
+        _STREAMS,
+        "streams, events and memory pools need a CUDA device, and kernels run on the CPU",
+        "leave it out: a launch returns when it has finished",
+    ),
+    (
+        r"(to|from)_(jax|paddle)|jax_\w+|(dtype|device)_(to|from)_(jax|paddle)",
+        "there is no bridge to this library by name",
+        "pass its arrays to kl.from_dlpack, and kernelab's to its own from_dlpack",
+    ),
+    (r"\w*fabricarray\w*", "arrays of USD's Fabric are not part of the library", "copy them into an array"),
+    (
+        r"fem|sim|sparse|render",
+        "this part of Warp is not part of kernelab",
+        "write what you need of it as kernels",
+    ),
+    (
+        r"print_diagnostics|print_memory_report",
+        "there is a command for it",
+        "run `kernelab doctor` in a terminal, or `!kernelab doctor` in a cell",
+    ),
+    (
+        r"(get|set)_logger|Logger|ScopedLog\w+|LOG_\w+",
+        "kernelab writes no log",
+        "it speaks by errors, warnings and print",
+    ),
+    (
+        _BUILDING,
+        "this is about how Warp builds and runs modules",
+        "kernelab builds each kernel by itself, when it is first launched",
+    ),
+)  # fmt: skip
+_PATTERNS = [(re.compile(pattern), reason, instead) for pattern, reason, instead in _ABSENT]
+
+
+def absent(name: str) -> tuple[str, str] | None:
+    """Why a name of Warp's is not there, and what to do instead; None for a name of no one's."""
+    for pattern, reason, instead in _PATTERNS:
+        if pattern.fullmatch(name):
+            return reason, instead
+    return None

@@ -1,0 +1,195 @@
+"""Arrays and dtypes of other libraries: tensors of PyTorch, NumPy's dtypes, DLPack, plain addresses.
+
+PyTorch is imported only where a tensor is asked for.  Memory is shared or the call is an error: nothing here
+copies.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.types import SCALARS, Scalar, Value
+from kernelab.runtime.array import array, from_numpy
+from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.interop import itemsize, shape_tuple, value_type
+from kernelab.runtime.memory import Allocation, contiguous_strides
+
+
+def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
+    """An array over the memory of a tensor of PyTorch on the CPU, and over that of its `.grad`.
+
+    With a vector or matrix for a `dtype` the last axes are its components.  `requires_grad` is the tensor's
+    unless given; a leaf that requires gradients and has none yet gets zeros, which both sides then share.
+    Raises KernelTypeError where the memory cannot be shared.
+    """
+    values = _values(t)
+    elem = None if dtype is None else value_type(dtype)
+    made = from_numpy(values, elem)
+    if values.size and not np.may_share_memory(made.host(), values):
+        message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
+        hint = f"convert it first: t.to(torch.{_scalar(made.dtype)})"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+    wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
+    if grad is not None:
+        made.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
+    elif wanted:
+        made.requires_grad = True
+        if t.is_leaf:
+            if t.grad is None:
+                t.grad = _torch().zeros_like(t)
+            made.grad = from_torch(t.grad, elem)
+    return made
+
+
+def to_torch(a: array, requires_grad: bool | None = None) -> Any:
+    """A tensor of PyTorch over the memory of an array, components in the last axes, its `.grad` shared too.
+
+    `requires_grad` is the array's unless given.  Raises KernelTypeError for what a tensor cannot look at.
+    """
+    _require_array(a, "to_torch")
+    torch = _torch()
+    if min(a.strides, default=0) < 0 or not a.allocation.writable:
+        why = "its strides are negative" if a.allocation.writable else "its memory is read-only"
+        message = f"a tensor cannot share this array: {why}"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint="pass kl.clone(x)"))
+    try:
+        tensor = torch.from_numpy(a.numpy())
+    except TypeError:
+        message = f"PyTorch has no tensors of {a.dtype}"
+        hint = "pass the array of one field: x['field']" if _is_struct(a) else ""
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint)) from None
+    if a.requires_grad if requires_grad is None else requires_grad:
+        tensor.requires_grad_(True)
+        if a.grad is not None:
+            tensor.grad = to_torch(a.grad, requires_grad=False)
+    return tensor
+
+
+def to_dlpack(a: array) -> Any:
+    """The memory of an array as a DLPack capsule, for libraries that take no arrays themselves."""
+    _require_array(a, "to_dlpack")
+    return a.__dlpack__()
+
+
+def from_ptr(
+    ptr: int,
+    length: int,
+    dtype: Any = None,
+    shape: Any = None,
+    device: Device | str | None = None,
+    strides: Any = None,
+) -> array:
+    """An array over memory at an address, which must stay there as long as the array; nothing checks that.
+
+    `length` elements of `dtype`, or a `shape`, with `strides` in bytes where they are not contiguous.
+    """
+    get_device(device)
+    elem = value_type(float if dtype is None else dtype)
+    extents = shape_tuple(length if shape is None else shape)
+    steps = contiguous_strides(extents, itemsize(elem)) if strides is None else tuple(strides)
+    if not ptr and 0 not in extents:
+        message = "there is no memory at address 0"
+        raise KernelValueError(Diagnostic(message, code="memory", hint="pass the address of the elements"))
+    reach = sum((n - 1) * abs(step) for n, step in zip(extents, steps, strict=True)) + itemsize(elem)
+    allocation = Allocation(ptr, 0 if 0 in extents else reach, None, borrowed=True)
+    return array.over(allocation, 0, extents, steps, elem)
+
+
+def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
+    """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
+    found = value_type(np.dtype(numpy_dtype))
+    assert isinstance(found, Scalar)
+    return found
+
+
+def dtype_to_numpy(dtype: Any) -> Any:
+    """NumPy's class of the numbers of a type: ``np.float32`` for `float32` and for `float`."""
+    found = value_type(dtype)
+    if not isinstance(found, Scalar):
+        message = f"NumPy has no dtype for {found}: its arrays hold the components in the last axes"
+        raise KernelTypeError(Diagnostic(message, code="dtype"))
+    return found.dtype.type
+
+
+def dtype_from_torch(torch_dtype: Any) -> Scalar:
+    """The type of numbers that PyTorch calls by this dtype; raises KernelTypeError where there is none."""
+    name = _name(torch_dtype)
+    found = next((scalar for scalar in SCALARS if scalar.name == name), None)
+    if found is None:
+        raise KernelTypeError(Diagnostic(f"there is no type of numbers for torch.{name}", code="dtype"))
+    return found
+
+
+def dtype_to_torch(dtype: Any) -> Any:
+    """PyTorch's dtype of the numbers of a type: ``torch.float32`` for `float32` and for `float`."""
+    found = value_type(dtype)
+    if not isinstance(found, Scalar) or not hasattr(_torch(), found.name):
+        raise KernelTypeError(Diagnostic(f"PyTorch has no dtype for {found}", code="dtype"))
+    return getattr(_torch(), found.name)
+
+
+def device_from_torch(torch_device: Any) -> Device:
+    """The device that PyTorch calls so; raises LaunchError for one that is not there."""
+    return get_device(str(torch_device))
+
+
+def device_to_torch(device: Device | str | None) -> str:
+    """What PyTorch calls a device."""
+    return str(get_device(device))
+
+
+def _values(t: Any) -> np.ndarray[Any, Any]:
+    if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
+        message = f"from_torch takes a tensor of PyTorch, not a {type(t).__name__}"
+        hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+    if str(t.device).partition(":")[0] != "cpu":
+        message = f"this tensor is on {t.device}, and kernels run on the CPU"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
+    try:
+        return t.detach().numpy()  # type: ignore[no-any-return]
+    except (TypeError, RuntimeError) as error:
+        message = f"a tensor of {_name(t.dtype)} cannot be shared: {error}"
+        raise KernelTypeError(Diagnostic(message, code="torch")) from None
+
+
+def _require_array(a: Any, who: str) -> None:
+    if not isinstance(a, array):
+        message = f"{who} takes an array of kernelab, not a {type(a).__name__}"
+        raise KernelTypeError(Diagnostic(message, code="argument"))
+
+
+def _torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError:
+        message = "PyTorch is not installed"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint="run `pip install torch`")) from None
+
+
+def _name(torch_dtype: Any) -> str:
+    return str(torch_dtype).rpartition(".")[2]
+
+
+def _is_struct(a: array) -> bool:
+    return not hasattr(a.dtype, "shape") and not isinstance(a.dtype, Scalar)
+
+
+def _scalar(elem: Value) -> Scalar:
+    return elem if isinstance(elem, Scalar) else elem.scalar
+
+
+__all__ = [
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_numpy",
+    "dtype_from_torch",
+    "dtype_to_numpy",
+    "dtype_to_torch",
+    "from_ptr",
+    "from_torch",
+    "to_dlpack",
+    "to_torch",
+]

@@ -1,0 +1,80 @@
+"""Names of Warp's: those that mean little here run, those that are missing say why."""
+
+import math
+
+import pytest
+
+import kernelab as kl
+
+
+def test_devices_of_other_kinds_are_not_there() -> None:
+    assert (kl.get_cuda_devices(), kl.get_cuda_device_count(), kl.get_cuda_driver_version()) == ([], 0, None)
+    assert kl.is_device_available("cpu") and not kl.is_device_available("cuda:0")
+    assert kl.can_access("cpu", "cpu") and not kl.is_mempool_supported("cpu")
+    kl.synchronize_device("cpu")
+    with pytest.raises(kl.LaunchError, match="cuda:1"):
+        kl.get_cuda_device(1)
+
+
+def test_options_of_a_module_are_those_of_its_kernels() -> None:
+    kl.set_module_options({"enable_backward": False, "max_unroll": 4})
+    try:
+        assert kl.get_module_options() == {"enable_backward": False, "max_unroll": 4}
+
+        @kl.kernel
+        def copied(x: kl.array[float]):  # type: ignore[no-untyped-def]
+            x[kl.tid()] = 2.0 * x[kl.tid()]
+
+        assert copied.definition.options == {"enable_backward": False}
+    finally:
+        del globals()["__kernelab_options__"]
+    with pytest.raises(kl.KernelValueError, match="did you mean max_unroll"):
+        kl.set_module_options({"max_unrol": 4})
+    with pytest.raises(kl.KernelValueError, match="there is no module 'nowhere'"):
+        kl.get_module_options("nowhere")
+
+
+def test_errors_can_be_caught_by_warps_names() -> None:
+    with pytest.raises(kl.WarpCodegenError):
+        kl.compile("def f(x: array[float]):\n    x[0] = nothing")
+    assert kl.WarpCodegenTypeError is kl.KernelTypeError
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Mesh", "meshes and spatial queries"),
+        ("tile_load", "tiles"),
+        ("ScopedStream", "streams, events"),
+        ("wait_event", "streams, events"),
+        ("ScopedCapture", "CUDA graphs"),
+        ("from_jax", "kl.from_dlpack"),
+        ("volume_sample", "sparse volumes"),
+        ("Texture2D", "textures"),
+        ("fem", "not part of kernelab"),
+        ("print_diagnostics", "kernelab doctor"),
+    ],
+)
+def test_a_name_that_is_missing_says_why(name: str, why: str) -> None:
+    with pytest.raises(AttributeError, match=f"kernelab has no {name}: .*{why}"):
+        getattr(kl, name)
+
+
+def test_a_kernel_that_names_what_is_missing_hears_why() -> None:
+    with pytest.raises(kl.KernelNameError, match="wp has no mesh_query_point: meshes"):
+        kl.compile("def f(x: array[float]):\n    x[0] = wp.mesh_query_point(1)")
+
+
+def test_constants_are_numbers_on_the_host_and_in_kernels() -> None:
+    text = (
+        "def f(x: array[float64]):\n    x[0] = pi\n    x[1] = wp.half_pi\n    x[2] = kl.PHI\n    x[3] = inf"
+    )
+    x = kl.zeros(4, dtype=kl.float64)
+    kl.launch(kl.compile(text)["f"], 1, inputs=[x])
+    assert x.list() == [math.pi, math.pi / 2, (1 + math.sqrt(5)) / 2, math.inf]
+    assert (kl.pi, kl.HALF_PI, kl.inf) == (math.pi, math.pi / 2, math.inf)
+
+
+def test_the_letter_e_alone_is_a_variable_that_is_missing() -> None:
+    with pytest.raises(kl.KernelNameError, match="the name e is not known"):
+        kl.compile("def f(x: array[float]):\n    x[0] = e")

@@ -1,0 +1,70 @@
+"""`kl.config`: settings that act, those of Warp's that are taken, and names that are neither."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+from kernelab.backend.cache import cache_dir, clear
+
+
+@pytest.fixture
+def double() -> Any:
+    return kl.compile("def double(x: array[float], y: array[float]):\n    y[tid()] = 2.0 * x[tid()]")[
+        "double"
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    yield
+    kl.config.enable_backward, kl.config.print_launches = True, False
+
+
+def test_a_setting_of_warps_is_taken_and_says_why_it_changes_nothing() -> None:
+    assert kl.config.mode == "release"
+    kl.config.max_unroll = 4
+    assert kl.config.max_unroll == 4
+    kl.config.max_unroll = 16
+    assert "always checked" in kl.config.UNUSED["mode"]
+
+
+@pytest.mark.parametrize("name", ["max_unrol", "verfy_fp"])
+def test_an_unknown_setting_is_an_error_with_a_near_name(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"there is no setting {name}; did you mean"):
+        setattr(kl.config, name, 1)
+    with pytest.raises(AttributeError, match=f"there is no setting {name}; did you mean"):
+        getattr(kl.config, name)
+
+
+def test_without_a_backward_pass_a_gradient_is_an_error(double: Any) -> None:
+    kl.config.enable_backward = False
+    x, y = kl.ones(2, requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        double[2](x, y)
+    with pytest.raises(kl.KernelError, match=r"switched off by kl.config.enable_backward"):
+        tape.backward(grads={y: kl.ones(2)})
+
+
+def test_launches_say_so(double: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    kl.config.print_launches = True
+    double[2](kl.ones(2), kl.zeros(2))
+    said = capsys.readouterr().out
+    assert "launch of double, dim=(2,), test_config.py, line" in said
+
+
+def test_the_cache_has_a_folder_that_can_be_chosen_and_cleared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, double: Any
+) -> None:
+    monkeypatch.delenv("KERNELAB_CACHE_DIR", raising=False)
+    assert kl.config.kernel_cache_dir is None
+    monkeypatch.setenv("KERNELAB_CACHE_DIR", "")
+    kl.config.kernel_cache_dir = tmp_path
+    assert cache_dir() == tmp_path and kl.config.kernel_cache_dir == str(tmp_path)
+    double[2](kl.ones(2), kl.zeros(2))
+    clear()
+    assert not list(tmp_path.glob("*.so"))
+    with pytest.raises(kl.KernelValueError, match="the path of a folder, or None, not 3"):
+        kl.config.kernel_cache_dir = 3
