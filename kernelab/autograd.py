@@ -1,20 +1,132 @@
-"""Checks of derivatives, as users call them: ``kl.autograd.gradcheck``.
+"""Jacobians of kernels and functions, and checks of their derivatives: ``kl.autograd``.
 
-A thin face: the computation is in `kernelab.autodiff`, the table in `kernelab.views`.
+A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernelab.views`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernelab.autodiff.gradcheck import GradcheckReport, Tolerance, check_kernel
+from kernelab.autodiff import tapecheck
+from kernelab.autodiff.differences import differences
+from kernelab.autodiff.gradcheck import VERDICTS, GradcheckReport, Tolerance, check
+from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
+from kernelab.autodiff.jacobian import jacobians as by_adjoint
+from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kernel
+from kernelab.autodiff.tape import Tape
+from kernelab.autodiff.tapecheck import TapeReport
+from kernelab.autodiff.trees import refusal
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError
+from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
-from kernelab.views import display
-from kernelab.views.report import gradcheck_view
+from kernelab.runtime.strided import array
+from kernelab.views import display, heatmap
+from kernelab.views.report import gradcheck_view, tape_report_view
+
+__all__ = [
+    "FunctionMetadata",
+    "Jacobian",
+    "gradcheck",
+    "gradcheck_tape",
+    "jacobian",
+    "jacobian_fd",
+    "jacobian_plot",
+    "plot_kernel_jacobians",
+]
+
+Mask = Sequence[tuple[Key, Key]]
+Function = Kernel | Callable[..., Any]
+
+
+@dataclass(slots=True)
+class FunctionMetadata:
+    """How results call a function, its inputs and its outputs; what is empty is found out."""
+
+    key: str | None = None
+    input_labels: list[str] = field(default_factory=list)
+    output_labels: list[str] = field(default_factory=list)
+    input_strides: list[tuple[int, ...]] = field(default_factory=list)
+    output_strides: list[tuple[int, ...]] = field(default_factory=list)
+    input_dtypes: list[Any] = field(default_factory=list)
+    output_dtypes: list[Any] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.key or self.input_labels or self.output_labels)
+
+    def update_from_kernel(self, kernel: Kernel, inputs: Sequence[Any]) -> None:
+        """Take the names, strides and types of a kernel's parameters, the first of them for `inputs`."""
+        params, count = kernel.definition.signature, len(inputs)
+        self.key = kernel.name
+        self.input_labels = [formal.name for formal in params[:count]]
+        self.output_labels = [formal.name for formal in params[count:]]
+        self.input_strides = [a.strides if isinstance(a, array) else () for a in inputs]
+        self.input_dtypes = [formal.type for formal in params[:count]]
+        self.output_dtypes = [formal.type for formal in params[count:]]
+
+
+def jacobian(
+    function: Function,
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
+    input_output_mask: Mask | None = None,
+    device: Any = None,
+    max_blocks: int = 0,
+    block_dim: int = 256,
+    max_outputs_per_var: int = -1,
+    plot_jacobians: bool = False,
+    metadata: FunctionMetadata | None = None,
+) -> Jacobians:
+    """The Jacobian of each output by each input that has ``requires_grad``, by the adjoint.
+
+    `function` is a kernel, launched over `dim` threads with `inputs`, then `outputs`; or a Python function
+    that is called with `inputs`, and returns arrays or fills those given as `outputs`.  Of a kernel whose
+    `outputs` are not given, they are the arrays that it changes.  `input_output_mask` lists pairs of inputs
+    and outputs, by position or name.  With `max_outputs_per_var`, only so many rows of each are computed;
+    the others are NaN.  All arguments keep their values and gradients.
+
+    Returns a dict from pairs of positions ``(input, output)``, or names, to matrices: a row for each
+    component of the output, a column for each of the input, in the precision of the input.  `block_dim` and
+    `max_blocks` have no effect on the CPU.  Raises GradientError where there is nothing to differentiate.
+    """
+    subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
+    with apart("jacobian"):
+        found = by_adjoint(subject, Selection(input_output_mask, max_outputs_per_var), labels)
+    if plot_jacobians:
+        plot_kernel_jacobians(found, title=f"Jacobians of {subject.name}")
+    return found
+
+
+def jacobian_fd(
+    function: Function,
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
+    input_output_mask: Mask | None = None,
+    device: Any = None,
+    max_blocks: int = 0,
+    block_dim: int = 256,
+    max_inputs_per_var: int = -1,
+    eps: float = 1e-4,
+    plot_jacobians: bool = False,
+    metadata: FunctionMetadata | None = None,
+) -> Jacobians:
+    """The same Jacobians by central differences with the step `eps`, of a float64 build, in float64.
+
+    With `max_inputs_per_var`, only so many columns of each are computed.  Otherwise as `jacobian`.
+    """
+    subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
+    selection = Selection(input_output_mask, 0, max_inputs_per_var)
+    with apart("jacobian_fd"):
+        found = differences(subject, selection, eps, labels=labels)
+    if plot_jacobians:
+        plot_kernel_jacobians(found, title=f"Jacobians of {subject.name} by differences")
+    return found
 
 
 def gradcheck(
-    function: Kernel,
+    function: Function,
     dim: int | Sequence[int] | None = None,
     inputs: Sequence[Any] | None = None,
     outputs: Sequence[Any] | None = None,
@@ -23,63 +135,203 @@ def gradcheck(
     atol: float | None = None,
     rtol: float | None = None,
     raise_exception: bool = True,
+    input_output_mask: Mask | None = None,
+    device: Any = None,
+    max_blocks: int = 0,
+    block_dim: int = 256,
     max_inputs_per_var: int = -1,
     max_outputs_per_var: int = -1,
+    plot_relative_error: bool = False,
+    plot_absolute_error: bool = False,
     show_summary: bool = True,
 ) -> GradcheckReport:
-    """Check that the adjoint of a kernel is its derivative, entry by entry of every Jacobian.
+    """Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
 
-    `inputs` and `outputs` are the kernel's arguments in order; the arrays of floats among the inputs that
-    have ``requires_grad`` are varied, and the outputs (without `outputs`, the arrays that the kernel changes)
-    are differentiated.  Arguments keep their values and gradients.  The differences are taken of a float64
-    build of the kernel, with a step of `eps`.  An entry passes if ``|adjoint - difference| <= atol + rtol
-    |difference|``; the default tolerances are a thousandth of the entry, plus rounding relative to the
-    largest entry. `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array are
-    checked.
+    `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`.  The differences
+    are taken of a float64 build, with a step of `eps`.  An entry passes if ``|adjoint - difference| <= atol
+    + rtol |difference|``; the default tolerances are a thousandth of the entry, plus rounding relative to
+    the largest entry.  `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
+    are checked.
 
     Returns a report that is true if every pair passed; shows it as a table unless `show_summary` is false.
-    Raises GradientError (a ValueError) if a pair fails and `raise_exception` is true, or if there is no pair.
+    Where a pair fails, the tangent is asked too, and the report says what disagrees with what.  Raises
+    GradientError (a ValueError) if a pair fails and `raise_exception` is true, or if there is no pair.
     """
-    if not isinstance(function, Kernel):
-        raise KernelTypeError(_no_kernel(function))
-    if dim is None or inputs is None:
-        missing = "dim" if dim is None else "inputs"
-        raise KernelTypeError(
-            Diagnostic(f"gradcheck of {function.name} needs {missing}=", function.span, "gradcheck")
-        )
-    report = check_kernel(
-        function,
-        dim,
-        inputs,
-        outputs or (),
-        tolerance=Tolerance(eps, atol, rtol),
-        max_inputs_per_var=max_inputs_per_var,
-        max_outputs_per_var=max_outputs_per_var,
-    )
+    subject, _ = _subject("gradcheck", function, dim, inputs, outputs, device, None)
+    selection = Selection(input_output_mask, max_outputs_per_var, max_inputs_per_var)
+    report = check(subject, Tolerance(eps, atol, rtol), selection)
     if show_summary:
         display.show(report, gradcheck_view)
+    _plot_errors(report, plot_relative_error, plot_absolute_error)
     if raise_exception and not report:
-        raise GradientError(_failure(report, function))
+        raise GradientError(_failure(report, subject))
     return report.as_shown() if show_summary else report
 
 
-def _no_kernel(value: object) -> Diagnostic:
+def gradcheck_tape(
+    tape: Any,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    raise_exception: bool = True,
+    input_output_masks: Mapping[str, Mask] | None = None,
+    blacklist_kernels: Sequence[str] | None = None,
+    whitelist_kernels: Sequence[str] | None = None,
+    max_inputs_per_var: int = -1,
+    max_outputs_per_var: int = -1,
+    plot_relative_error: bool = False,
+    plot_absolute_error: bool = False,
+    show_summary: bool = True,
+    reverse_launches: bool = False,
+    skip_to_launch_index: int = 0,
+) -> TapeReport:
+    """Check each launch on a tape as `gradcheck` does, with the values that it read.
+
+    Masks and lists go by the names of kernels; `reverse_launches` checks the last launch first, and
+    `skip_to_launch_index` leaves out so many.  A launch whose values have been overwritten is not checkable
+    and is reported so; it does not count as failed.  Returns a report that is true if every launch that was
+    checked passed.  Raises GradientError if one fails and `raise_exception` is true, or if none was
+    checked.
+    """
+    if not isinstance(tape, Tape):
+        message = f"gradcheck_tape takes a Tape, not a {type(tape).__name__}"
+        raise KernelTypeError(Diagnostic(message, None, "gradcheck"))
+    choice = tapecheck.Choice(
+        input_output_masks,
+        tuple(blacklist_kernels or ()),
+        tuple(whitelist_kernels or ()),
+        reverse_launches,
+        skip_to_launch_index,
+    )
+    selection = Selection(None, max_outputs_per_var, max_inputs_per_var)
+    report = tapecheck.check_tape(tape, Tolerance(eps, atol, rtol), selection, choice)
+    if show_summary:
+        display.show(report, tape_report_view)
+    for launch in report.launches:
+        if launch.report is not None:
+            _plot_errors(launch.report, plot_relative_error, plot_absolute_error)
+    bad = report.first_bad()
+    if raise_exception and bad is not None:
+        message = f"the gradient of launch {bad.index}, of `{bad.kernel}`, is not its derivative"
+        raise GradientError(Diagnostic(message, bad.place.span, "gradcheck", hint=_advice(bad.report)))
+    return report.as_shown() if show_summary else report
+
+
+def plot_kernel_jacobians(
+    jacobians: Mapping[Any, Any],
+    kernel: Kernel | FunctionMetadata | None = None,
+    inputs: Sequence[Any] | None = None,
+    show_plot: bool = True,
+    show_colorbar: bool = True,
+    scale_colors_per_submatrix: bool = False,
+    title: str | None = None,
+    colormap: str = "coolwarm",
+    log_scale: bool = False,
+) -> Any:
+    """Draw Jacobians as heatmaps, inputs across and outputs down, and return the Matplotlib figure.
+
+    `kernel` (or metadata) with its `inputs` names the arguments where the dict holds plain matrices.  The
+    figure is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
+    """
+    parts = heatmap.panels(jacobians, _plot_labels(kernel, inputs))
+    if not parts:
+        raise refusal(GradientError, "there is no Jacobian to draw", "plot")
+    style = heatmap.Style(colormap, show_colorbar, scale_colors_per_submatrix, log_scale, title)
+    drawn = heatmap.figure(parts, style)
+    if show_plot:
+        display.show(drawn, lambda figure: heatmap.figure_view(figure, parts))
+    return drawn
+
+
+jacobian_plot = plot_kernel_jacobians
+
+
+def _plot_labels(
+    kernel: Kernel | FunctionMetadata | None, inputs: Sequence[Any] | None
+) -> tuple[Sequence[str], Sequence[str]] | None:
+    if isinstance(kernel, Kernel):
+        metadata = FunctionMetadata()
+        metadata.update_from_kernel(kernel, inputs or ())
+        kernel = metadata
+    return None if kernel is None else (kernel.input_labels, kernel.output_labels)
+
+
+def _plot_errors(report: GradcheckReport, relative: bool, absolute: bool) -> None:
+    for wanted, found, title in (
+        (absolute, report.absolute, "absolute error"),
+        (relative, report.relative, "relative error"),
+    ):
+        if wanted:
+            plot_kernel_jacobians(found, title=f"{title} of {report.kernel}", colormap="coolwarm")
+
+
+def _subject(
+    what: str,
+    function: Function,
+    dim: int | Sequence[int] | None,
+    inputs: Sequence[Any] | None,
+    outputs: Sequence[Any] | None,
+    device: Any,
+    metadata: FunctionMetadata | None,
+) -> tuple[Subject, Sequence[str]]:
+    """What is differentiated, and the names of outputs that are known only once it has run."""
+    if device is not None:
+        get_device(device)
+    if not callable(function):
+        raise KernelTypeError(_no_function(what, function))
+    name = function.name if isinstance(function, Kernel) else getattr(function, "__name__", "the function")
+    if inputs is None or (dim is None and isinstance(function, Kernel)):
+        missing = "inputs" if inputs is None else "dim"
+        span = function.span if isinstance(function, Kernel) else None
+        raise KernelTypeError(Diagnostic(f"{what} of {name} needs {missing}=", span, what))
+    given = [outputs] if isinstance(outputs, array) else list(outputs or ())
+    listed = [inputs] if isinstance(inputs, array) else list(inputs)
+    if isinstance(function, Kernel):
+        subject = of_kernel(function, dim, listed, given, what)
+    else:
+        subject = of_function(function, listed, given, what)
+    return _named(subject, metadata), metadata.output_labels if metadata else ()
+
+
+def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
+    """The subject with the names that its user gives it."""
+    if metadata is None or metadata.is_empty:
+        return subject
+
+    def renamed(variables: Any, labels: Sequence[str]) -> Any:
+        return tuple(
+            replace(v, label=labels[v.key]) if isinstance(v.key, int) and v.key < len(labels) else v
+            for v in variables
+        )
+
+    outputs = None if subject.outputs is None else renamed(subject.outputs, metadata.output_labels)
+    sources = renamed(subject.sources, metadata.input_labels)
+    return replace(subject, name=metadata.key or subject.name, sources=sources, outputs=outputs)
+
+
+def _no_function(what: str, value: object) -> Diagnostic:
     found = type(value).__name__
     return Diagnostic(
-        f"gradcheck takes a kernel, not {found}",
+        f"{what} takes a kernel or a Python function, not {found}",
         None,
-        "gradcheck",
-        hint="put the launch's kernel and arguments here: gradcheck(kernel, dim=n, inputs=[...])",
+        what,
+        hint=f"put the launch's kernel and arguments here: {what}(kernel, dim=n, inputs=[...])",
     )
 
 
-def _failure(report: GradcheckReport, kernel: Kernel) -> Diagnostic:
+def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
     worst = report.worst()
     return Diagnostic(
-        f"the gradient of {kernel.name} is not its derivative: d {worst.output}{list(worst.output_index)} / "
-        f"d {worst.input}{list(worst.input_index)} is {worst.autodiff:.6g} by the adjoint "
-        f"and {worst.numeric:.6g} by differences",
-        kernel.span,
+        f"the gradient of {report.kernel} is not its derivative: "
+        f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)} "
+        f"is {worst.autodiff:.6g} by the adjoint and {worst.numeric:.6g} by differences",
+        None if subject.kernel is None else subject.kernel.span,
         "gradcheck",
-        hint="a kink near the inputs gives this too: try a smaller eps, or other inputs",
+        hint=_advice(report),
     )
+
+
+def _advice(report: GradcheckReport | None) -> str:
+    verdict = "" if report is None else report.worst().verdict
+    return VERDICTS.get(verdict, "a kink near the inputs gives this too: try a smaller eps, or other inputs")

@@ -1,8 +1,9 @@
-"""Checking the adjoint of a kernel against differences.
+"""Checking derivatives against differences, with a third witness where the two disagree.
 
 The adjoint is taken as it runs, in the kernel's own precision.  The differences are taken of a float64 build
 of the same IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel
-in float32 is not blamed for the noise of its differences.
+in float32 is not blamed for the noise of its differences.  Where they disagree, the tangent program says
+whose fault it is.
 """
 
 from collections.abc import Sequence
@@ -11,18 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.differences import Floats, Jacobians, Problem, blank, unevaluated
-from kernelab.autodiff.differences import jacobians as differences
-from kernelab.autodiff.tape import Tape
-from kernelab.errors import Diagnostic, GradientError, TapeError
-from kernelab.lang.structs import leaves
-from kernelab.lang.types import Array, is_differentiable
-from kernelab.runtime.arguments import wrong_count
-from kernelab.runtime.array import array, clone, from_numpy, zeros_like
+from kernelab.autodiff.differences import Floats, differences
+from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection, columns, jacobians
+from kernelab.autodiff.subject import Key, Subject, Variable, apart, of_kernel
+from kernelab.errors import KernelError
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import launch
-from kernelab.runtime.recorder import unrecorded
-from kernelab.runtime.signature import flattened
+from kernelab.runtime.strided import array
 
 RELATIVE = 1e-3
 """The default tolerance, relative to the entry of the Jacobian."""
@@ -38,7 +33,8 @@ class PairResult:
     """How the Jacobian of one output with respect to one input came out.
 
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
-    input are `output_index` and `input_index` (with the component last, for vectors).
+    input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
+    failure means: "adjoint", "both" or "nondeterministic"; "" where the pair passed.
     """
 
     input: str
@@ -51,6 +47,19 @@ class PairResult:
     numeric: float
     entries: int
     passed: bool
+    verdict: str = ""
+
+
+VERDICTS = {
+    "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
+    "adjoint": "the tangent agrees with the differences: the adjoint is at fault, by an overwritten value, a "
+    "race between threads, or a wrong custom gradient",
+    "both": "adjoint and tangent agree with each other: the inputs are near a kink or a jump, or a custom "
+    "derivative is wrong",
+    "all differ": "adjoint, tangent and differences all differ: a custom derivative is wrong, or the inputs "
+    "are near a kink",
+}
+"""What each verdict of a failed pair means."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,6 +69,17 @@ class GradcheckReport:
     kernel: str
     pairs: tuple[PairResult, ...]
     shown: bool = False
+    compared: tuple["_Pair", ...] = ()
+
+    @property
+    def absolute(self) -> Jacobians:
+        """The errors of all entries, as matrices."""
+        return Jacobians(self.kernel, [pair.errors(False) for pair in self.compared])
+
+    @property
+    def relative(self) -> Jacobians:
+        """The same, relative to the differences."""
+        return Jacobians(self.kernel, [pair.errors(True) for pair in self.compared])
 
     @property
     def passed(self) -> bool:
@@ -106,134 +126,123 @@ def check_kernel(
     max_inputs_per_var: int = -1,
     max_outputs_per_var: int = -1,
 ) -> GradcheckReport:
-    """Compare every entry of every Jacobian of a kernel from its adjoint with differences.
-
-    Inputs are the arrays of floats with ``requires_grad`` among the arguments, outputs those of `outputs`, or
-    the arrays that the kernel changes.  The arguments keep their values and gradients, and nothing is
-    recorded.  Raises GradientError if there is no entry to check.
-    """
+    """As `check`, of a launch of a kernel."""
     outputs = [outputs] if isinstance(outputs, array) else outputs
-    limit = tolerance or Tolerance()
-    problem = _problem(kernel, dim, inputs, outputs, (max_inputs_per_var, max_outputs_per_var))
-    with unrecorded():
-        adjoint = _adjoint_jacobians(problem)
-        numeric = differences(problem, limit.eps)
+    subject = of_kernel(kernel, dim, inputs, outputs, "gradcheck")
+    return check(subject, tolerance, Selection(None, max_outputs_per_var, max_inputs_per_var))
+
+
+def check(
+    subject: Subject,
+    tolerance: Tolerance | None = None,
+    selection: Selection | None = None,
+    labels: Sequence[str] = (),
+) -> GradcheckReport:
+    """Compare every entry of every Jacobian of a subject from its adjoint with differences.
+
+    The arguments keep their values and gradients, and nothing is recorded.  Raises GradientError if there is
+    no entry to check.
+    """
+    limit, chosen = tolerance or Tolerance(), selection or Selection()
+    with apart("gradcheck"):
+        adjoint = jacobians(subject, chosen, labels)
+        numeric = differences(subject, chosen, limit.eps, labels=labels)
+        pairs = [_Pair(adjoint[key], numeric[key]) for key in adjoint]
         if limit.eps is None:
-            _look_closer(problem, adjoint, numeric, limit)
-    pairs = [_compare(problem, pair, adjoint[pair], numeric[pair], limit) for pair in problem.pairs]
-    return GradcheckReport(kernel.name, tuple(pairs))
+            for pair in pairs:
+                _look_closer(subject, chosen, pair, limit)
+        found = [_compare(pair, limit) for pair in pairs]
+        if not all(result.passed for result in found):
+            found = _judged(subject, chosen, labels, pairs, found, limit)
+    return GradcheckReport(subject.name, tuple(found), compared=tuple(pairs))
 
 
-def _problem(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    limits: tuple[int, int],
-) -> Problem:
-    given, count = [*inputs, *outputs], len(inputs)
-    formals = kernel.plan.formals
-    if formals is not None:
-        given = flattened(kernel.name, kernel.span, formals, given)
-        count = sum(len(list(leaves(formal.type, ""))) for formal in formals[:count])
-        kernel = kernel.by_leaves
-    arguments = _arguments(kernel, given)
-    names = list(arguments)
-    found = kernel.effects
-    only_changed = {var.hint for var in found.changed - found.reads}
-    sources = [name for name in names[:count] if name not in only_changed]
-    sources = [name for name in sources if _has_entries(arguments[name]) and arguments[name].requires_grad]
-    listed = names[count:] or [var.hint for var in found.changed]
-    targets = [name for name in names if name in listed and _has_entries(arguments[name])]
-    if not sources or not targets:
-        raise GradientError(_nothing_to_check(kernel, sources))
-    return Problem(kernel, dim, arguments, tuple(sources), tuple(targets), *limits)
+class _Pair:
+    """A Jacobian by the adjoint and by differences, over the entries that both know."""
+
+    def __init__(self, adjoint: Jacobian, numeric: Jacobian) -> None:
+        self.input, self.output = adjoint.input, adjoint.output
+        self.known = adjoint.evaluated & numeric.evaluated
+        self.adjoint: Floats = adjoint.numpy().astype(np.float64)
+        self.numeric: Floats = numeric.numpy()
+
+    @property
+    def key(self) -> tuple[Key, Key]:
+        return self.input.key, self.output.key
+
+    def errors(self, relative: bool) -> Jacobian:
+        """How far apart the two are, NaN where only one is known."""
+        found = np.where(self.known, _errors(self.adjoint, self.numeric), np.nan)
+        if relative:
+            found = found / np.maximum(np.abs(self.numeric), np.finfo(np.float32).tiny)
+        rows, columns = int(self.known.any(1).sum()), int(self.known.any(0).sum())
+        return Jacobian(found, self.input, self.output, rows, columns)
 
 
-def _arguments(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
-    """The arguments by the names of the parameters; NumPy arrays as arrays, without a copy."""
-    if len(given) != len(kernel.plan.parameters):
-        raise wrong_count(kernel.name, kernel.plan.parameters, len(given), kernel.span)
-    named: dict[str, Any] = {}
-    for param, value in zip(kernel.primal.params, given, strict=True):
-        borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)
-        named[param.hint] = from_numpy(value, dtype=param.type.elem) if borrowed else value  # type: ignore[union-attr]
-    return named
-
-
-def _has_entries(value: Any) -> bool:
-    return isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
-
-
-def _nothing_to_check(kernel: Kernel, sources: list[str]) -> Diagnostic:
-    if not sources:
-        message = f"0 pairs checked: no argument of {kernel.name} has requires_grad, and elements to vary"
-        hint = "create the inputs with requires_grad=True"
-    else:
-        message = f"0 pairs checked: {kernel.name} changes no element of an array of floats"
-        hint = "pass what the kernel writes as outputs="
-    return Diagnostic(message, kernel.primal.span, "gradcheck", hint=hint)
-
-
-def _adjoint_jacobians(problem: Problem) -> Jacobians:
-    copies = _working_copies(problem)
-    tape = Tape()
-    with tape:
-        launch(problem.kernel, problem.dim, [copies[name] for name in problem.arguments])
-    found = {pair: blank(problem, pair) for pair in problem.pairs}
-    for target in problem.targets:
-        for row in problem.rows(target):
-            tape.zero()
-            _backward(tape, copies[target], row)
-            for source in problem.sources:
-                found[source, target][row] = copies[source].grad.numpy().reshape(-1)
-    return found
-
-
-def _working_copies(problem: Problem) -> dict[str, Any]:
-    """Copies of the arguments; what was passed twice is one copy."""
-    made: dict[int, Any] = {}
-    for name, value in problem.arguments.items():
-        if id(value) not in made:
-            moved = name in problem.sources or name in problem.targets
-            made[id(value)] = clone(value, requires_grad=moved) if isinstance(value, array) else value
-        if isinstance(value, array) and (name in problem.sources or name in problem.targets):
-            made[id(value)].requires_grad = True
-    return {name: made[id(value)] for name, value in problem.arguments.items()}
-
-
-def _backward(tape: Tape, target: array, row: int) -> None:
-    seed = zeros_like(target, requires_grad=False)
-    seed.numpy().reshape(-1)[row] = 1.0
-    try:
-        tape.backward(grads={target: seed})
-    except TapeError as error:
-        # A kernel without any derivative, such as a step function, has an adjoint of zero.
-        if error.diagnostics[0].code != "unreached":
-            raise
-
-
-def _look_closer(problem: Problem, adjoint: Jacobians, numeric: Jacobians, limit: Tolerance) -> None:
+def _look_closer(subject: Subject, selection: Selection, pair: _Pair, limit: Tolerance) -> None:
     """Take differences that disagree again, much closer: the function may bend sharply there."""
-    for pair in problem.pairs:
-        off = _excess(adjoint[pair], numeric[pair], limit) > 1.0
-        columns = np.flatnonzero(off.any(axis=0))
-        if columns.size:
-            closer = differences(problem, None, pair, columns.tolist(), scale=SMALLER)[pair]
-            better = np.abs(closer - adjoint[pair]) < np.abs(numeric[pair] - adjoint[pair])
-            numeric[pair][:] = np.where(off & better, closer, numeric[pair])
+    off = _excess(pair, limit) > 1.0
+    wanted = np.flatnonzero(off.any(axis=0))
+    if not wanted.size:
+        return
+    i = next(k for k, source in enumerate(subject.sources) if source is pair.input)
+    closer = differences(subject, selection, None, SMALLER, (i, wanted.tolist()))[pair.key].numpy()
+    with np.errstate(invalid="ignore"):
+        better = np.abs(closer - pair.adjoint) < np.abs(pair.numeric - pair.adjoint)
+    pair.numeric = np.where(off & better, closer, pair.numeric)
 
 
 SMALLER = 1e-4
 """How much smaller the step is where a first difference disagrees with the adjoint."""
 
 
-def _excess(adjoint: Floats, numeric: Floats, limit: Tolerance) -> Floats:
+def _judged(
+    subject: Subject,
+    selection: Selection,
+    labels: Sequence[str],
+    pairs: Sequence[_Pair],
+    found: Sequence[PairResult],
+    limit: Tolerance,
+) -> list[PairResult]:
+    """The results with a verdict for those that failed."""
+    again = jacobians(subject, selection, labels)
+    try:
+        tangent: Jacobians | None = columns(subject, selection, labels)
+    except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
+        tangent = None
+    judged = []
+    for pair, result in zip(pairs, found, strict=True):
+        moved = None if tangent is None else tangent[pair.key].numpy().astype(np.float64)
+        verdict = "" if result.passed else _verdict(pair, again[pair.key].numpy(), moved, limit)
+        judged.append(replace(result, verdict=verdict))
+    return judged
+
+
+def _verdict(pair: _Pair, again: Floats, tangent: Floats | None, limit: Tolerance) -> str:
+    if not np.array_equal(
+        np.where(pair.known, again, 0), np.where(pair.known, pair.adjoint, 0), equal_nan=True
+    ):
+        return "nondeterministic"
+    if tangent is None:
+        return "all differ"
+    off = _excess(pair, limit) > 1.0
+    worst = float(np.abs(tangent - pair.adjoint)[off].max())
+    between = float(np.abs(tangent - pair.numeric)[off].max())
+    apart = float(np.abs(pair.adjoint - pair.numeric)[off].max())
+    if worst <= 0.01 * apart:
+        return "both"
+    return "adjoint" if between <= 0.1 * apart else "all differ"
+
+
+def _excess(pair: _Pair, limit: Tolerance) -> Floats:
     """The error of each entry relative to what is allowed: above 1 it fails."""
-    known = ~(unevaluated(adjoint) | unevaluated(numeric))
-    allowed = np.maximum(limit.allowed(adjoint, numeric), np.finfo(np.float64).tiny)
+    allowed = np.maximum(
+        limit.allowed(pair.adjoint[pair.known], pair.numeric[pair.known]), np.finfo(np.float64).tiny
+    )
+    found = np.zeros(pair.adjoint.shape)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, _errors(adjoint, numeric) / allowed, 0.0))
+        found[pair.known] = _errors(pair.adjoint, pair.numeric)[pair.known] / allowed
+    return found
 
 
 def _largest(jacobian: Floats) -> float:
@@ -247,28 +256,24 @@ def _errors(adjoint: Floats, numeric: Floats) -> Floats:
     return np.asarray(np.where(adjoint == numeric, 0.0, np.where(np.isfinite(error), error, np.inf)))
 
 
-def _compare(
-    problem: Problem, pair: tuple[str, str], adjoint: Floats, numeric: Floats, limit: Tolerance
-) -> PairResult:
-    source, target = pair
-    known = ~(unevaluated(adjoint) | unevaluated(numeric))
-    error, excess = np.where(known, _errors(adjoint, numeric), 0.0), _excess(adjoint, numeric, limit)
+def _compare(pair: _Pair, limit: Tolerance) -> PairResult:
+    error, excess = np.where(pair.known, _errors(pair.adjoint, pair.numeric), 0.0), _excess(pair, limit)
     row, column = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    scale = np.abs(numeric[row, column])
+    scale = np.abs(pair.numeric[row, column])
     relative = error[row, column] / scale if scale > 0 else (np.inf if error[row, column] > 0 else 0.0)
     return PairResult(
-        source,
-        target,
+        pair.input.label,
+        pair.output.label,
         float(error.max()),
         float(relative),
-        _index(problem.arguments[source], int(column)),
-        _index(problem.arguments[target], int(row)),
-        float(adjoint[row, column]),
-        float(numeric[row, column]),
-        int(known.sum()),
+        _index(pair.input, int(column)),
+        _index(pair.output, int(row)),
+        float(pair.adjoint[row, column]),
+        float(pair.numeric[row, column]),
+        int(pair.known.sum()),
         bool(excess.max() <= 1.0),
     )
 
 
-def _index(value: array, position: int) -> Index:
-    return tuple(int(i) for i in np.unravel_index(position, value.numpy().shape))
+def _index(variable: Variable, position: int) -> Index:
+    return tuple(int(i) for i in np.unravel_index(position, variable.shape))

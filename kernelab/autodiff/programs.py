@@ -17,7 +17,8 @@ from kernelab.lang.types import Array, Value, int32, is_differentiable
 from kernelab.passes import batch
 from kernelab.passes.effects import effects
 from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import vjp
+from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.widen import widen
 from kernelab.runtime.kernel import Kernel, build, flat
 from kernelab.runtime.rulecheck import check_rules
 
@@ -41,9 +42,8 @@ class Pullback:
 class Program:
     """A function over arrays and numbers, compared by identity."""
 
-    def __init__(self, function: Function, checked: bool = True) -> None:
+    def __init__(self, function: Function) -> None:
         self.function = function
-        self._checked = checked
         self._made: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class Program:
         """The program of a kernel whose numbers at some positions are read from arrays of one element."""
         found: dict[Positions, Program] = kernel.beside.setdefault("programs", {})
         if references not in found:
-            found[references] = Program(_referenced(kernel.laid_out, references), checked=False)
+            found[references] = _KernelProgram(kernel, references)
         return found[references]
 
     @property
@@ -123,7 +123,6 @@ class Program:
         """The tangent program; its last parameters are the tangents of the active ones."""
         key = "tangent", active
         if key not in self._made:
-            self.check()
             self._made[key] = Program(self._unlike(jvp(self.function, self._names(active))))
         return self._made[key]  # type: ignore[no-any-return]
 
@@ -131,19 +130,22 @@ class Program:
         """Reverse mode; the adjoint's last parameters are the adjoints, then residuals and their starts."""
         key = "pullback", active, tuple(groups)
         if key not in self._made:
-            self.check()
             if self.keeps:
                 raise GradientError(_twice(self))
             self._made[key] = self._pullback(active, groups)
         return self._made[key]  # type: ignore[no-any-return]
 
     def _pullback(self, active: Positions, groups: Sequence[Positions]) -> Pullback:
-        shared = [[self.function.params[i] for i in group] for group in groups]
-        made = vjp(self.function, self._names(active), shared)
+        made = self._vjp(active, groups)
         primal, adjoint = Program(made.primal), Program(self._unlike(made.adjoint))
         needed = tuple(i for i in range(len(self.function.params)) if i in adjoint.reads)
         residuals = tuple(residual.array.type.elem for residual in made.residuals)  # type: ignore[union-attr]
         return Pullback(primal, adjoint, active, needed, residuals)
+
+    @cached_property
+    def widened(self) -> "Program":
+        """The same program over float64."""
+        return Program(widen(self.function))
 
     def batched(self, wide: Positions, rank: int, distinct: bool = False) -> "Program":
         """The program for many lanes; `wide` are the arrays with an axis for them."""
@@ -166,11 +168,9 @@ class Program:
             self._made[key] = Program(batch.by_thread(self.flat, wide))
         return self._made[key]  # type: ignore[no-any-return]
 
-    def check(self) -> None:
-        """Warn, once, of custom gradients that are wrong."""
-        if not self._checked:
-            self._checked = True
-            check_rules(self.function)
+    def _vjp(self, active: Positions, groups: Sequence[Positions]) -> Vjp:
+        shared = [[self.function.params[i] for i in group] for group in groups]
+        return vjp(self.function, self._names(active), shared)
 
     def _names(self, positions: Positions) -> tuple[str, ...]:
         return tuple(self.function.params[i].hint for i in positions)
@@ -183,6 +183,24 @@ class Program:
                 param.hint += "_"
             known.add(param.hint)
         return derived
+
+
+class _KernelProgram(Program):
+    """The program of a kernel, which has its own adjoint, or says why it has none."""
+
+    def __init__(self, kernel: Kernel, references: Positions) -> None:
+        super().__init__(_referenced(kernel.laid_out, references))
+        self._kernel = kernel
+        self._references = references
+
+    def _vjp(self, active: Positions, groups: Sequence[Positions]) -> Vjp:
+        names = self._names(active)
+        made = self._kernel.reverse(names, tuple(self._names(group) for group in groups)).program
+        return super()._vjp(active, groups) if self._references else made
+
+    def tangent(self, active: Positions) -> Program:
+        check_rules(self.function)
+        return super().tangent(active)
 
 
 def _referenced(function: Function, positions: Positions) -> Function:

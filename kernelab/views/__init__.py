@@ -7,16 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelab.autodiff.gradcheck import GradcheckReport
+from kernelab.autodiff.jacobian import Jacobians
 from kernelab.autodiff.tape import Tape
+from kernelab.autodiff.tapecheck import TapeReport
 from kernelab.errors import Diagnosed
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 from kernelab.views import display
 from kernelab.views.arrays import array_view
 from kernelab.views.errors import error_lines
+from kernelab.views.heatmap import jacobians_view
 from kernelab.views.kernel import view
 from kernelab.views.markup import Node
-from kernelab.views.report import gradcheck_view
+from kernelab.views.report import gradcheck_view, tape_report_view
 from kernelab.views.tape import tape_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
@@ -24,6 +27,8 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Tape: tape_view,
     array: array_view,
     GradcheckReport: gradcheck_view,
+    TapeReport: tape_report_view,
+    Jacobians: jacobians_view,
 }
 """What is shown for an object that is the value of a cell."""
 

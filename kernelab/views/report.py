@@ -3,7 +3,8 @@
 Pure functions from a report to markup; must not know how the report was computed.
 """
 
-from kernelab.autodiff.gradcheck import GradcheckReport, Index, PairResult
+from kernelab.autodiff.gradcheck import VERDICTS, GradcheckReport, Index, PairResult
+from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.views.markup import Below, Cell, Node, Run, Table, Words, cell, words
 
 HEAD = ("", "derivative", "entries", "worst error", "relative", "worst entry", "adjoint", "differences")
@@ -14,7 +15,50 @@ def gradcheck_view(report: GradcheckReport) -> Node:
     if report.shown:
         return words(f"gradcheck of {report.kernel}: {'passed' if report else 'FAILED'}, as shown above")
     table = Table("", HEAD, tuple(_row(pair) for pair in report.pairs))
-    return Below((_verdict(report), table))
+    meaning = [words(VERDICTS[verdict]) for verdict in sorted({p.verdict for p in report.pairs if p.verdict})]
+    return Below((_verdict(report), table, *meaning))
+
+
+def tape_report_view(report: TapeReport) -> Node:
+    """A verdict for each launch of a tape, and the tables of those that failed."""
+    if report.shown:
+        verdict = "passed" if report else "FAILED"
+        return words(f"gradcheck of {len(report.launches)} launches: {verdict}, as shown above")
+    table = Table("", TAPE_HEAD, tuple(_launch_row(launch) for launch in report.launches))
+    failed = [launch.report for launch in report.launches if launch.report and not launch.passed]
+    title = words(
+        Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad"),
+        f"  gradcheck of {_count(len(report.launches), 'launch', 'launches')} on a tape",
+        level=1,
+    )
+    return Below((title, table, *(gradcheck_view(found) for found in failed)))
+
+
+TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relative")
+
+
+def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
+    where = cell(str(launch.place))
+    if launch.report is None:
+        return (
+            cell("not checkable", "dim"),
+            cell(str(launch.index), is_number=True),
+            cell(launch.kernel),
+            where,
+            cell("0", is_number=True),
+            cell(launch.reason, "dim"),
+            cell(""),
+        )
+    pairs = launch.report.pairs
+    return (
+        cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad"),
+        cell(str(launch.index), is_number=True),
+        cell(launch.kernel),
+        where,
+        cell(str(sum(pair.entries for pair in pairs)), is_number=True),
+        cell(f"{max(pair.max_abs_error for pair in pairs):.1e}", is_number=True),
+        cell(f"{max(pair.max_rel_error for pair in pairs):.1e}", is_number=True),
+    )
 
 
 def _verdict(report: GradcheckReport) -> Words:

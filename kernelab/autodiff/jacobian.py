@@ -1,0 +1,317 @@
+"""Jacobians of launches and of Python functions, by the adjoint, the tangent or differences.
+
+Rows come from adjoints, columns from tangents, many at once as the lanes of one launch.  Where each thread
+writes its own element of the output, one launch of the adjoint gives all rows: each thread has its own copy
+of the input's adjoint.  What is left out is NaN, told by its position from a NaN that was computed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.lanes import Batch
+from kernelab.autodiff.levels import BASE, Forward, fresh
+from kernelab.autodiff.programs import Pullback
+from kernelab.autodiff.reverse import Bars, Reverse, Run, sharing
+from kernelab.autodiff.subject import Key, Subject, Variable
+from kernelab.autodiff.transforms import chunks, unit_vectors
+from kernelab.autodiff.trees import refusal, scalars
+from kernelab.errors import GradientError, KernelValueError
+from kernelab.lang.types import scalar_of, size_of
+from kernelab.runtime.strided import array
+
+Values = np.ndarray[Any, Any]
+Pair = tuple[int, int]
+"""Positions among the sources and the targets of a subject."""
+
+
+class Jacobian:
+    """The derivatives of one output by one input: outputs down, inputs across, components counted.
+
+    Behaves as a NumPy array where one is wanted; `numpy()` is the matrix, `tocsr()` a sparse one of SciPy.
+    `rows` and `columns` say how many of each, from the first, were computed: the rest is NaN.
+    """
+
+    __slots__ = ("_values", "columns", "input", "output", "rows")
+
+    def __init__(self, values: Values, input: Variable, output: Variable, rows: int, columns: int) -> None:
+        self._values = values
+        self.input = input
+        self.output = output
+        self.rows = rows
+        self.columns = columns
+
+    def __repr__(self) -> str:
+        return f"<Jacobian d {self.output.label} / d {self.input.label}, {self.shape[0]} x {self.shape[1]}>"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.output.count, self.input.count
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self._values.dtype
+        return dtype
+
+    @property
+    def evaluated(self) -> Values:
+        """Which entries were computed."""
+        found = np.zeros(self.shape, bool)
+        found[: self.rows, : self.columns] = True
+        return found
+
+    def numpy(self) -> Values:
+        """The matrix; what was not computed is NaN."""
+        return self._values
+
+    def tocsr(self) -> Any:
+        """The matrix as a `scipy.sparse.csr_array`, without its zeros; GradientError without SciPy."""
+        try:
+            from scipy.sparse import csr_array
+        except ImportError:
+            hint = "pip install scipy, or use .numpy()"
+            raise refusal(GradientError, "a sparse matrix needs SciPy", "scipy", hint) from None
+        return csr_array(self.numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        values = self.numpy()
+        if dtype is not None and values.dtype != dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numpy()[key]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.numpy())
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.numpy() @ other
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.numpy()
+
+    @property
+    def T(self) -> Values:  # noqa: N802 (the name users know)
+        return self.numpy().T
+
+
+class Jacobians(dict[tuple[Key, Key], Jacobian]):
+    """Jacobians by the positions of input and output; ``found["x", "y"]`` by their names works too."""
+
+    def __init__(self, subject: str, found: Sequence[Jacobian]) -> None:
+        super().__init__({(each.input.key, each.output.key): each for each in found})
+        self.subject = subject
+
+    def __missing__(self, key: Any) -> Jacobian:
+        for (i, j), each in self.items():
+            if key in ((each.input.label, each.output.label), (each.input.label, j), (i, each.output.label)):
+                return each
+        known = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
+        raise KeyError(f"there is no Jacobian {key!r}; there are {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which pairs of input and output, and how many numbers of each, from the first; 0 is all."""
+
+    mask: Sequence[tuple[Key, Key]] | None = None
+    max_outputs: int = 0
+    max_inputs: int = 0
+
+    def pairs(self, sources: Sequence[Variable], targets: Sequence[Variable]) -> list[Pair]:
+        """The pairs chosen; KernelValueError names an entry that means none."""
+        if self.mask is None:
+            return [(i, j) for i in range(len(sources)) for j in range(len(targets))]
+        return [
+            (_named(a, sources, "input"), _named(b, targets, "output")) for a, b in map(_entry, self.mask)
+        ]
+
+    def rows(self, target: Variable) -> int:
+        return target.count if self.max_outputs <= 0 else min(target.count, self.max_outputs)
+
+    def columns(self, source: Variable) -> int:
+        return source.count if self.max_inputs <= 0 else min(source.count, self.max_inputs)
+
+
+def _entry(given: Any) -> tuple[Any, Any]:
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return given[0], given[1]
+    message = f"input_output_mask has the entry {given!r}"
+    raise refusal(KernelValueError, message, "mask", "every entry is a pair (input, output)")
+
+
+def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
+    for k, variable in enumerate(among):
+        if key == variable.label or (key == variable.key and not isinstance(key, bool)):
+            return k
+    known = ", ".join(f"{variable.key!r} or {variable.label!r}" for variable in among)
+    message = f"input_output_mask names the {kind} {key!r}, which is none"
+    raise refusal(KernelValueError, message, "mask", f"the {kind}s are {known}")
+
+
+# ------------------------------------------------------------------------------------------ by derivatives
+
+
+def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequence[str] = ()) -> Jacobians:
+    """The Jacobians of a subject, by whichever mode needs fewer runs."""
+    chosen = Selection() if selection is None else selection
+    trace = _Trace(subject, labels)
+    pairs = chosen.pairs(trace.subject.sources, trace.targets)
+    whole = chosen.max_outputs <= 0
+    made: dict[Pair, Values] = {}
+    for j in dict.fromkeys(j for _, j in pairs):
+        wanted = [i for i, k in pairs if k == j]
+        found = trace.own_rows(j, wanted) if whole else None
+        if found is None:
+            found = trace.rows(j, wanted, chosen.rows(trace.targets[j]))
+        made |= {(i, j): values for i, values in found.items()}
+    variables = [(trace.subject.sources[i], trace.targets[j], made[i, j]) for i, j in pairs]
+    return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
+
+
+def columns(subject: Subject, selection: Selection, labels: Sequence[str] = ()) -> Jacobians:
+    """The Jacobians of a subject by tangents, column by column."""
+    made: dict[Pair, Values] = {}
+    targets: Sequence[Variable] = ()
+    pairs: list[Pair] = []
+    for i, source in enumerate(subject.sources):
+        count = selection.columns(source)
+        for chunk in chunks(count, None, 4 * source.elements.allocation.nbytes):
+            level = Batch(BASE, len(chunk))
+            targets, moved = _tangents(subject, level, i, chunk, labels)
+            pairs = selection.pairs(subject.sources, targets)
+            for j, target in enumerate(targets):
+                if (i, j) in pairs:
+                    values = made.setdefault((i, j), _unknown(target, source))
+                    values[:, chunk.start : chunk.stop] = moved[j].reshape(len(chunk), -1).T
+    return Jacobians(
+        subject.name,
+        [
+            Jacobian(made[i, j], s, targets[j], targets[j].count, selection.columns(s))
+            for i, j in pairs
+            for s in [subject.sources[i]]
+        ],
+    )
+
+
+def _tangents(
+    subject: Subject, batch: Batch, i: int, chunk: range, labels: Sequence[str]
+) -> tuple[Sequence[Variable], list[Values]]:
+    """The tangents of the outputs along some elements of one input, lanes first."""
+    started, level = subject.start(), Forward(batch)
+    source = subject.sources[i]
+    seeds = batch.seeds(
+        started.inputs[i], unit_vectors(chunk, source.count, scalar_of(source.elements.dtype).dtype)
+    )
+    with batch.active():
+        batch.move(level.dot(started.inputs[i]), seeds)
+        found = started.go(level)
+    moved = [scalars(batch.view(level.dot(out))).host() for out in found]
+    return subject.targets(found, labels), moved
+
+
+class _Trace:
+    """A subject that has run once in reverse mode."""
+
+    def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
+        started = subject.start()
+        self.subject = subject
+        self.level = Reverse(BASE)
+        self.inputs = started.inputs
+        self.level.tracked.update(source.allocation for source in self.inputs)
+        self.outputs = started.go(self.level)
+        self.targets = subject.targets(self.outputs, labels)
+
+    def rows(self, j: int, wanted: Sequence[int], count: int) -> dict[int, Values]:
+        """The first `count` rows for one output, by each of some inputs."""
+        target, output = self.targets[j], self.outputs[j]
+        made = {i: _unknown(target, self.subject.sources[i]) for i in wanted}
+        width = sum(memory.nbytes for memory in self.level.tracked)
+        for chunk in chunks(count, None, width):
+            level, bars = Batch(BASE, len(chunk)), Bars()
+            values = unit_vectors(chunk, target.count, scalar_of(output.dtype).dtype)
+            level.move(bars.of(output), level.seeds(output, values))
+            self.level.pull(level, bars)
+            for i in wanted:
+                bar = scalars(level.view(bars.of(self.inputs[i]))).host()
+                made[i][chunk.start : chunk.stop] = bar.reshape(len(chunk), -1)
+        return made
+
+    def own_rows(self, j: int, wanted: Sequence[int]) -> dict[int, Values] | None:
+        """All rows for one output from one launch for each component, where its threads allow that."""
+        output, inputs = self.outputs[j], [self.inputs[i] for i in wanted]
+        run = self._single_launch(output, inputs)
+        if run is None:
+            return None
+        assert isinstance(run.pullback, Pullback)
+        size = size_of(output.dtype)
+        found = [_by_thread(run, run.pullback, output, inputs, k) for k in range(size)]
+        stacked = [np.stack(parts, 1) if size > 1 else parts[0] for parts in zip(*found, strict=True)]
+        shapes = [(self.targets[j].count, self.subject.sources[i].count) for i in wanted]
+        return {i: v.reshape(s) for i, v, s in zip(wanted, stacked, shapes, strict=True)}
+
+    def _single_launch(self, output: array, inputs: Sequence[array]) -> Run | None:
+        """The one launch that there was, if every thread of it writes its own element of the output."""
+        run = self.level.entries[0] if len(self.level.entries) == 1 else None
+        if not isinstance(run, Run) or not isinstance(run.pullback, Pullback):
+            return None
+        if sharing(run.program, run.arguments) or run.grid != output.shape:
+            return None
+        places = [i for i, given in enumerate(run.arguments) if _is_same(given, output)]
+        memories = [given.allocation for given in run.arguments if isinstance(given, array)]
+        read_once = all(memories.count(source.allocation) == 1 for source in inputs)
+        changed = {
+            given.allocation for i in run.program.changed if isinstance(given := run.arguments[i], array)
+        }
+        if len(places) != 1 or not read_once or any(source.allocation in changed for source in inputs):
+            return None
+        if not any(_is_same(given, source) for source in inputs for given in run.arguments):
+            return None
+        return run if run.program.writes_own(places[0]) else None
+
+
+def _is_same(given: Any, elements: array) -> bool:
+    return isinstance(given, array) and given.packed == elements.packed and given.dtype == elements.dtype
+
+
+def _by_thread(
+    run: Run, pullback: Pullback, output: array, inputs: Sequence[array], component: int
+) -> list[Values]:
+    """The adjoints of the inputs that each thread alone makes of a one in a component of its element."""
+    bars, wide, arguments = Bars(), [], list(run.arguments)
+    threads = int(np.prod(run.grid, dtype=np.int64))
+    seed = bars.of(output).host().reshape(threads, -1)
+    seed[:, component] = 1
+    found: dict[int, array] = {}
+    for i in pullback.active:
+        primal = run.arguments[i]
+        assert isinstance(primal, array)
+        k = next((k for k, source in enumerate(inputs) if _is_same(primal, source)), None)
+        if k is None:
+            arguments.append(bars.of(primal))
+        else:
+            wide.append(len(arguments))
+            found[k] = fresh((threads, *primal.shape), primal.dtype)
+            arguments.append(found[k])
+    for kept in run.kept:
+        arguments += kept.arrays()
+    BASE.run(pullback.adjoint.by_thread(tuple(wide)), run.grid, arguments)
+    return [found[k].host().reshape(threads, -1) for k in range(len(inputs))]
+
+
+def _unknown(target: Variable, source: Variable) -> Values:
+    return np.full((target.count, source.count), np.nan, scalar_of(source.elements.dtype).dtype)

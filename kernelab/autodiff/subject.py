@@ -1,0 +1,238 @@
+"""What a Jacobian is of: a launch of a kernel, or a call of a Python function, on copies of its arguments.
+
+Arguments keep their values, gradients and versions; nothing is recorded.
+"""
+
+import ctypes
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.levels import Level
+from kernelab.autodiff.trees import leaves as arrays_of
+from kernelab.autodiff.trees import name_of, refusal, scalar_shape
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError
+from kernelab.lang.structs import leaves
+from kernelab.lang.types import Array, is_differentiable
+from kernelab.runtime.arguments import wrong_count
+from kernelab.runtime.array import from_numpy
+from kernelab.runtime.calling import ordered
+from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.launch import launch
+from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.recorder import RECORDER, unrecorded
+from kernelab.runtime.signature import flattened
+from kernelab.runtime.strided import array
+
+Key = int | str
+"""How a result names an argument: by its position in the list given; the field of a struct by its name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """An input that is varied, or an output that is looked at."""
+
+    key: Key
+    label: str
+    elements: array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape with components as last axes."""
+        return scalar_shape(self.elements)
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Started:
+    """A run that has its copies and has not begun; `go` runs it and returns the outputs."""
+
+    inputs: list[array]
+    go: Callable[[Level], list[array]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A function from inputs to outputs; `kernel` is what is launched where it is a single launch.
+
+    `outputs` are None where they are known only once a Python function has returned them.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    sources: tuple[Variable, ...]
+    outputs: tuple[Variable, ...] | None
+    call: Callable[[list[Any]], Any]
+    kernel: Kernel | None = None
+
+    def start(self) -> Started:
+        """Copy the arguments; arrays over one memory stay over one memory."""
+        copier = _Copier()
+        given = [copier.copy(argument) for argument in self.arguments]
+        inputs = [copier.copy(source.elements) for source in self.sources]
+
+        def go(level: Level) -> list[array]:
+            with level.active():
+                returned = self.call(given)
+            if self.outputs is None:
+                return arrays_of(returned, self.call)
+            return [copier.copy(target.elements) for target in self.outputs]
+
+        return Started(inputs, go)
+
+    def targets(self, found: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
+        """The outputs, where a run has found them."""
+        if self.outputs is not None:
+            return self.outputs
+        names = [*labels, *(f"output {k}" for k in range(len(labels), len(found)))]
+        return tuple(Variable(k, name, a) for k, (name, a) in enumerate(zip(names, found, strict=False)))
+
+
+class _Copier:
+    """Copies arrays memory by memory."""
+
+    def __init__(self) -> None:
+        self.memories: dict[Allocation, Allocation] = {}
+
+    def copy(self, value: Any) -> Any:
+        if not isinstance(value, array) or not hasattr(value, "allocation"):
+            return value
+        memory = self.memories.get(value.allocation)
+        if memory is None:
+            memory = self.memories[value.allocation] = allocate(value.allocation.nbytes, cleared=False)
+            ctypes.memmove(memory.address, value.allocation.address, memory.nbytes)
+            memory.requires_grad = value.allocation.requires_grad
+        return value.twin(memory)
+
+
+@contextmanager
+def apart(what: str) -> Iterator[None]:
+    """Within it nothing is recorded; GradientError inside a transform, whose lanes it could not see."""
+    if isinstance(RECORDER.get(), Level):
+        hint = "use kl.func.jacrev or kl.func.jacfwd there: transforms compose with one another"
+        raise refusal(GradientError, f"{what} cannot be called inside a transform", "nested", hint)
+    with unrecorded():
+        yield
+
+
+# ------------------------------------------------------------------------------------------ kernels
+
+
+def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any], what: str) -> Subject:
+    """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed."""
+    given, count = ordered(kernel.definition, [*inputs, *outputs], {}), len(inputs)
+    keys: list[Key] = [*range(count), *range(len(given) - count)] if outputs else [*range(len(given))]
+    if kernel.plan.formals is not None:
+        formals = kernel.plan.formals
+        parts = [list(leaves(formal.type, formal.name)) for formal in formals]
+        keys = [
+            key if len(part) == 1 else leaf.name
+            for key, part in zip(keys, parts, strict=True)
+            for leaf in part
+        ]
+        count = sum(len(part) for part in parts[:count])
+        given = flattened(kernel.name, kernel.span, formals, given)
+        kernel = kernel.by_leaves
+    named = _borrowed(kernel, given)
+    variables = [
+        Variable(key, name, value)
+        for key, (name, value) in zip(keys, named.items(), strict=True)
+        if isinstance(value, array) and is_differentiable(value.dtype) and value.size
+    ]
+    effects, names = kernel.effects, list(named)
+    only_changed = {var.hint for var in effects.changed - effects.reads}
+    sources = [v for v in variables if v.label in names[:count] and v.label not in only_changed]
+    sources = [v for v in sources if v.elements.requires_grad]
+    listed = set(names[count:]) or {var.hint for var in effects.changed}
+    targets = [v for v in variables if v.label in listed]
+    if not outputs:
+        targets = [Variable(k, v.label, v.elements) for k, v in enumerate(targets)]
+    if not sources or not targets:
+        raise GradientError(_no_pair(kernel, bool(sources), what))
+
+    def run(arguments: list[Any]) -> None:
+        launch(kernel, dim, arguments)
+
+    return Subject(kernel.name, tuple(named.values()), tuple(sources), tuple(targets), run, kernel)
+
+
+def _borrowed(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
+    """The arguments by the names of the parameters; NumPy arrays as arrays, without a copy."""
+    if len(given) != len(kernel.plan.parameters):
+        raise wrong_count(kernel.name, kernel.plan.parameters, len(given), kernel.span)
+    named: dict[str, Any] = {}
+    for param, value in zip(kernel.primal.params, given, strict=True):
+        borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)
+        named[param.hint] = from_numpy(value, dtype=param.type.elem) if borrowed else value  # type: ignore[union-attr]
+    return named
+
+
+def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
+    nothing = "0 pairs checked" if what.startswith("gradcheck") else "there is no derivative to compute"
+    if not has_sources:
+        message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
+        hint = "create the inputs with requires_grad=True"
+    else:
+        message = f"{nothing}: {kernel.name} changes no element of an array of floats"
+        hint = "pass what the kernel writes as outputs="
+    return Diagnostic(message, kernel.primal.span, what, hint=hint)
+
+
+# ------------------------------------------------------------------------------------------ functions
+
+
+def of_function(
+    function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], what: str
+) -> Subject:
+    """A call of a Python function, which returns arrays, or fills those given as `outputs`."""
+    labels = _labels(function, len(inputs) + len(outputs))
+    sources = [
+        Variable(k, labels[k], value)
+        for k, value in enumerate(inputs)
+        if isinstance(value, array) and value.requires_grad and value.size
+    ]
+    if not sources:
+        message = f"no input of {name_of(function)} is an array with requires_grad"
+        hint = "create what is to be varied with requires_grad=True"
+        raise refusal(GradientError, message, what, hint)
+    for k, value in enumerate(outputs):
+        if not isinstance(value, array) or not is_differentiable(value.dtype):
+            message = f"outputs[{k}] of {what} is a {type(value).__name__}, not an array of floats"
+            raise refusal(KernelTypeError, message, what)
+    targets = tuple(Variable(k, labels[len(inputs) + k], value) for k, value in enumerate(outputs))
+    takes_outputs = _takes(function, len(inputs) + len(outputs))
+
+    def run(arguments: list[Any]) -> Any:
+        return function(*(arguments if takes_outputs else arguments[: len(inputs)]))
+
+    run.__name__ = name_of(function)
+    arguments = (*inputs, *outputs)
+    return Subject(name_of(function), arguments, tuple(sources), targets or None, run)
+
+
+def _labels(function: Callable[..., Any], count: int) -> list[str]:
+    try:
+        names = [p.name for p in inspect.signature(function).parameters.values() if p.kind in _POSITIONAL]
+    except (TypeError, ValueError):
+        names = []
+    return [*names[:count], *(f"argument {k}" for k in range(len(names), count))]
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""The level of float64: every program runs in its float64 build, on float64 copies of the memories it meets.
+
+Differences are taken there: their error is then far below that of a derivative in float32.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernelab.autodiff.levels import Argument, Extents, Level
+from kernelab.autodiff.programs import Program
+from kernelab.autodiff.trees import refusal
+from kernelab.errors import GradientError
+from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
+from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.strided import array
+
+
+class Wide(Level):
+    """Runs programs over float64; what the host sees of an array is left as it was."""
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self._memories: dict[Allocation, tuple[Allocation, Scalar]] = {}
+
+    def wide(self, elements: array) -> array:
+        """An array in float64; its memory is converted when it is first met."""
+        scalar = scalar_of(elements.dtype)
+        memory, held = self._memories.get(elements.allocation) or self._convert(elements.allocation, scalar)
+        if held != scalar:
+            message = f"{held} and {scalar} share one memory: there are no differences in float64 of it"
+            raise refusal(GradientError, message, "precision", "give all fields one precision")
+        times = float64.dtype.itemsize // scalar.dtype.itemsize
+        strides = tuple(times * stride for stride in elements.strides)
+        dtype = with_scalar(elements.dtype, float64)
+        return array.over(memory, times * elements.offset, elements.shape, strides, dtype)
+
+    def _convert(self, memory: Allocation, scalar: Scalar) -> tuple[Allocation, Scalar]:
+        count = memory.nbytes // scalar.dtype.itemsize
+        made = allocate(count * float64.dtype.itemsize, cleared=False)
+        values = np.frombuffer(memory.buffer(), scalar.dtype, count)
+        with np.errstate(all="ignore"):
+            np.frombuffer(made.buffer(), np.float64)[:] = values
+        found = self._memories[memory] = made, scalar
+        return found
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        params = program.function.params
+        given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        self.parent.run(program.widened, grid, given)
+
+    def _given(self, argument: Argument, type: Type) -> Argument:
+        if isinstance(argument, array):
+            return self.wide(argument) if is_differentiable(argument.dtype) else argument
+        if isinstance(argument, bytes) and not isinstance(type, Array) and is_differentiable(type):
+            dtype = scalar_of(type).dtype
+            low = np.frombuffer(argument, np.uint8).reshape(-1, 8)[:, : dtype.itemsize]
+            return np.ascontiguousarray(low).view(dtype).astype(np.float64).tobytes()
+        return argument
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        if is_differentiable(dest.dtype):
+            self.parent.move(self.wide(dest), self.wide(src), add)
+        else:
+            self.parent.move(dest, src, add)

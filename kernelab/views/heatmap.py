@@ -1,0 +1,266 @@
+"""Jacobians as heatmaps: inputs across, outputs down, one colour scale centred on zero.
+
+Thick lines separate elements, thin dashed ones the components of vectors.  A zero is white, what was left out
+is hatched grey, a NaN that was computed is black.  Figures are Matplotlib's, made without pyplot; the text
+form needs nothing.  Must not know how the numbers were computed.
+"""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobian import Jacobian, Jacobians
+from kernelab.lang.types import size_of
+from kernelab.views.markup import Drawing, Node
+
+Values = np.ndarray[Any, Any]
+
+MOST_CELLS = 400
+"""How many rows or columns are drawn; larger matrices are binned, each bin shown by its largest entry."""
+
+MOST_LINES = 64
+"""How many rows or columns are still separated by lines."""
+
+TEXT_CELLS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One matrix with its labels, which entries were computed, and how many components elements have."""
+
+    input: str
+    output: str
+    values: Values
+    evaluated: Values
+    input_size: int = 1
+    output_size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a figure looks: colours by Matplotlib's name, one scale for all panels or one each, exponents."""
+
+    colormap: str = "coolwarm"
+    colorbar: bool = True
+    scale_each: bool = False
+    log_scale: bool = False
+    title: str | None = None
+
+
+def panels(
+    found: Mapping[Any, Any], labels: tuple[Sequence[str], Sequence[str]] | None = None
+) -> list[Panel]:
+    """The panels of Jacobians, or of plain matrices by pairs of positions."""
+    return [_panel(key, value, labels) for key, value in found.items()]
+
+
+def _panel(key: Any, value: Any, labels: tuple[Sequence[str], Sequence[str]] | None) -> Panel:
+    if isinstance(value, Jacobian):
+        sizes = size_of(value.input.elements.dtype), size_of(value.output.elements.dtype)
+        return Panel(value.input.label, value.output.label, value.numpy(), value.evaluated, *sizes)
+    values = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    names = [
+        side[k] if labels and isinstance(k, int) and k < len(side) else str(k)
+        for k, side in zip(key, labels or ((), ()), strict=True)
+    ]
+    return Panel(names[0], names[1], values, ~np.isnan(values))
+
+
+def _ordered(parts: Sequence[Panel]) -> tuple[list[str], list[str]]:
+    return list(dict.fromkeys(p.input for p in parts)), list(dict.fromkeys(p.output for p in parts))
+
+
+# ------------------------------------------------------------------------------------------ a figure
+
+
+def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
+    """A `matplotlib.figure.Figure` of all panels, on a grid of inputs and outputs."""
+    from matplotlib.figure import Figure
+
+    chosen = style or Style()
+    inputs, outputs = _ordered(parts)
+    size = (1.2 + 3.2 * len(inputs), 0.8 + 2.8 * len(outputs))
+    drawn = Figure(figsize=size, layout="constrained")
+    axes = drawn.subplots(len(outputs), len(inputs), squeeze=False)
+    limit = max((_largest(p, chosen) for p in parts), default=0.0)
+    by_place = {(p.output, p.input): p for p in parts}
+    images = []
+    for j, output in enumerate(outputs):
+        for i, input in enumerate(inputs):
+            panel = by_place.get((output, input))
+            if panel is None:
+                axes[j][i].set_axis_off()
+                continue
+            images.append(
+                _draw(axes[j][i], panel, chosen, _largest(panel, chosen) if chosen.scale_each else limit)
+            )
+            axes[j][i].set_xlabel(input)
+            axes[j][i].set_ylabel(output)
+            if chosen.colorbar and chosen.scale_each:
+                drawn.colorbar(images[-1], ax=axes[j][i], shrink=0.85)
+    if chosen.colorbar and images and not chosen.scale_each:
+        drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if chosen.log_scale else "")
+    if chosen.title:
+        drawn.suptitle(chosen.title)
+    return drawn
+
+
+def _shown(panel: Panel, style: Style) -> Values:
+    values = panel.values.astype(np.float64)
+    if not style.log_scale:
+        return values
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log10(np.abs(values)))
+
+
+def _largest(panel: Panel, style: Style) -> float:
+    values = _shown(panel, style)
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
+
+    values = _shown(panel, style)
+    rows, columns = values.shape
+    binned, known = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
+    colours = colormaps[style.colormap].with_extremes(bad="black")
+    low = -(limit or 1.0)
+    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+    image = axis.imshow(
+        np.ma.masked_invalid(np.where(known, binned, 0.0)),
+        cmap=colours,
+        vmin=low,
+        vmax=-low,
+        extent=extent,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    count_rows, count_columns = panel.evaluated.any(1).sum(), panel.evaluated.any(0).sum()
+    left_out = [(-0.5, count_rows - 0.5, columns, rows - count_rows)]
+    left_out.append((count_columns - 0.5, -0.5, columns - count_columns, count_rows))
+    for x, y, width, height in left_out:
+        if width > 0 and height > 0:
+            axis.add_patch(
+                Rectangle((x, y), width, height, facecolor="0.85", edgecolor="0.6", hatch="///", lw=0)
+            )
+    _lines(axis, panel)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.yaxis.get_major_locator().set_params(integer=True)
+    return image
+
+
+def _lines(axis: Any, panel: Panel) -> None:
+    """Thick lines between elements, thin dashed ones between components."""
+    rows, columns = panel.values.shape
+    for count, size, draw in (
+        (rows, panel.output_size, axis.axhline),
+        (columns, panel.input_size, axis.axvline),
+    ):
+        if max(rows, columns) > MOST_LINES:
+            continue
+        for k in range(1, count):
+            whole = k % size == 0
+            draw(k - 0.5, color="0.25", lw=1.1 if whole else 0.5, ls="-" if whole else (0, (4, 4)))
+
+
+def _binned(values: Values, known: Values) -> tuple[Values, Values]:
+    """A large matrix in bins, each with its entry of the largest size, NaN where there is one."""
+    rows, columns = (-(-n // MOST_CELLS) for n in values.shape)
+    if rows <= 1 and columns <= 1:
+        return values, known
+    for axis, step in ((0, rows), (1, columns)):
+        if step > 1:
+            starts = np.arange(0, values.shape[axis], step)
+            highest = np.maximum.reduceat(values, starts, axis)
+            lowest = np.minimum.reduceat(values, starts, axis)
+            values = np.where(-lowest > highest, lowest, highest)
+            known = np.logical_or.reduceat(known, starts, axis)
+    return values, known
+
+
+def png(drawn: Any) -> bytes:
+    """A figure as a PNG."""
+    stream = io.BytesIO()
+    drawn.savefig(stream, format="png", dpi=110)
+    return stream.getvalue()
+
+
+# ------------------------------------------------------------------------------------------ views
+
+
+def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
+    """A figure as it stands in a notebook, with the text form for a terminal."""
+    encoded = base64.b64encode(png(drawn)).decode()
+    described = "; ".join(
+        f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts
+    )
+    html = f'<img alt="heatmaps: {_escaped(described)}" src="data:image/png;base64,{encoded}">'
+    return Drawing("", html, tuple(text_lines(parts)))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+
+
+def jacobians_view(found: Jacobians) -> Node:
+    """What a notebook shows for a dict of Jacobians."""
+    parts = panels(found)
+    return figure_view(figure(parts, Style(title=found.subject)), parts)
+
+
+def text_lines(parts: Sequence[Panel]) -> list[str]:
+    """The matrices as text: numbers where they are few, else the sizes of entries as shades."""
+    lines: list[str] = []
+    for panel in parts:
+        rows, columns = panel.values.shape
+        nonzero = int(np.count_nonzero(panel.evaluated & (panel.values != 0)))
+        lines.append(f"d {panel.output} / d {panel.input}   {rows} x {columns}, {nonzero} not zero")
+        lines += _numbers(panel) if max(rows, columns) <= 8 else _shades(panel)
+        lines.append("")
+    return lines[:-1]
+
+
+def _numbers(panel: Panel) -> list[str]:
+    rows = [
+        [_number(v, k) for v, k in zip(*line, strict=True)]
+        for line in zip(panel.values, panel.evaluated, strict=True)
+    ]
+    width = max((len(text) for row in rows for text in row), default=0)
+    return ["  " + "  ".join(f"{text:>{width}}" for text in row) for row in rows]
+
+
+def _number(value: Any, known: Any) -> str:
+    return "." if value == 0 else f"{value:.4g}" if known else "/"
+
+
+SHADES = "·░▒▓█"
+
+
+def _shades(panel: Panel) -> list[str]:
+    """A shade a cell: · zero, / not computed, N not a number."""
+    values = np.where(panel.evaluated, panel.values, 0.0).astype(np.float64)
+    step = [max(1, -(-n // TEXT_CELLS)) for n in values.shape]
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    lines = []
+    for i in range(0, values.shape[0], step[0]):
+        cells = []
+        for j in range(0, values.shape[1], step[1]):
+            block = np.s_[i : i + step[0], j : j + step[1]]
+            cells.append(_shade(values[block], panel.evaluated[block], largest))
+        lines.append("  " + "".join(cells))
+    return lines
+
+
+def _shade(values: Values, known: Values, largest: float) -> str:
+    if not known.any():
+        return "/"
+    if np.isnan(values).any():
+        return "N"
+    top = float(np.abs(values).max())
+    return SHADES[0] if top == 0 else SHADES[min(4, 1 + int(3.999 * min(1.0, top / largest)))]

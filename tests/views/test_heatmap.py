@@ -1,0 +1,105 @@
+"""Heatmaps of Jacobians: as figures and as text."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError
+from kernelab.views import display, heatmap
+
+K = kl.compile(
+    """
+def two(a: array[float], b: array[vec3], out1: array[vec2], out2: array[float]):
+    i = tid()
+    out1[i] = vec2(a[i] * b[i][0], b[i][2])
+    out2[i] = a[i] * a[0]
+
+def long(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i / 2]
+""".replace("i / 2", "i // 2")
+)
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    rng = np.random.default_rng(0)
+    a = kl.array(rng.normal(size=3), dtype=float, requires_grad=True)
+    b = kl.array(rng.normal(size=(3, 3)), dtype=kl.vec3, requires_grad=True)
+    outputs = [kl.zeros(3, dtype=kl.vec2), kl.zeros(3)]
+    return kl.autograd.jacobian(K["two"], 3, [a, b], outputs)
+
+
+def test_inputs_stand_across_and_outputs_down_with_lines_between(found: Any) -> None:
+    drawn = kl.autograd.plot_kernel_jacobians(found, show_plot=False, title="two")
+    axes = drawn.axes[:4]
+    assert [(a.get_xlabel(), a.get_ylabel()) for a in axes] == [
+        ("a", "out1"),
+        ("b", "out1"),
+        ("a", "out2"),
+        ("b", "out2"),
+    ]
+    by_b = axes[1].get_lines()
+    assert [line.get_linestyle() for line in by_b].count("-") == 2 + 2
+    assert len(by_b) == 5 + 8
+    (image,) = axes[0].get_images()
+    low, high = image.get_clim()
+    assert low == -high < 0
+    assert heatmap.png(drawn).startswith(b"\x89PNG")
+
+
+def test_panels_share_a_scale_unless_told_otherwise(found: Any) -> None:
+    drawn = kl.autograd.jacobian_plot(found, show_plot=False, scale_colors_per_submatrix=True)
+    limits = [a.get_images()[0].get_clim()[1] for a in drawn.axes if a.get_images()]
+    assert len(set(limits)) > 1
+
+
+def test_plain_matrices_get_their_labels_from_the_kernel(found: Any) -> None:
+    plain = {key: value.numpy() for key, value in found.items()}
+    drawn = kl.autograd.plot_kernel_jacobians(plain, K["two"], inputs=[0, 0], show_plot=False)
+    assert drawn.axes[0].get_xlabel() == "a"
+    assert drawn.axes[0].get_ylabel() == "out1"
+    with pytest.raises(GradientError, match="no Jacobian to draw"):
+        kl.autograd.plot_kernel_jacobians({}, show_plot=False)
+
+
+def test_what_was_left_out_is_hatched_and_said(found: Any) -> None:
+    x = kl.array(np.arange(1.0, 5.0), dtype=float, requires_grad=True)
+    few = kl.autograd.jacobian(K["long"], 4, [x], [kl.zeros(4)], max_outputs_per_var=2)
+    drawn = kl.autograd.plot_kernel_jacobians(few, show_plot=False)
+    assert [patch.get_hatch() for patch in drawn.axes[0].patches] == ["///"]
+    text = heatmap.text_lines(heatmap.panels(few))
+    assert text == [
+        "d y / d x   4 x 4, 3 not zero",
+        "  2  .  .  .",
+        "  2  1  .  .",
+        "  /  /  /  /",
+        "  /  /  /  /",
+    ]
+
+
+def test_large_matrices_are_binned(found: Any) -> None:
+    x = kl.array(np.ones(1000), dtype=float, requires_grad=True)
+    whole = kl.autograd.jacobian(K["long"], 1000, [x], [kl.zeros(1000)])
+    drawn = kl.autograd.plot_kernel_jacobians(whole, show_plot=False)
+    assert max(drawn.axes[0].get_images()[0].get_array().shape) <= heatmap.MOST_CELLS
+    text = heatmap.text_lines(heatmap.panels(whole))
+    assert max(map(len, text)) < 60
+    assert "█" in text[1]
+    assert "·" in text[1]
+
+
+def test_a_dict_of_jacobians_shows_itself(found: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = found._repr_mimebundle_()
+    assert "data:image/png;base64" in bundle["text/html"]
+    assert "d out1 / d b   6 x 9" in bundle["text/plain"]
+    kl.autograd.plot_kernel_jacobians(found)
+    assert "d out2 / d a   3 x 3" in capsys.readouterr().out
+    assert display.bundle(found, heatmap.jacobians_view)["text/plain"] == bundle["text/plain"]
+
+
+def test_a_nan_that_was_computed_is_told_from_zero() -> None:
+    parts = [heatmap.Panel("x", "y", np.array([[np.nan, 0.0]]), np.array([[True, True]]))]
+    assert heatmap.text_lines(parts)[1] == "  nan    ."
