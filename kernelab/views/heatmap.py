@@ -129,18 +129,14 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
     values = _shown(panel, style)
     rows, columns = values.shape
     binned, known = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
-    colours = colormaps[style.colormap].with_extremes(bad="black")
+    colours = colormaps[style.colormap].with_extremes(bad="white")
     low = -(limit or 1.0)
-    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
-    image = axis.imshow(
-        np.ma.masked_invalid(np.where(known, binned, 0.0)),
-        cmap=colours,
-        vmin=low,
-        vmax=-low,
-        extent=extent,
-        aspect="auto",
-        interpolation="nearest",
-    )
+    drawn = {"extent": (-0.5, columns - 0.5, rows - 0.5, -0.5), "aspect": "auto", "interpolation": "nearest"}
+    nothing = ~known | (binned == 0) | ~np.isfinite(binned)
+    image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=-low, **drawn)
+    if np.isnan(binned[known]).any():
+        undefined = np.ma.masked_where(~(known & np.isnan(binned)), np.ones(binned.shape))
+        axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
     count_rows, count_columns = panel.evaluated.any(1).sum(), panel.evaluated.any(0).sum()
     left_out = [(-0.5, count_rows - 0.5, columns, rows - count_rows)]
     left_out.append((count_columns - 0.5, -0.5, columns - count_columns, count_rows))
