@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.lanes import Batch
-from kernelab.autodiff.levels import BASE, Forward, fresh
+from kernelab.autodiff.levels import BASE, Forward, fresh, sharing
 from kernelab.autodiff.programs import Pullback
-from kernelab.autodiff.reverse import Bars, Reverse, Run, sharing
+from kernelab.autodiff.reverse import Bars, Reverse, Run
 from kernelab.autodiff.subject import Key, Subject, Variable
 from kernelab.autodiff.transforms import chunks, unit_vectors
 from kernelab.autodiff.trees import refusal, scalars

@@ -157,7 +157,8 @@ class Base(Level):
         made = grid_of(grid)
         will_write(program, arguments)
         if made.threads:
-            enter(program.entry, [made.packed, *(_packed(given, made.threads) for given in arguments)])
+            entry = program.aliased_entry if program.totals and sharing(program, arguments) else program.entry
+            enter(entry, [made.packed, *(_packed(given, made.threads) for given in arguments)])
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
@@ -196,6 +197,27 @@ def will_write(program: Program, arguments: Sequence[Argument]) -> None:
         target = arguments[i]
         if isinstance(target, array):
             target.allocation.will_write(target)
+
+
+def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions, ...]:
+    """Which array parameters of a program share elements that it changes, in disjoint groups."""
+    given = {i: elements for i in program.arrays if isinstance(elements := arguments[i], array)}
+    if len({elements.allocation for elements in given.values()}) == len(given):
+        return ()
+    groups: list[set[int]] = []
+    for i in given:
+        partners = {j for j in given if i != j and _share(program, given, i, j)}
+        if partners:
+            touching = [group for group in groups if group & (partners | {i})]
+            groups = [group for group in groups if group not in touching]
+            groups.append({i}.union(partners, *touching))
+    return tuple(tuple(sorted(group)) for group in groups)
+
+
+def _share(program: Program, given: dict[int, array], i: int, j: int) -> bool:
+    if i not in program.changed and j not in program.changed:
+        return False
+    return given[i].allocation is given[j].allocation and given[i].overlaps(given[j])
 
 
 def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:

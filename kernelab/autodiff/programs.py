@@ -11,6 +11,7 @@ from typing import Any
 
 from kernelab.backend.base import Entry
 from kernelab.backend.order import independent
+from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, GradientError
 from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Store, Var, walk
 from kernelab.lang.types import Array, Value, int32, is_differentiable
@@ -119,6 +120,16 @@ class Program:
     def entry(self) -> Entry:
         return build(self.flat)
 
+    @cached_property
+    def totals(self) -> bool:
+        """Whether its sums reach memory late, which arrays that share memory must not see."""
+        return bool(totals(self.flat))
+
+    @cached_property
+    def aliased_entry(self) -> Entry:
+        """The entry for arrays that share memory."""
+        return build(replace(self.flat, aliased=True))
+
     def tangent(self, active: Positions) -> "Program":
         """The tangent program; its last parameters are the tangents of the active ones."""
         key = "tangent", active
@@ -170,7 +181,7 @@ class Program:
 
     def _vjp(self, active: Positions, groups: Sequence[Positions]) -> Vjp:
         shared = [[self.function.params[i] for i in group] for group in groups]
-        return vjp(self.function, self._names(active), shared)
+        return vjp(replace(self.function, aliased=bool(groups)), self._names(active), shared)
 
     def _names(self, positions: Positions) -> tuple[str, ...]:
         return tuple(self.function.params[i].hint for i in positions)

@@ -16,9 +16,10 @@ from kernelab.autodiff.levels import (
     Level,
     fresh,
     known,
+    sharing,
     will_write,
 )
-from kernelab.autodiff.programs import Positions, Program, Pullback
+from kernelab.autodiff.programs import Program, Pullback
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.memory import Allocation, allocate
@@ -171,24 +172,3 @@ class Reverse(Level):
         """Take adjoints back through all that ran, the last first, at a level."""
         for entry in reversed(self.entries):
             entry.pull(level, bars)
-
-
-def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions, ...]:
-    """Which array parameters of a program share elements that it changes, in disjoint groups."""
-    given = {i: elements for i in program.arrays if isinstance(elements := arguments[i], array)}
-    if len({elements.allocation for elements in given.values()}) == len(given):
-        return ()
-    groups: list[set[int]] = []
-    for i in given:
-        partners = {j for j in given if i != j and _share(program, given, i, j)}
-        if partners:
-            touching = [group for group in groups if group & (partners | {i})]
-            groups = [group for group in groups if group not in touching]
-            groups.append({i}.union(partners, *touching))
-    return tuple(tuple(sorted(group)) for group in groups)
-
-
-def _share(program: Program, given: dict[int, array], i: int, j: int) -> bool:
-    if i not in program.changed and j not in program.changed:
-        return False
-    return given[i].allocation is given[j].allocation and given[i].overlaps(given[j])

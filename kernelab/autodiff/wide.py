@@ -9,8 +9,6 @@ import numpy as np
 
 from kernelab.autodiff.levels import Argument, Extents, Level
 from kernelab.autodiff.programs import Program
-from kernelab.autodiff.trees import refusal
-from kernelab.errors import GradientError
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.strided import array
@@ -21,28 +19,17 @@ class Wide(Level):
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
-        self._memories: dict[Allocation, tuple[Allocation, Scalar]] = {}
+        self._memories: dict[tuple[Allocation, Scalar], Allocation] = {}
 
     def wide(self, elements: array) -> array:
-        """An array in float64; its memory is converted when it is first met."""
+        """An array in float64; its memory is converted when it is first met, for each precision in it."""
         scalar = scalar_of(elements.dtype)
-        memory, held = self._memories.get(elements.allocation) or self._convert(elements.allocation, scalar)
-        if held != scalar:
-            message = f"{held} and {scalar} share one memory: there are no differences in float64 of it"
-            raise refusal(GradientError, message, "precision", "give all fields one precision")
+        key = elements.allocation, scalar
+        memory = self._memories[key] = self._memories.get(key) or _converted(*key)
         times = float64.dtype.itemsize // scalar.dtype.itemsize
         strides = tuple(times * stride for stride in elements.strides)
         dtype = with_scalar(elements.dtype, float64)
         return array.over(memory, times * elements.offset, elements.shape, strides, dtype)
-
-    def _convert(self, memory: Allocation, scalar: Scalar) -> tuple[Allocation, Scalar]:
-        count = memory.nbytes // scalar.dtype.itemsize
-        made = allocate(count * float64.dtype.itemsize, cleared=False)
-        values = np.frombuffer(memory.buffer(), scalar.dtype, count)
-        with np.errstate(all="ignore"):
-            np.frombuffer(made.buffer(), np.float64)[:] = values
-        found = self._memories[memory] = made, scalar
-        return found
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         params = program.function.params
@@ -63,3 +50,12 @@ class Wide(Level):
             self.parent.move(self.wide(dest), self.wide(src), add)
         else:
             self.parent.move(dest, src, add)
+
+
+def _converted(memory: Allocation, scalar: Scalar) -> Allocation:
+    """A memory read as floats of one precision, as float64; what is none of these in it is nonsense."""
+    count = memory.nbytes // scalar.dtype.itemsize
+    made = allocate(count * float64.dtype.itemsize, cleared=False)
+    with np.errstate(all="ignore"):
+        np.frombuffer(made.buffer(), np.float64)[:] = np.frombuffer(memory.buffer(), scalar.dtype, count)
+    return made
