@@ -96,6 +96,9 @@ class Batch(Level):
             return
         more = program.to_widen((*given, *starts))
         wide = tuple(sorted({*given, *starts, *(i for i in more if isinstance(arguments[i], array))}))
+        if program.is_opaque:
+            self._one_by_one(program, grid, arguments, wide)
+            return
         parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
         threads = int(np.prod(grid, dtype=np.int64))
         extents = self._rank(program, grid, threads)
@@ -105,6 +108,18 @@ class Batch(Level):
         if len(extents) == 4:
             first, rest = (self.lanes * extents[0],), extents[1:]
         self.parent.run(made, (*first, *rest), parts)
+
+    def _one_by_one(
+        self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Sequence[int]
+    ) -> None:
+        if any(isinstance(given, Kept | KeptStarts) for given in arguments):
+            message = f"`{program.name}` overwrites values that its adjoint needs, beside native C++"
+            hint = "write its results to another array, or leave vmap away"
+            raise GradientError(Diagnostic(message, program.function.span, "lanes", hint=hint))
+        views = {i: self.widen(given) for i in wide if isinstance(given := arguments[i], array)}
+        for lane in range(self.lanes):
+            parts = [_lane(views[i], lane) if i in views else given for i, given in enumerate(arguments)]
+            self.parent.run(program, grid, parts)
 
     def _lanes_of(self, wide: bool, given: Argument) -> Argument:
         if isinstance(given, Kept):
@@ -163,3 +178,8 @@ class Batch(Level):
         order.insert(axis, 0)
         shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
         return array.over(made.allocation, 0, shape, strides, made.dtype)
+
+
+def _lane(view: array, lane: int) -> array:
+    offset = view.offset + lane * view.strides[0]
+    return array.over(view.allocation, offset, view.shape[1:], view.strides[1:], view.dtype)

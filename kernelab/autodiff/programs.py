@@ -100,6 +100,11 @@ class Program:
         return batch.draws(self.flat)
 
     @cached_property
+    def is_opaque(self) -> bool:
+        """Whether its lanes cannot run together."""
+        return batch.is_opaque(self.flat)
+
+    @cached_property
     def keeps(self) -> bool:
         """Whether it saves values for itself or others, which a second reverse pass cannot follow."""
         return any(isinstance(stmt, Save | Restore | Append) for stmt in walk(self.flat.body))
@@ -112,7 +117,7 @@ class Program:
         param, threads = self.flat.params[position], self.flat.threads
         stores = [stmt for stmt in walk(self.flat.body) if getattr(stmt, "array", None) is param]
         own = all(isinstance(stmt, Store | Load) and stmt.indices == threads for stmt in stores)
-        return bool(threads) and own and independent(self.flat)
+        return bool(threads) and own and not self.is_opaque and independent(self.flat)
 
     # -------------------------------------------------------------------------------------- what is derived
 

@@ -23,6 +23,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Restore,
     Save,
     Stack,
@@ -132,6 +133,11 @@ class _Batcher(Copier):
         return self.builder.apply("add", self.atom(axis), Const(1, int32))
 
 
+def is_opaque(function: Function) -> bool:
+    """Whether native code touches arrays, which knows no lanes: each lane then needs a run of its own."""
+    return any(isinstance(stmt, Native) and stmt.arrays for stmt in walk(function.body))
+
+
 def draws(function: Function) -> bool:
     """Whether the program draws random numbers."""
     return any(isinstance(stmt, Let) and stmt.op.name == "rand_init" for stmt in walk(function.body))
@@ -181,6 +187,10 @@ class _Differing:
                 if array not in self.arrays:
                     self.arrays.add(array)
                     self.grew = True
+                self.mark(defs(stmt))
+            case Native() if differs:
+                self.grew = self.grew or not self.arrays.issuperset(stmt.changed)
+                self.arrays.update(stmt.changed)
                 self.mark(defs(stmt))
             case Save(stack) if differs and stack not in self.stacks:
                 self.stacks.add(stack)

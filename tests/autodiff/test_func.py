@@ -374,6 +374,34 @@ def test_randomness_is_an_error_the_same_or_different() -> None:
         kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
 
 
+@kl.func_native(
+    "y[i] = x[i] * x[n - 1 - i];",
+    "adj_x[i] += adj_y[i] * x[n - 1 - i];\nadj_x[n - 1 - i] += adj_y[i] * x[i];",
+)
+def mirrored(x: kl.array(dtype=float), i: int, n: int, y: kl.array(dtype=float)):  # type: ignore[valid-type]
+    ...
+
+
+@kl.kernel
+def mirror(x: kl.array(dtype=float), y: kl.array(dtype=float)):  # type: ignore[valid-type]
+    i = kl.tid()
+    mirrored(x, i, x.shape[0], y)
+
+
+def test_lanes_of_native_code_over_arrays_run_one_by_one() -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        mirror[4](x, y)
+        return y
+
+    x, xs = reals(4), reals(3, 4)
+    v = x.numpy()
+    close(kl.func.jacrev(f)(x), np.diag(v[::-1]) + np.diag(v)[:, ::-1])
+    close(kl.func.vmap(f)(xs), xs.numpy() * xs.numpy()[:, ::-1])
+    x.requires_grad = True
+    assert kl.autograd.gradcheck(mirror, 4, [x], [kl.zeros(4)], show_summary=False)
+
+
 # ------------------------------------------------------------------------------------------ refusals
 
 
