@@ -5,13 +5,14 @@ A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernel
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from kernelab.autodiff import tapecheck
 from kernelab.autodiff.differences import differences
 from kernelab.autodiff.gradcheck import VERDICTS, GradcheckReport, Tolerance, check
 from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobian import jacobians as by_adjoint
+from kernelab.autodiff.sparse import sparse_jacobians
 from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kernel
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import TapeReport
@@ -77,6 +78,8 @@ def jacobian(
     max_outputs_per_var: int = -1,
     plot_jacobians: bool = False,
     metadata: FunctionMetadata | None = None,
+    *,
+    sparse: bool | Literal["auto"] = False,
 ) -> Jacobians:
     """The Jacobian of each output by each input that has ``requires_grad``, by the adjoint.
 
@@ -87,12 +90,18 @@ def jacobian(
     the others are NaN.  All arguments keep their values and gradients.
 
     Returns a dict from pairs of positions ``(input, output)``, or names, to matrices: a row for each
-    component of the output, a column for each of the input, in the precision of the input.  `block_dim` and
+    component of the output, a column for each of the input, in the precision of the input.  With `sparse`,
+    a matrix is found from few runs by its pattern, which is that of the branches taken, and holds its entries
+    only: `tocsr()` hands them to SciPy.  ``sparse="auto"`` does so where it is less work.  `block_dim` and
     `max_blocks` have no effect on the CPU.  Raises GradientError where there is nothing to differentiate.
     """
     subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
+    selection = Selection(input_output_mask, max_outputs_per_var)
     with apart("jacobian"):
-        found = by_adjoint(subject, Selection(input_output_mask, max_outputs_per_var), labels)
+        if sparse and max_outputs_per_var <= 0:
+            found = sparse_jacobians(subject, selection, labels, always=sparse != "auto")
+        else:
+            found = by_adjoint(subject, selection, labels)
     if plot_jacobians:
         plot_kernel_jacobians(found, title=f"Jacobians of {subject.name}")
     return found

@@ -27,17 +27,30 @@ Pair = tuple[int, int]
 """Positions among the sources and the targets of a subject."""
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a sparse matrix in compressed rows."""
+
+    row_starts: Values
+    columns: Values
+    data: Values
+
+
 class Jacobian:
     """The derivatives of one output by one input: outputs down, inputs across, components counted.
 
     Behaves as a NumPy array where one is wanted; `numpy()` is the matrix, `tocsr()` a sparse one of SciPy.
-    `rows` and `columns` say how many of each, from the first, were computed: the rest is NaN.
+    `rows` and `columns` say how many of each, from the first, were computed: the rest is NaN.  One that was
+    found sparse holds its `entries` only; `numpy()` then makes the matrix, once.
     """
 
-    __slots__ = ("_values", "columns", "input", "output", "rows")
+    __slots__ = ("_values", "columns", "entries", "input", "output", "rows")
 
-    def __init__(self, values: Values, input: Variable, output: Variable, rows: int, columns: int) -> None:
-        self._values = values
+    def __init__(
+        self, values: Values | Entries, input: Variable, output: Variable, rows: int, columns: int
+    ) -> None:
+        self._values = None if isinstance(values, Entries) else values
+        self.entries = values if isinstance(values, Entries) else None
         self.input = input
         self.output = output
         self.rows = rows
@@ -60,8 +73,13 @@ class Jacobian:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self._values.dtype
+        dtype: np.dtype[Any] = self.numpy().dtype if self.entries is None else self.entries.data.dtype
         return dtype
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored, of a dense matrix those that are not zero."""
+        return int(np.count_nonzero(self.numpy())) if self.entries is None else len(self.entries.data)
 
     @property
     def evaluated(self) -> Values:
@@ -72,16 +90,24 @@ class Jacobian:
 
     def numpy(self) -> Values:
         """The matrix; what was not computed is NaN."""
+        if self._values is None:
+            assert self.entries is not None
+            self._values = np.zeros(self.shape, self.entries.data.dtype)
+            row = np.repeat(np.arange(self.shape[0]), np.diff(self.entries.row_starts))
+            self._values[row, self.entries.columns] = self.entries.data
         return self._values
 
     def tocsr(self) -> Any:
-        """The matrix as a `scipy.sparse.csr_array`, without its zeros; GradientError without SciPy."""
+        """The matrix as a `scipy.sparse.csr_array`; GradientError without SciPy."""
         try:
             from scipy.sparse import csr_array
         except ImportError:
             hint = "pip install scipy, or use .numpy()"
             raise refusal(GradientError, "a sparse matrix needs SciPy", "scipy", hint) from None
-        return csr_array(self.numpy())
+        if self.entries is None:
+            return csr_array(self.numpy())
+        found = self.entries
+        return csr_array((found.data, found.columns, found.row_starts), shape=self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
         values = self.numpy()
@@ -169,7 +195,7 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
 def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequence[str] = ()) -> Jacobians:
     """The Jacobians of a subject, by whichever mode needs fewer runs."""
     chosen = Selection() if selection is None else selection
-    trace = _Trace(subject, labels)
+    trace = Trace(subject, labels)
     pairs = chosen.pairs(trace.subject.sources, trace.targets)
     whole = chosen.max_outputs <= 0
     made: dict[Pair, Values] = {}
@@ -192,7 +218,8 @@ def columns(subject: Subject, selection: Selection, labels: Sequence[str] = ()) 
         count = selection.columns(source)
         for chunk in chunks(count, None, 4 * source.elements.allocation.nbytes):
             level = Batch(BASE, len(chunk))
-            targets, moved = _tangents(subject, level, i, chunk, labels)
+            dtype = scalar_of(source.elements.dtype).dtype
+            targets, moved = tangents(subject, level, i, unit_vectors(chunk, source.count, dtype), labels)
             pairs = selection.pairs(subject.sources, targets)
             for j, target in enumerate(targets):
                 if (i, j) in pairs:
@@ -208,23 +235,20 @@ def columns(subject: Subject, selection: Selection, labels: Sequence[str] = ()) 
     )
 
 
-def _tangents(
-    subject: Subject, batch: Batch, i: int, chunk: range, labels: Sequence[str]
+def tangents(
+    subject: Subject, batch: Batch, i: int, seeds: Values, labels: Sequence[str]
 ) -> tuple[Sequence[Variable], list[Values]]:
-    """The tangents of the outputs along some elements of one input, lanes first."""
+    """The tangents of the outputs along some vectors of one input, lanes first."""
     started, level = subject.start(), Forward(batch)
-    source = subject.sources[i]
-    seeds = batch.seeds(
-        started.inputs[i], unit_vectors(chunk, source.count, scalar_of(source.elements.dtype).dtype)
-    )
+    source = started.inputs[i]
     with batch.active():
-        batch.move(level.dot(started.inputs[i]), seeds)
+        batch.move(level.dot(source), batch.seeds(source, seeds))
         found = started.go(level)
     moved = [scalars(batch.view(level.dot(out))).host() for out in found]
     return subject.targets(found, labels), moved
 
 
-class _Trace:
+class Trace:
     """A subject that has run once in reverse mode."""
 
     def __init__(self, subject: Subject, labels: Sequence[str]) -> None:

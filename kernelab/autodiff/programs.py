@@ -18,6 +18,8 @@ from kernelab.lang.types import Array, Value, int32, is_differentiable
 from kernelab.passes import batch
 from kernelab.passes.effects import effects
 from kernelab.passes.jvp import jvp
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.sparsity import dependencies, traceable
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.kernel import Kernel, build, flat
@@ -162,6 +164,14 @@ class Program:
     def widened(self) -> "Program":
         """The same program over float64."""
         return Program(widen(self.function))
+
+    @cached_property
+    def dependencies(self) -> "Program | None":
+        """The program beside which bits run, for each array of floats; None where they cannot follow."""
+        # The derivative of a `Custom` is not that of its body.
+        if not traceable(self.function) or not traceable(self.flat):
+            return None
+        return Program(dependencies(scalarise(self.flat)))
 
     def batched(self, wide: Positions, rank: int, distinct: bool = False) -> "Program":
         """The program for many lanes; `wide` are the arrays with an axis for them."""

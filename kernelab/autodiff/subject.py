@@ -72,6 +72,7 @@ class Subject:
     outputs: tuple[Variable, ...] | None
     call: Callable[[list[Any]], Any]
     kernel: Kernel | None = None
+    grid: Any = None
 
     def start(self) -> Started:
         """Copy the arguments; arrays over one memory stay over one memory."""
@@ -161,7 +162,8 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     def run(arguments: list[Any]) -> None:
         launch(kernel, dim, arguments)
 
-    return Subject(kernel.name, tuple(named.values()), tuple(sources), tuple(targets), run, kernel)
+    grid = dim if isinstance(dim, int) else tuple(dim)
+    return Subject(kernel.name, tuple(named.values()), tuple(sources), tuple(targets), run, kernel, grid)
 
 
 def _borrowed(kernel: Kernel, given: list[Any]) -> dict[str, Any]:

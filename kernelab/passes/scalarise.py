@@ -211,18 +211,18 @@ class _Scalariser(Builder):
             case Load(out, array, indices, span, held):
                 where = self.flat(indices)
                 for part, old, k in zip(
-                    self.define(out), self.known(held, out), _components(array), strict=True
+                    self.define(out), self.known(held, out), _components(stmt), strict=True
                 ):
                     self.emit(Load(part, array, where, span, old, k))
             case Store(array, indices, value, span):
                 where = self.flat(indices)
                 parts = self.parts(value)
-                for x, k in zip(parts, _components(array), strict=True):
+                for x, k in zip(parts, _components(stmt), strict=True):
                     self.emit(Store(array, where, x, span, k))
             case Atomic(out, kind, array, indices, value, span, held):
                 where = self.flat(indices)
                 news, values, olds = self.define(out), self.parts(value), self.known(held, out)
-                for new, x, old, k in zip(news, values, olds, _components(array), strict=True):
+                for new, x, old, k in zip(news, values, olds, _components(stmt), strict=True):
                     compare = None if stmt.compare is None else self.scalar(stmt.compare)
                     self.emit(Atomic(new, kind, array, where, x, span, old, k, compare))
             case If(outs, cond, then, orelse, span):
@@ -277,11 +277,13 @@ class _Scalariser(Builder):
                 self.emit(While(outs, carries, inits, stop, body, stmt.span))
 
 
-def _components(array: Var) -> Sequence[int | None]:
-    """The numbers of the components of an element; a scalar element has none."""
-    assert isinstance(array.type, Array)
-    elem = array.type.elem
-    return (None,) if isinstance(elem, Scalar) else range(size_of(elem))
+def _components(stmt: Load | Store | Atomic) -> tuple[int | None, ...]:
+    """The components that an access touches, each on its own; what is scalar already stays as it is."""
+    assert isinstance(stmt.array.type, Array)
+    type = stmt.array.type.elem
+    if stmt.component is not None or isinstance(type, Scalar):
+        return (stmt.component,)
+    return tuple(range(size_of(type)))
 
 
 def _one_a_component(args: Sequence[Atom], type: Value) -> bool:

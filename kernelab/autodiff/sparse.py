@@ -1,0 +1,214 @@
+"""Sparse Jacobians: columns or rows that share no entry are computed together, and told apart by the pattern.
+
+The pattern is found once for a launch of a kernel, by the shapes of its arguments, and kept.  One lane more
+takes a random vector: its product must be that of the matrix found, or the pattern has changed and is found
+again.  Where no pattern can be found, the Jacobian is computed whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.coloring import Numbers, color_columns, starts
+from kernelab.autodiff.jacobian import Entries, Jacobian, Jacobians, Selection, Trace, jacobians, tangents
+from kernelab.autodiff.lanes import Batch
+from kernelab.autodiff.levels import BASE
+from kernelab.autodiff.pattern import NotTraceableError, Pattern, patterns
+from kernelab.autodiff.reverse import Bars
+from kernelab.autodiff.subject import Subject, Variable
+from kernelab.autodiff.trees import scalars
+from kernelab.lang.types import scalar_of
+from kernelab.runtime.strided import array
+
+Values = np.ndarray[Any, Any]
+
+REMEMBERED = 64
+"""For how many shapes of arguments a kernel keeps its patterns."""
+
+SMALL = 1 << 16
+"""How many entries a matrix has at least for which sparse="auto" looks for zeros."""
+
+REVERSE_COST = 2.0
+"""What a lane of adjoints costs, in lanes of tangents."""
+
+
+class Compressed:
+    """A pattern with its colours by columns and by rows."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+
+    @cached_property
+    def columns(self) -> Numbers:
+        return color_columns(self.pattern.rows, self.pattern.columns, self.pattern.shape)
+
+    @cached_property
+    def rows(self) -> Numbers:
+        order = np.argsort(self.pattern.columns, kind="stable")
+        pattern = self.pattern
+        return color_columns(pattern.columns[order], pattern.rows[order], pattern.shape[::-1])
+
+    @cached_property
+    def by_columns(self) -> bool:
+        return _colors(self.columns) <= REVERSE_COST * _colors(self.rows)
+
+    @cached_property
+    def lanes(self) -> int:
+        """How many runs the matrix takes."""
+        return _colors(self.columns if self.by_columns else self.rows)
+
+    @cached_property
+    def row_starts(self) -> Numbers:
+        return starts(self.pattern.rows, self.pattern.shape[0])
+
+
+def _colors(colors: Numbers) -> int:
+    return int(colors.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The patterns by one input, for the outputs in order."""
+
+    labels: tuple[str, ...]
+    parts: tuple[Compressed, ...]
+
+
+class _ChangedError(Exception):
+    """The entries are not those of the pattern."""
+
+
+def sparse_jacobians(
+    subject: Subject, selection: Selection, labels: Sequence[str] = (), always: bool = True
+) -> Jacobians:
+    """The Jacobians in compressed rows; unless `always`, whole where that takes no more work."""
+    whole: Jacobians | None = None
+    problem = _Problem(subject, labels)
+    made: list[Jacobian] = []
+    for i, j in selection.pairs(subject.sources, problem.targets):
+        found = _sparse(problem, i, j, always)
+        if found is None:
+            whole = whole or jacobians(subject, selection, labels)
+            found = whole[subject.sources[i].key, problem.targets[j].key]
+        made.append(found)
+    return Jacobians(subject.name, made)
+
+
+class _Problem:
+    """A subject, which runs in reverse mode only where that is asked for."""
+
+    def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
+        self.subject = subject
+        self.labels = labels
+
+    @cached_property
+    def trace(self) -> Trace:
+        return Trace(self.subject, self.labels)
+
+    @cached_property
+    def targets(self) -> Sequence[Variable]:
+        return self.trace.targets if self.subject.outputs is None else self.subject.outputs
+
+
+def _sparse(problem: _Problem, i: int, j: int, always: bool) -> Jacobian | None:
+    subject, labels = problem.subject, problem.labels
+    source, target = subject.sources[i], problem.targets[j]
+    if not always and source.count * target.count < SMALL:
+        return None
+    kept = _kept(subject)
+    for attempt in range(2):
+        is_new = i not in kept
+        try:
+            found = kept[i] = kept[i] if not is_new else _find(subject, i, labels)
+            part = found.parts[j]
+            if not always and 4 * part.lanes > min(source.count, target.count):
+                return None
+            run = _by_columns if part.by_columns else _by_rows
+            entries = run(problem, i, j, part)
+            return Jacobian(entries, source, target, target.count, source.count)
+        except NotTraceableError:
+            return None
+        except _ChangedError:
+            del kept[i]
+            if is_new or attempt:
+                return None
+    return None
+
+
+def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
+    targets, parts = patterns(subject, i, labels)
+    return Found(tuple(t.label for t in targets), tuple(Compressed(p) for p in parts))
+
+
+def _kept(subject: Subject) -> dict[int, Found]:
+    """The patterns by position of the input that are known for arguments of these shapes."""
+    if subject.kernel is None:
+        return {}
+    known: dict[Any, dict[int, Found]] = subject.kernel.beside.setdefault("patterns", {})
+    shapes = tuple(
+        (a.shape, a.dtype, a.requires_grad) if isinstance(a, array) else a for a in subject.arguments
+    )
+    key = subject.grid, shapes, tuple(v.label for v in subject.outputs or ())
+    try:
+        found = known.setdefault(key, {})
+    except TypeError:  # a number given as a list or NumPy vector cannot be a key
+        return {}
+    if len(known) > REMEMBERED:
+        del known[next(iter(known))]
+    return found
+
+
+# ------------------------------------------------------------------------------------------ both ways
+
+
+def _by_columns(problem: _Problem, i: int, j: int, part: Compressed) -> Entries:
+    source = problem.subject.sources[i]
+    seeds, vector = _seeds(part.columns, source)
+    batch = Batch(BASE, len(seeds))
+    _, moved = tangents(problem.subject, batch, i, seeds, problem.labels)
+    found = moved[j].reshape(len(seeds), -1)
+    rows, columns = part.pattern.rows, part.pattern.columns
+    data = found[part.columns[columns], rows].astype(scalar_of(source.elements.dtype).dtype)
+    _check(rows, data, vector[columns], found[-1])
+    return Entries(part.row_starts, columns, data)
+
+
+def _by_rows(problem: _Problem, i: int, j: int, part: Compressed) -> Entries:
+    trace, target = problem.trace, problem.targets[j]
+    seeds, vector = _seeds(part.rows, target)
+    batch, bars = Batch(BASE, len(seeds)), Bars()
+    output, source = trace.outputs[j], trace.inputs[i]
+    batch.move(bars.of(output), batch.seeds(output, seeds))
+    trace.level.pull(batch, bars)
+    found = scalars(batch.view(bars.of(source))).host().reshape(len(seeds), -1)
+    rows, columns = part.pattern.rows, part.pattern.columns
+    data = found[part.rows[rows], columns]
+    _check(columns, data, vector[rows], found[-1])
+    return Entries(part.row_starts, columns, data)
+
+
+def _seeds(colors: Numbers, variable: Variable) -> tuple[Values, Values]:
+    """A lane for each colour, one in all its places, and a last one with a random vector."""
+    seeds = np.zeros((_colors(colors) + 1, len(colors)), scalar_of(variable.elements.dtype).dtype)
+    seeds[colors, np.arange(len(colors))] = 1
+    seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
+    return seeds, seeds[-1]
+
+
+def _check(places: Numbers, data: Values, factors: Values, product: Values) -> None:
+    """Raise _ChangedError unless the entries times a vector are the product that was computed with it."""
+    terms = data.astype(np.float64) * factors
+    sums = np.bincount(places, terms, len(product))
+    sizes = np.bincount(places, np.abs(terms), len(product))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(sums - product)
+    rounding = 64 * float(np.finfo(product.dtype).eps)
+    largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
+    finite = np.isfinite(sums) & np.isfinite(product)
+    if (error[finite] > rounding * (sizes[finite] + largest) + np.finfo(np.float32).tiny).any():
+        raise _ChangedError
+    if (np.isfinite(product) & ~np.isfinite(sums)).any() or (~np.isfinite(product) & np.isfinite(sums)).any():
+        raise _ChangedError

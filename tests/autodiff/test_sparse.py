@@ -1,0 +1,180 @@
+"""Sparse Jacobians: right patterns, compressed equals dense, a pattern that changed is found again."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernelab as kl
+from kernelab.autodiff.coloring import color_columns
+from kernelab.autodiff.jacobian import jacobians
+from kernelab.autodiff.pattern import patterns
+from kernelab.autodiff.subject import of_function, of_kernel
+
+CELL = """
+def band(x: array[float], y: array[float]):
+    i = tid()
+    s = 2.0 * sin(x[i])
+    if i > 0:
+        s = s + x[i - 1] * x[i]
+    if i < x.shape[0] - 1:
+        s = s - x[i + 1] * x[i]
+    y[i] = s
+
+def gathers(x: array[float], index: array2d[int], y: array[float]):
+    i = tid()
+    s = 0.0
+    for k in range(index.shape[1]):
+        j = index[i, k]
+        if j >= 0:
+            s = s + float(k + 1) * x[j] * x[j]
+    y[i] = s
+
+def scatters(x: array[float], index: array2d[int], y: array[float]):
+    i = tid()
+    for k in range(index.shape[1]):
+        j = index[i, k]
+        if j >= 0:
+            atomic_add(y, j, float(k + 1) * sin(x[i]))
+
+def vectors(p: array[vec3], scale: vec3, q: array[vec2]):
+    i = tid()
+    q[i] = vec2(p[i][0] * scale[1], dot(p[i], scale) * p[0][2])
+
+def locals(x: array[float], y: array[float]):
+    i = tid()
+    a = zeros(shape=2, dtype=float)
+    a[0] = x[i] * x[i]
+    a[1] = x[0]
+    n = 0
+    while n < i % 3:
+        a[0] = a[0] + a[1]
+        n += 1
+    y[i] = a[0] + floor(x[1])
+
+def steps(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = surrogate(x[i])
+
+def surrogate(x: float):
+    return floor(x)
+
+@func_grad(surrogate, check=False)
+def adj_surrogate(x: float, adj_ret: float):
+    adjoint[x] += adj_ret
+"""
+
+K = kl.compile(CELL)
+RNG = np.random.default_rng(8)
+
+
+def reals(*shape: int, dtype: Any = float) -> Any:
+    return kl.array(RNG.uniform(0.4, 1.6, shape), dtype=dtype, requires_grad=True)
+
+
+def agrees(kernel: Any, dim: Any, inputs: list[Any], outputs: list[Any]) -> Any:
+    dense = kl.autograd.jacobian(kernel, dim, inputs, outputs)
+    sparse = kl.autograd.jacobian(kernel, dim, inputs, outputs, sparse=True)
+    for key, value in dense.items():
+        np.testing.assert_allclose(sparse[key].numpy(), value.numpy(), rtol=1e-5, atol=1e-6)
+    return sparse
+
+
+def test_a_band_takes_three_lanes_and_only_its_entries_are_kept() -> None:
+    n = 40
+    (found,) = agrees(K["band"], n, [reals(n)], [kl.zeros(n)]).values()
+    assert found.nnz == len(found.entries.data) == 3 * n - 2
+    assert found.tocsr().nnz == 3 * n - 2
+    subject = of_kernel(K["band"], n, [reals(n)], [kl.zeros(n)], "jacobian")
+    _, (pattern,) = patterns(subject, 0)
+    assert color_columns(pattern.rows, pattern.columns, pattern.shape).max() == 2
+
+
+def test_vectors_local_arrays_and_loops_have_exact_patterns() -> None:
+    agrees(K["vectors"], 3, [reals(3, 3, dtype=kl.vec3), (1.0, 2.0, 3.0)], [kl.zeros(3, dtype=kl.vec2)])
+    (found,) = agrees(K["locals"], 6, [reals(6)], [kl.zeros(6)]).values()
+    assert found.nnz == 6 + 4  # the diagonal, and the first column where the loop ran
+    inputs = [reals(3, 3, dtype=kl.vec3), (1.0, 2.0, 3.0)]
+    subject = of_kernel(K["vectors"], 3, inputs, [kl.zeros(3, dtype=kl.vec2)], "jacobian")
+    _, (pattern,) = patterns(subject, 0)
+    dense = jacobians(subject)[0, 0].numpy()
+    assert len(pattern.rows) == np.count_nonzero(dense)
+
+
+@st.composite
+def indices(draw: st.DrawFn) -> tuple[int, int, list[list[int]]]:
+    inputs, outputs, width = draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 3))
+    index = draw(
+        st.lists(
+            st.lists(st.integers(-1, inputs - 1), min_size=width, max_size=width),
+            min_size=outputs,
+            max_size=outputs,
+        )
+    )
+    return inputs, outputs, index
+
+
+@settings(max_examples=40)
+@given(indices())
+def test_compressed_equals_dense_whatever_the_pattern(case: tuple[int, int, list[list[int]]]) -> None:
+    inputs, outputs, index = case
+    places = kl.array(index, dtype=int)
+    agrees(K["gathers"], outputs, [reals(inputs), places], [kl.zeros(outputs)])
+    agrees(K["scatters"], outputs, [reals(outputs), places], [kl.zeros(inputs)])
+
+
+def test_a_pattern_that_changed_is_found_again() -> None:
+    x, y = reals(4), kl.zeros(4)
+    for row in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 0, 0, 0], [-1, 1, -1, 1]):
+        agrees(K["gathers"], 4, [x, kl.array([[j] for j in row], dtype=int)], [y])
+
+
+def test_blocks_are_found_before_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelab.autodiff.pattern.MOST_LANES", 1)
+    n = 300
+    subject = of_kernel(K["band"], n, [reals(n)], [kl.zeros(n)], "jacobian")
+    _, (pattern,) = patterns(subject, 0)
+    dense = np.zeros((n, n), bool)
+    dense[pattern.rows, pattern.columns] = True
+    assert dense.sum() == len(pattern.rows) == 3 * n - 2
+    assert not np.triu(dense, 2).any()
+    assert not np.tril(dense, -2).any()
+
+
+def test_functions_of_several_launches_have_the_pattern_of_their_product() -> None:
+    def f(x: Any) -> Any:
+        y, z = kl.zeros_like(x), kl.zeros_like(x)
+        K["band"][20](x, y)
+        K["band"][20](kl.clone(y), z)
+        return z, y
+
+    x = reals(20)
+    dense, sparse = (kl.autograd.jacobian(f, inputs=[x], sparse=s) for s in (False, True))
+    for key in dense:
+        np.testing.assert_allclose(sparse[key].numpy(), dense[key].numpy(), rtol=1e-4, atol=1e-5)
+    assert sparse[0, 0].nnz == 5 * 20 - 6
+    _, found = patterns(of_function(f, [x], [], "jacobian"), 0)
+    assert [len(pattern.rows) for pattern in found] == [94, 58]
+
+
+def test_what_bits_cannot_follow_is_computed_whole() -> None:
+    x = reals(3)
+    found = kl.autograd.jacobian(K["steps"], 3, [x], [kl.zeros(3)], sparse=True)[0, 0]
+    assert found.entries is None
+    np.testing.assert_array_equal(found.numpy(), np.eye(3))
+
+
+def test_auto_keeps_small_and_dense_matrices_whole() -> None:
+    small = kl.autograd.jacobian(K["band"], 20, [reals(20)], [kl.zeros(20)], sparse="auto")[0, 0]
+    large = kl.autograd.jacobian(K["band"], 300, [reals(300)], [kl.zeros(300)], sparse="auto")[0, 0]
+    assert small.entries is None
+    assert large.entries is not None
+
+
+def test_columns_without_entries_and_empty_patterns_are_coloured() -> None:
+    nothing = np.zeros(0, np.int32)
+    assert color_columns(nothing, nothing, (2, 3)).tolist() == [0, 0, 0]
+    rows, columns = np.array([0, 0, 1, 1], np.int32), np.array([0, 2, 1, 2], np.int32)
+    assert color_columns(rows, columns, (2, 3)).tolist() == [0, 0, 1]
