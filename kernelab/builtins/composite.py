@@ -11,23 +11,48 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.arithmetic import and_, le, where
+from kernelab.builtins.arithmetic import and_, le, or_, where
 from kernelab.builtins.components import added, matrix, parts, rows, stacked, stacked_rows, vector
-from kernelab.builtins.scalar import acos, atan2, cbrt, cos, floor, log, sin, sqrt
+from kernelab.builtins.scalar import acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
 from kernelab.builtins.table import ANYWHERE, Interval, builtin
 from kernelab.builtins.vector import length
-from kernelab.lang.build import Expr
+from kernelab.lang.build import Expr, integer
+from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
-from kernelab.lang.types import SCALARS, Scalar, scalar_of
+from kernelab.lang.types import SCALARS, Scalar, int32, scalar_of
 
 
 class Functions:
     """What composed operations are made of: the table's functions, of expressions."""
 
-    sqrt, sin, cos, acos, atan2, log = (staticmethod(f) for f in (sqrt, sin, cos, acos, atan2, log))
-    where, both, le = staticmethod(where), staticmethod(and_), staticmethod(le)
+    sqrt, sin, cos, asin, acos, atan2, log = (
+        staticmethod(f) for f in (sqrt, sin, cos, asin, acos, atan2, log)
+    )
+    where, both, either, le = (staticmethod(f) for f in (where, and_, or_, le))
 
     cbrt, floor = staticmethod(cbrt), staticmethod(floor)
+
+    @staticmethod
+    def magnitude(x: Expr) -> Expr:
+        """The absolute value."""
+        return x.apply("abs")
+
+    @staticmethod
+    def epsilon(x: Expr) -> float:
+        """The distance from 1 to the next number of the type of `x`."""
+        return float(np.finfo(scalar_of(x.type).dtype).eps)
+
+    @staticmethod
+    def equal(x: Expr, y: Any) -> Expr:
+        """Whether two numbers are equal."""
+        return x.eq(y)
+
+    @staticmethod
+    def repeated(
+        count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]
+    ) -> list[Expr]:
+        """`body` applied to values so many times, in a loop."""
+        return _loop(count, body, values)
 
     @staticmethod
     def norm(v: Sequence[Any]) -> Any:
@@ -63,10 +88,12 @@ class Functions:
 class NumpyFunctions:
     """The same of NumPy arrays."""
 
-    sqrt, sin, cos, acos, atan2, log = (
-        staticmethod(f) for f in (np.sqrt, np.sin, np.cos, np.arccos, np.arctan2, np.log)
+    sqrt, sin, cos, asin, acos, atan2, log = (
+        staticmethod(f) for f in (np.sqrt, np.sin, np.cos, np.arcsin, np.arccos, np.arctan2, np.log)
     )
-    both, le = staticmethod(np.logical_and), staticmethod(np.less_equal)
+    both, either, le, equal = (
+        staticmethod(f) for f in (np.logical_and, np.logical_or, np.less_equal, np.equal)
+    )
 
     @staticmethod
     def where(cond: Any, a: Any, b: Any) -> Any:
@@ -86,10 +113,39 @@ class NumpyFunctions:
         """The type of a number."""
         return next(scalar for scalar in SCALARS if scalar.dtype == np.asarray(x).dtype)
 
+    magnitude = staticmethod(np.abs)
+
+    @staticmethod
+    def epsilon(x: Any) -> float:
+        """The distance from 1 to the next number of the type of `x`."""
+        return float(np.finfo(x.dtype).eps)
+
+    @staticmethod
+    def repeated(
+        count: int, body: Callable[[Sequence[Any]], Sequence[Any]], values: Sequence[Any]
+    ) -> Sequence[Any]:
+        """`body` applied to values so many times."""
+        for _ in range(count):
+            values = body(values)
+        return values
+
     @staticmethod
     def norm(v: Sequence[Any]) -> Any:
         """The length of a vector."""
         return np.sqrt(added([x * x for x in v]))
+
+
+def _loop(count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]) -> list[Expr]:
+    builder = values[0].builder
+    carries, outs = ([Var(x.type, "", builder.span) for x in values] for _ in range(2))
+    with builder.block() as inner:
+        after = [x.atom for x in body([Expr(builder, carry) for carry in carries])]
+    inits = tuple(x.atom for x in values)
+    block = inner.close(*after)
+    builder.emit(
+        For(tuple(outs), Var(int32, "k"), integer(count), tuple(carries), inits, block, builder.span)
+    )
+    return [Expr(builder, out) for out in outs]
 
 
 def composite(
@@ -101,6 +157,7 @@ def composite(
     name: str = "",
     symbol: str = "",
     tags: Sequence[str] = (),
+    parts: Sequence[Pattern] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function's record; ``meaning(functions, *operands)`` says what it computes."""
 
@@ -117,6 +174,7 @@ def composite(
             name=name,
             symbol=symbol,
             tags=tags,
+            parts=parts,
         )(template)
 
     return decorate

@@ -172,9 +172,9 @@ def _curl_2(m: Any, state: Any, xy: Sequence[Any]) -> list[Any]:
     return [along_y, -along_x]
 
 
-def _curl_3(m: Any, state: Any, xyz: Sequence[Any]) -> list[Any]:
+def _curl(m: Any, state: Any, place: Sequence[Any]) -> list[Any]:
     second = hashed(m, state)
-    a, b, c = (_gradient(m, s, xyz) for s in (state, second, hashed(m, second)))
+    a, b, c = (_gradient(m, s, place) for s in (state, second, hashed(m, second)))
     return [c[1] - b[2], a[2] - c[0], b[0] - a[1]]
 
 
@@ -183,6 +183,11 @@ def curlnoise(state: State, xy: Vec2) -> Vec2:
     """A flow in the plane without sources: the slopes of `noise`, turned by a right angle."""
 
 
-@composite(_curl_3, domain=(STATES, (-3.0, 3.0)), name="curlnoise")
+@composite(_curl, domain=(STATES, (-3.0, 3.0)), name="curlnoise")
 def curlnoise_3(state: State, xyz: Vec3) -> Vec3:
     """A flow in space without sources: the curl of three fields of `noise`."""
+
+
+@composite(_curl, domain=(STATES, (-3.0, 3.0)), name="curlnoise")
+def curlnoise_4(state: State, xyzt: Vec4) -> Vec3:
+    """A flow in space without sources that changes in time, the fourth coordinate."""

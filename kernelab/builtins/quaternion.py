@@ -102,9 +102,9 @@ def _to_axis_angle(m: Any, q: Sequence[Any]) -> list[Any]:
     return [*(x * scale for x in u), 2.0 * m.atan2(size, w * sign)]
 
 
-@composite(_to_axis_angle)
+@composite(_to_axis_angle, parts=(Vec3, Float))
 def quat_to_axis_angle(q: QuatF) -> Vec4:
-    """The axis and the angle of a rotation, in a kernel as ``axis, angle = quat_to_axis_angle(q)``.
+    """The axis and the angle of a rotation: ``axis, angle = quat_to_axis_angle(q)``.
 
     The angle is from 0 to pi.  Without a rotation the axis is 0 and the derivative of both is 0.
     """
@@ -151,19 +151,21 @@ def quat_slerp(a: QuatF, b: QuatF, t: Float) -> QuatF:
     """From the unit quaternion ``a`` at 0 to ``b`` at ``t = 1``, at constant speed, the shorter way."""
 
 
-def _columns_turned(m: Any, q: Sequence[Any]) -> list[list[Any]]:
+def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
+    """The rows of the matrix that turns as a unit quaternion does."""
     one, none = 1.0 + 0.0 * q[3], 0.0 * q[3]
     axes = [[one if i == j else none for i in range(3)] for j in range(3)]
     columns = [rotated(m, q, axis) for axis in axes]
     return [[column[i] for column in columns] for i in range(3)]
 
 
-@composite(_columns_turned)
+@composite(matrix_entries)
 def quat_to_matrix(q: QuatF) -> Mat33:
     """The matrix that turns as the unit quaternion ``q`` does."""
 
 
-def _from_matrix(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """The unit quaternion of the rows of a rotation matrix."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     # Four times the square of w, x, y, z: one of them is at least 1.
     w, x, y, z = a + e + i + 1.0, a - e - i + 1.0, e - a - i + 1.0, i - a - e + 1.0
@@ -182,6 +184,6 @@ def _from_matrix(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [numerator * scale for numerator in numerators]
 
 
-@composite(_from_matrix)
+@composite(quaternion_of)
 def quat_from_matrix(m: Mat33) -> QuatF:
     """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is."""

@@ -1,9 +1,11 @@
 """The reference of the kernel language's operations, as Markdown, generated from the table."""
 
+import ast
 from collections.abc import Iterable
 from itertools import groupby
 
-from kernelab.builtins.table import families, signature
+from kernelab.builtins import library
+from kernelab.builtins.table import families, signature, title_of
 from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
 
@@ -20,7 +22,24 @@ def reference() -> str:
     Of the constructors of vectors and matrices those of float32 stand for all.
     """
     sections = [_section(title, filter(_is_shown, records)) for title, records in families().items()]
+    sections.append(_functions())
     return "\n".join(["# Operations", "", INTRODUCTION, "", *sections]).rstrip() + "\n"
+
+
+def _functions() -> str:
+    """The functions that are written in the language, as users call them."""
+    words = {meaning: word for (word, _), meaning in library.BY_COUNT.items()}
+    words |= {word: word for word in library.WORDS}
+    lines = [f"## {title_of(library.__name__)}", ""]
+    for node in ast.parse(library.TEXT).body:
+        if isinstance(node, ast.FunctionDef) and node.name in words:
+            signed = f"{words[node.name]}({ast.unparse(node.args)})"
+            lines += [f"### `{signed.partition('(')[0]}`", "", f"`{signed}`", "", _doc(node), ""]
+    return "\n".join(lines)
+
+
+def _doc(node: ast.FunctionDef) -> str:
+    return " ".join((ast.get_docstring(node) or "").split())
 
 
 def _is_shown(op: Op) -> bool:

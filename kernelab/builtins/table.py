@@ -32,11 +32,14 @@ from kernelab.lang.types import (
     Quat,
     Transform,
     Type,
+    Value,
     Vec,
     bool_,
     float32,
     int32,
     scalar_of,
+    shape_of,
+    size_of,
 )
 
 Interval = tuple[float, float]
@@ -87,7 +90,14 @@ class Builtin:
         values = [np.asarray(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
             value = np.asarray(op.numpy(*values)).astype(_dtype(result))
-        return value[()] if value.ndim == 0 else value
+        return _taken_apart(value, op.results(result)) if op.parts else value[()]
+
+
+def _taken_apart(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
+    """The several results of an operation, of the vector that holds their components."""
+    ends = np.cumsum([size_of(type) for type in types])
+    pieces = zip(np.split(value, ends[:-1]), types, strict=True)
+    return tuple(piece.reshape(shape_of(type))[()] for piece, type in pieces)
 
 
 def _dtype(type: Type) -> np.dtype[Any]:
@@ -133,7 +143,8 @@ def _kind_of(type: Type) -> Type:
 def signature(op: Op) -> str:
     """The operation as documentation shows it: ``dot(a: vec[n], b: vec[n]) -> Float``."""
     params = ", ".join(f"{p.name}: {_spell(p.pattern)}" for p in op.params)
-    return f"{op.name}({params}) -> {_spell(op.result)}"
+    results = f"({', '.join(map(_spell, op.parts))})" if op.parts else _spell(op.result)
+    return f"{op.name}({params}) -> {results}"
 
 
 def _spell(pattern: Pattern) -> str:
@@ -182,6 +193,7 @@ def builtin(
     exact: bool = False,
     symbol: str = "",
     tags: Sequence[str] = (),
+    parts: Sequence[Pattern] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function's record.
 
@@ -208,6 +220,7 @@ def builtin(
             symbol,
             inspect.getdoc(template) or "",
             frozenset(tags),
+            tuple(parts),
         )
         return define(op, title_of(template.__module__))
 

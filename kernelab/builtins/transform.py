@@ -7,9 +7,11 @@ other.  A spatial vector is six numbers: an angular part on top, a linear part a
 from collections.abc import Sequence
 from typing import Any
 
+from kernelab.builtins.components import matrix
 from kernelab.builtins.composite import composite
-from kernelab.builtins.patterns import Float, Mat44, QuatF, TransformF, Vec3, Vec6
+from kernelab.builtins.patterns import Float, Mat33, Mat44, Mat66, QuatF, TransformF, Vec3, Vec6
 from kernelab.builtins.quaternion import conjugate, crossed, dotted, product, rotated
+from kernelab.lang.ops import Linear
 
 
 def _sum(*vectors: Sequence[Any]) -> list[Any]:
@@ -52,6 +54,16 @@ def transform_get_translation(t: TransformF) -> Vec3:
 @composite(lambda m, t: t[3:], exact=True)
 def transform_get_rotation(t: TransformF) -> QuatF:
     """The rotation of ``t``."""
+
+
+@composite(lambda m, t, p: [*p, *t[3:]], exact=True)
+def transform_set_translation(t: TransformF, p: Vec3) -> TransformF:
+    """``t`` with the translation ``p``; in a kernel it changes the variable ``t``, as does ``t.p = p``."""
+
+
+@composite(lambda m, t, q: [*t[:3], *q], exact=True)
+def transform_set_rotation(t: TransformF, q: QuatF) -> TransformF:
+    """``t`` with the rotation ``q``; in a kernel it changes the variable ``t``, as does ``t.q = q``."""
 
 
 @composite(lambda m, t, p: _sum(rotated(m, t[3:], p), t[:3]), exact=True)
@@ -109,3 +121,47 @@ def _pushed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
 @composite(_pushed, exact=True)
 def spatial_cross_dual(a: Vec6, b: Vec6) -> Vec6:
     """How a force ``b`` changes with a frame that moves by ``a``: ``w x w' + v x v'`` over ``w x v'``."""
+
+
+def _twist(m: Any, t: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+    w, v = rotated(m, t[3:], x[:3]), rotated(m, t[3:], x[3:])
+    return [*w, *_sum(v, crossed(t[:3], w))]
+
+
+@composite(_twist, exact=True)
+def transform_twist(t: TransformF, x: Vec6) -> Vec6:
+    """The motion ``x`` as seen after ``t = (p, R)``: ``R w`` over ``R v + p x R w``."""
+
+
+def _wrench(m: Any, t: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+    torque, force = rotated(m, t[3:], x[:3]), rotated(m, t[3:], x[3:])
+    return [*_sum(torque, crossed(t[:3], force)), *force]
+
+
+@composite(_wrench, exact=True)
+def transform_wrench(t: TransformF, x: Vec6) -> Vec6:
+    """The force ``x`` as seen after ``t = (p, R)``: ``R torque + p x R force`` over ``R force``."""
+
+
+@composite(lambda m, qd, r: _sum(qd[3:], crossed(qd[:3], r)), exact=True)
+def velocity_at_point(qd: Vec6, r: Vec3) -> Vec3:
+    """The velocity ``v + w x r`` of the point ``r`` of a body that moves by ``qd = (w, v)``."""
+
+
+def _adjoint(m: Any, r: Sequence[Sequence[Any]], s: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    zero = [0.0 * r[0][0]] * 3
+    return [*([*row, *zero] for row in r), *([*low, *row] for low, row in zip(s, r, strict=True))]
+
+
+@composite(
+    _adjoint,
+    exact=True,
+    derivative=Linear(lambda w, r, s: (_block(w, 0, 0) + _block(w, 3, 3), _block(w, 3, 0))),
+)
+def spatial_adjoint(r: Mat33, s: Mat33) -> Mat66:
+    """The matrix of the blocks ``[[r, 0], [s, r]]``; with ``s = skew(p) * r`` it is `transform_twist`."""
+
+
+def _block(w: Any, i: int, j: int) -> Any:
+    """The 3 by 3 block of a matrix whose first entry is at ``i, j``."""
+    return matrix([[w.at(i + row, j + column) for column in range(3)] for row in range(3)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelab.errors import Related
-from kernelab.frontend import local, places, shaped, structs, views
+from kernelab.frontend import library, local, places, several, shaped, structs, views
 from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, Recursion, counted
 from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant, weak_origins
@@ -36,7 +36,7 @@ from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, AtomicKind, Call, Const, Var
 from kernelab.lang.structs import Struct, StructArray
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, bool_, scalar_of, size_of
+from kernelab.lang.types import Array, Mat, Quat, Scalar, Value, Vec, bool_, scalar_of, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +103,25 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             pair = builtin(frame, name, (first, second), node)
             assert pair is not None
             return builtin(frame, name, (Argument(pair, node), *rest), node)
+        case "select" if len(arguments) == 3:
+            first, second, third = arguments
+            return builtin(frame, "where", (first, third, second), node)
+        case "cast":
+            return _reinterpreted(frame, arguments, node)
+        case _ if (found := library.function(name, len(arguments))) is not None:
+            result = _function(frame, found, arguments, node)
+            advance(frame, name, node)
+            return result
         case _ if name in shaped.WORDS:
             return _shaped(frame, name, arguments, node)
         case "range":
             raise frame.error(node, "range(...) stands only behind for ... in")
         case _ if not ops.overloads(name):
             raise frame.error(node, f"{name} cannot be called here", "name")
+        case _ if several.changes(name, len(arguments)):
+            given = [number(frame, name, a) for a in _positional(frame, name, arguments)]
+            several.change(frame, name, given, node)
+            return None
         case "pow" if len(arguments) == 2:
             return power(
                 frame,
@@ -119,15 +132,35 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         case _:
             ordered = _in_order(frame, name, arguments, node)
             operands = [number(frame, name, a) for a in ordered]
+            if name == "where":
+                operands[:1] = [_as_condition(frame, operand) for operand in operands[:1]]
             result = operate(frame, name, operands, node, [a.node for a in ordered])
             advance(frame, name, node)
-            return _axis_and_angle(frame, result) if name == "quat_to_axis_angle" else result
+            return several.taken_apart(frame, name, result)
 
 
-def _axis_and_angle(frame: Frame, whole: Weak | Typed) -> TupleOf:
-    assert isinstance(whole, Typed)
-    *axis, angle = [frame.builder.apply("extract", whole.atom, integer(i)) for i in range(4)]
-    return TupleOf((_built(frame, Vec(scalar_of(whole.type), 3), axis), Typed(angle)))
+def _as_condition(frame: Frame, operand: Weak | Typed) -> Weak | Typed:
+    """An integer as a condition: whether it is not 0."""
+    if isinstance(operand, Weak):
+        return Weak(bool(operand.number)) if isinstance(operand.number, int) else operand
+    is_int = isinstance(operand.type, Scalar) and operand.type.is_int
+    return Typed(frame.builder.apply("ne", operand.atom, zero(operand.type))) if is_int else operand
+
+
+def _reinterpreted(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
+    """`cast(x, float32)`: the bits of a number as a number of another type."""
+    match [argument.value for argument in arguments]:
+        case [Typed(atom) as value, TypeRef(Scalar() as wanted)] if isinstance(value.type, Scalar):
+            if value.type.kind != "float" and wanted.kind != "float" and value.type.bits == wanted.bits:
+                return Typed(cast(frame, atom, wanted))
+            if ops.resolve(f"cast_{wanted}", [value.type]) is not None:
+                return Typed(frame.builder.apply(f"cast_{wanted}", atom))
+    given = ", ".join(describe(argument.value) for argument in arguments)
+    raise frame.error(
+        node,
+        f"cast takes a number of 32 or 64 bits and a type as wide, not ({given})",
+        hint="write float(x) or int(x) to convert the number itself",
+    )
 
 
 def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
@@ -285,7 +318,12 @@ def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         raise frame.error(node, error.message, hint=error.hint) from None
     if is_identity:
         return _built(frame, type, [constant(one, type.scalar) for one in shaped.is_one(type)])
-    return construct(frame, type, plain, node)
+    match given:
+        case [Typed() as p] if name == "transformation" and p.type == Vec(type.scalar, 3):
+            turned = [constant(one, type.scalar) for one in shaped.is_one(Quat(type.scalar))]
+            return _built(frame, type, [*_cast_entries(frame, p, type), *turned])
+        case _:
+            return construct(frame, type, plain, node)
 
 
 def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -> Meaning:
@@ -316,7 +354,8 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
                 ],
             )
         case _ if isinstance(type, Vec) and _join(operands, type):
-            parts = [part for o in operands for part in _entries(frame, o, type)]
+            written = zip(operands, arguments, strict=True)
+            parts = [part for o, a in written for part in _entries(frame, o, type, a)]
             return _built(frame, type, parts)
         case _ if len(operands) == size_of(type) and all(_is_scalar(o) for o in operands):
             return _built(
@@ -335,12 +374,14 @@ def _join(operands: Sequence[Weak | Typed], type: Vec) -> bool:
     """Whether vectors, and numbers of their type, make up a longer vector, as in `vec6(v, w)`."""
     given = [o.type for o in operands if isinstance(o, Typed)]
     alike = all(not isinstance(t, Mat) and scalar_of(t) == type.scalar for t in given)
-    whole = len(given) == len(operands) and any(isinstance(t, Vec) for t in given)
-    return alike and whole and sum(size_of(t) for t in given) == type.n
+    literals = len(operands) - len(given)
+    any_vector = any(isinstance(t, Vec) for t in given)
+    return alike and any_vector and sum(size_of(t) for t in given) + literals == type.n
 
 
-def _entries(frame: Frame, operand: Weak | Typed, type: Vec) -> list[Atom]:
-    assert isinstance(operand, Typed)
+def _entries(frame: Frame, operand: Weak | Typed, type: Vec, argument: Argument) -> list[Atom]:
+    if isinstance(operand, Weak):
+        return [_entry(frame, operand, type, argument)]
     return [operand.atom] if isinstance(operand.type, Scalar) else _cast_entries(frame, operand, type)
 
 

@@ -5,10 +5,12 @@ Vectors are near where their largest difference is, matrices where its Frobenius
 
 import ast
 from collections.abc import Callable
+from functools import reduce
 
 from kernelab.frontend.frame import Frame
 from kernelab.frontend.promote import materialise, operate
 from kernelab.frontend.values import Typed, Weak
+from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom
 from kernelab.lang.types import Mat, Vec
 
@@ -45,5 +47,9 @@ def _near(
     else:
         largest = operate(frame, "abs", [difference], node, (node,))
         if isinstance(largest, Typed) and isinstance(largest.type, Vec):
-            largest = operate(frame, "max", [largest], node, (node,))
+            # Not by `max`, which passes over a NaN that is not the first component.
+            sizes = [frame.builder.apply("extract", largest.atom, integer(k)) for k in range(largest.type.n)]
+            truths = [operate(frame, "le", [Typed(x), tolerance], node, (node, node)) for x in sizes]
+            atoms = [materialise(frame, truth, node) for truth in truths]
+            return reduce(lambda a, b: frame.builder.apply("and", a, b), atoms)
     return materialise(frame, operate(frame, "le", [largest, tolerance], node, (node, node)), node)

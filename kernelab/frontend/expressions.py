@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kernelab.errors import Related
-from kernelab.frontend import calls, expectations, places, printing, structs
+from kernelab.frontend import calls, expectations, places, printing, several, structs
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
@@ -33,7 +33,7 @@ from kernelab.frontend.values import (
 )
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt, Var
-from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
+from kernelab.lang.types import Mat, Scalar, Transform, Vec, bool_, int32
 
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt",
@@ -229,10 +229,14 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             for extent in extents[1:]:
                 size = frame.builder.apply("mul", size, extent.atom)
             return Typed(size)
+        case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
+            return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))
         case _:
             known = (
                 "shape, ndim and size"
                 if isinstance(base, ArrayRef | View)
+                else "p and q"
+                if isinstance(base, Typed) and isinstance(base.type, Transform)
                 else "x, y, z and w"
                 if _has_components(base)
                 else ""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import kernelab.builtins  # noqa: F401 (fills the table of operations)
+from kernelab.builtins.library import WORDS as LIBRARY
 from kernelab.frontend import shaped
 from kernelab.frontend.values import (
     BuiltinRef,
@@ -77,6 +78,9 @@ SPECIAL = (
     "array2d",
     "array3d",
     "array4d",
+    "select",
+    "cast",
+    *LIBRARY,
     *shaped.WORDS,
     *EXPECTATIONS,
 )

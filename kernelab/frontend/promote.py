@@ -186,8 +186,15 @@ def operate(
         raise _no_overload(frame, name, operands, node, parts)
     op, type, types = found
     atoms = [_take(frame, o, t, node) for o, t in zip(operands, types, strict=True)]
+    return Typed(frame.builder.let(op, atoms, type), _origins(frame, name, operands, type, origin))
+
+
+def _origins(frame: Frame, name: str, operands: Operands, type: Value, origin: Origin) -> frozenset[Origin]:
     numbers = [o for o in operands if isinstance(o, Typed) and o.type != bool_]
-    return Typed(frame.builder.let(op, atoms, type), weak_origins(frame, numbers, type, origin))
+    if not numbers and name == "where" and isinstance(type, Scalar) and type.is_float:
+        # Of two literals, as in a conditional expression: the width is for whoever takes the result to say.
+        return frozenset() if origin in frame.wishes.granted else frozenset({origin})
+    return weak_origins(frame, numbers, type, origin)
 
 
 def weak_origins(frame: Frame, operands: Sequence[Typed], result: Value, origin: Origin) -> frozenset[Origin]:

@@ -1,4 +1,4 @@
-"""Types of any shape, and values made by shape: `vector`, `matrix` and `identity`.
+"""Types of any shape, and values made by shape: `vector`, `matrix`, `identity` and their kin.
 
 As types, `types.vector(length=5, dtype=float)`; in a kernel, `vector(1.0, 2.0, 3.0)`, `vector(length=5)`,
 `matrix(0.0, shape=(2, 3))`, `identity(n=3, dtype=float)`.
@@ -10,8 +10,11 @@ from kernelab.frontend.values import Meaning, TupleOf, TypeRef, Weak
 from kernelab.lang.types import LARGEST, Mat, Quat, Scalar, Transform, Value, Vec, float32, size_of
 
 IDENTITIES = ("identity", "quat_identity", "transform_identity")
-WORDS = ("vector", "matrix", *IDENTITIES)
+_ROTATIONS = ("quaternion", "transformation")
+WORDS = ("vector", "matrix", *_ROTATIONS, *IDENTITIES)
 _KEYWORDS = {
+    "quaternion": ("dtype",),
+    "transformation": ("dtype",),
     "quat_identity": ("dtype",),
     "transform_identity": ("dtype",),
     "vector": ("length", "dtype"),
@@ -19,6 +22,8 @@ _KEYWORDS = {
     "identity": ("n", "dtype"),
 }
 _EXAMPLES = {
+    "quaternion": "quaternion(x, y, z, w, dtype=float)",
+    "transformation": "transformation(p, q, dtype=float)",
     "quat_identity": "quat_identity(dtype=float)",
     "transform_identity": "transform_identity(dtype=float)",
     "vector": "vector(length=5, dtype=float)",
@@ -51,11 +56,13 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
     """
     scalar = _scalar(name, words.get("dtype"), components)
     match name, words.get(_KEYWORDS[name][0]):
-        case "quat_identity" | "transform_identity", _ if not scalar.is_float:
+        case (("quat_identity" | "transform_identity" | "quaternion" | "transformation"), _) if (
+            not scalar.is_float
+        ):
             raise Unshaped(name, f"{name} holds floats, not {scalar}")
-        case "quat_identity", _:
+        case "quat_identity" | "quaternion", _:
             return Quat(scalar)
-        case "transform_identity", _:
+        case "transform_identity" | "transformation", _:
             return Transform(scalar)
         case "vector", Weak(int() as n):
             type: Vec | Mat = Vec(scalar, n)

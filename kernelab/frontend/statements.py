@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, local, places, structs
+from kernelab.frontend import calls, local, places, several, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number, threads
@@ -214,6 +214,8 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             items = _unpacked(frame, value, len(elements), target, source)
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
+        case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
+            several.assign_part(frame, whole, part, value, source, expr)
         case ast.Subscript() | ast.Attribute():
             place = structs.place(frame, target, expr)
             if isinstance(place, structs.Spot):
@@ -283,6 +285,16 @@ def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
                 frame, stmt.op, left, number(frame, stmt.value), _whole(stmt), (target, stmt.value)
             )
             set_name(frame, name, value, frame.places(stmt.target))
+        case ast.Attribute() as target if several.is_part(frame, target, any_expr):
+            value = binary(
+                frame,
+                stmt.op,
+                number(frame, target),
+                number(frame, stmt.value),
+                _whole(stmt),
+                (target, stmt.value),
+            )
+            several.assign_part(frame, target.value, target.attr, value, stmt.value, expr)
         case ast.Subscript() | ast.Attribute() as target:
             place = structs.place(frame, target, expr)
             if isinstance(place, structs.Spot):

@@ -28,6 +28,7 @@ from kernelab.lang.types import (
     Value,
     Vec,
     int32,
+    scalar_of,
     size_of,
 )
 
@@ -128,6 +129,13 @@ def _scalar(scalar: ScalarPattern | Scalar, dims: Dims) -> Scalar:
     return scalar if isinstance(scalar, Scalar) else dims[scalar.name]
 
 
+def scalar_pattern(pattern: Pattern) -> ScalarPattern:
+    """The pattern of the numbers that a pattern is made of."""
+    inner = pattern.scalar if isinstance(pattern, VecPattern | KindPattern | MatPattern) else pattern
+    assert isinstance(inner, ScalarPattern)
+    return inner
+
+
 @dataclass(frozen=True, slots=True)
 class Partials:
     """`fn(y, *operands)` gives dy/dx for each operand: an `Expr`, a number, or None where it is zero.
@@ -208,7 +216,8 @@ class Op:
     `numpy` computes it on arrays whose leading axes are threads and whose trailing axes are components.
     `domain` holds, for each operand, the interval that tests sample.  `exact` says that NumPy and every
     target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects. `tags` are facts
-    that passes may ask for, such as "commutative".
+    that passes may ask for, such as "commutative".  `parts` are the patterns of the several results of a
+    call, where the vector that the operation gives holds the components of all of them in turn.
     """
 
     name: str
@@ -223,9 +232,16 @@ class Op:
     symbol: str = ""
     doc: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
+    parts: tuple[Pattern, ...] = ()
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def results(self, result: Value) -> tuple[Value, ...]:
+        """The types of the several results of a call, () if it has one; `result` is that of all together."""
+        scalar = scalar_of(result)
+        bound: Dims = {scalar_pattern(part).name: scalar for part in self.parts}
+        return tuple(instantiate(part, bound) for part in self.parts)
 
     @property
     def _has_matrix(self) -> bool:

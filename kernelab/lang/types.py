@@ -158,8 +158,8 @@ Value = Scalar | Vec | Mat
 Type = Value | Array
 
 
-LARGEST = 16
-"""How many scalars a value holds at most."""
+LARGEST = 36
+"""How many scalars a value holds at most: those of a spatial matrix."""
 
 _SUFFIXES = {
     float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul",
@@ -221,6 +221,10 @@ def is_differentiable(type: Type) -> bool:
     return scalar_of(type.elem if isinstance(type, Array) else type).is_float
 
 
+def _spatial(scalar: Scalar, suffix: str) -> dict[str, Value]:
+    return {"spatial_vector" + suffix: Vec(scalar, 6), "spatial_matrix" + suffix: Mat(scalar, 6, 6)}
+
+
 @cache
 def _named() -> dict[str, Value]:
     names: dict[str, Value] = {scalar.name: scalar for scalar in SCALARS}
@@ -229,10 +233,10 @@ def _named() -> dict[str, Value]:
         if scalar.is_float:
             shaped += [Mat(scalar, n, m) for n in (2, 3, 4) for m in (2, 3, 4)]
             shaped += [Quat(scalar), Transform(scalar)]
-            names["spatial_vector" + _suffix(scalar)] = Vec(scalar, 6)
+            names |= _spatial(scalar, _suffix(scalar))
         names |= {str(type): type for type in shaped}
         if scalar == float32:
-            names |= {f"{type}f": type for type in shaped} | {"spatial_vectorf": Vec(scalar, 6)}
+            names |= {f"{type}f": type for type in shaped} | _spatial(scalar, "f")
     return names
 
 
@@ -243,7 +247,7 @@ def named_types() -> dict[str, Value]:
 
 @cache
 def type_named(name: str) -> Value | None:
-    """The value type of a name, of any size up to 16 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
+    """The value type of a name, of any size up to 36 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
     known = _named().get(name)
     shaped = _SHAPED.fullmatch(name)
     if known is not None or shaped is None or shaped[6] not in _BY_SUFFIX:

@@ -12,8 +12,8 @@ from kernelab.runtime.interop import value_type
 
 ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
 ONLY_IN_KERNELS = (
-    *("tid", *ATOMICS, "printf", "vector", "matrix", "identity"),
-    *("expect_eq", "expect_neq", "expect_near"),
+    *("tid", *ATOMICS, "printf", "vector", "matrix", "identity", "quaternion", "transformation"),
+    *("select", "cast", "lower_bound", "sample_cdf", "poisson", "expect_eq", "expect_neq", "expect_near"),
 )
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 

@@ -1,0 +1,108 @@
+"""Operations with several results, and operations that fill the variables they are given.
+
+    u, sigma, v = svd3(a)       svd3(a, u, sigma, v)
+    p = t.p                     t.p = p, which is transform_set_translation(t, p)
+
+Below the frontend an operation has one result: the components of all of them, in one vector.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from kernelab.frontend import places, structs
+from kernelab.frontend.advance import filled
+from kernelab.frontend.frame import Frame
+from kernelab.frontend.promote import convert, operate
+from kernelab.frontend.values import Meaning, TupleOf, Typed, Weak, describe
+from kernelab.lang import ops
+from kernelab.lang.build import integer
+from kernelab.lang.types import Scalar, Transform, Value, size_of
+
+PARTS = {
+    "p": ("transform_get_translation", "transform_set_translation"),
+    "q": ("transform_get_rotation", "transform_set_rotation"),
+}
+"""What reads and what replaces the attributes of a transform."""
+
+
+def taken_apart(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:
+    """The several results of an operation; `whole` itself where it has one."""
+    op = ops.overloads(name)[0]
+    if not op.parts or isinstance(whole, Weak):
+        return whole
+    types = op.results(whole.type)
+    starts = accumulate((size_of(type) for type in types), initial=0)
+    return TupleOf(tuple(_part(frame, whole, k, type) for k, type in zip(starts, types, strict=False)))
+
+
+def _part(frame: Frame, whole: Typed, start: int, type: Value) -> Typed:
+    indices = range(start, start + size_of(type))
+    numbers = [frame.builder.apply("extract", whole.atom, integer(k)) for k in indices]
+    return Typed(numbers[0] if isinstance(type, Scalar) else frame.builder.apply(str(type), *numbers))
+
+
+def changes(name: str, count: int) -> bool:
+    """Whether a call with so many arguments changes variables that are named by some of them."""
+    where = filled(name, count)
+    return bool(where.stop > where.start)
+
+
+def change(frame: Frame, name: str, given: Sequence[Weak | Typed], node: ast.Call) -> None:
+    """Give the variables that a call names the results of the operation."""
+    targets = node.args[filled(name, len(given))]
+    in_place = targets == node.args[:1]
+    operands = given if in_place else given[: -len(targets)]
+    result = operate(frame, name, operands, node, node.args[: len(operands)])
+    results = taken_apart(frame, name, result)
+    items = results.items if isinstance(results, TupleOf) else (results,)
+    for target, item, before in zip(
+        targets, items, given if in_place else given[-len(targets) :], strict=False
+    ):
+        assert isinstance(item, Typed)
+        if not isinstance(target, ast.Name) or target.id not in frame.env:
+            raise frame.error(
+                target,
+                f"{name} changes a variable, and {frame.places.text(target)} is none",
+                hint="give the element to a variable, change that, and write it back",
+            )
+        if not isinstance(before, Typed) or before.type != item.type:
+            raise frame.error(target, f"{name} fills a variable of type {item.type}, not {describe(before)}")
+        frame.env[target.id] = item
+        frame.set_at[target.id] = frame.places(target)
+
+
+def is_part(frame: Frame, node: ast.Attribute, evaluate: Callable[[Frame, ast.expr], Meaning | None]) -> bool:
+    """Whether `node` is `p` or `q` of a transform; what it takes to find out is not kept."""
+    if node.attr not in PARTS:
+        return False
+    before = dict(frame.env)
+    with frame.builder.block():
+        value = evaluate(frame, node.value)
+    frame.env.clear()
+    frame.env.update(before)
+    return isinstance(value, Typed) and isinstance(value.type, Transform)
+
+
+def assign_part(
+    frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr, evaluate: places.Evaluate
+) -> None:
+    """Replace the translation or the rotation of a transform, which is a variable, an element or a field."""
+    if isinstance(whole, ast.Name):
+        held = evaluate(frame, whole)
+        assert isinstance(held, Typed)
+        frame.env[whole.id] = _with_part(frame, held, part, value, source)
+        frame.set_at[whole.id] = frame.places(whole)
+        return
+    place = structs.place(frame, whole, evaluate)
+    assert isinstance(place, places.Place)
+    new = _with_part(frame, places.load(frame, place), part, value, source)
+    places.store(frame, place, new.atom)
+
+
+def _with_part(frame: Frame, held: Typed, part: str, value: Meaning, source: ast.expr) -> Typed:
+    read, write = PARTS[part]
+    found = ops.resolve(read, [held.type])
+    assert found is not None
+    new = convert(frame, value, found[1], source, f"the {part} of a transform is")
+    return Typed(frame.builder.apply(write, held.atom, new))
