@@ -30,8 +30,10 @@ def test_a_quaternion_of_axis_and_angle_turns_as_rodrigues_says() -> None:
     np.testing.assert_allclose(kl.quat_to_matrix(Q), turning(AXIS, 0.7), atol=1e-14)
     np.testing.assert_allclose(kl.quat_rotate(Q, V), turning(AXIS, 0.7) @ V, atol=1e-14)
     np.testing.assert_allclose(kl.quat_rotate_inv(Q, V), turning(AXIS, 0.7).T @ V, atol=1e-14)
-    np.testing.assert_allclose(kl.quat_to_axis_angle(Q), [*AXIS, 0.7], atol=1e-14)
-    np.testing.assert_allclose(kl.quat_to_axis_angle(-Q), [*AXIS, 0.7], atol=1e-14)
+    axis, angle = kl.quat_to_axis_angle(Q)
+    np.testing.assert_allclose([*axis, angle], [*AXIS, 0.7], atol=1e-14)
+    axis, angle = kl.quat_to_axis_angle(-Q)
+    np.testing.assert_allclose([*axis, angle], [*AXIS, 0.7], atol=1e-14)
 
 
 def test_the_product_turns_by_the_second_first() -> None:

@@ -1,0 +1,185 @@
+"""Decompositions: that they are what they say for every kind of matrix, and what derivatives need of them."""
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.lang.types import Mat, float64
+from tests.support.table import Numpy, case_of, cotangents, lanes, tangent
+
+RNG = np.random.default_rng(3)
+
+
+def matrices(n: int) -> list[Numpy]:
+    """Random, badly scaled, singular, orthogonal, mirroring, of rank one and zero."""
+    drawn = [RNG.normal(size=(n, n)) for _ in range(20)]
+    scaled = [m * 10.0 ** -np.arange(0, 6 * n, 6) for m in drawn[:5]]
+    turned = [np.linalg.qr(m)[0] for m in drawn[:5]]
+    rank_one = [np.outer(m[0], m[-1]) for m in drawn[:5]]
+    return [*drawn, *scaled, *turned, *rank_one, np.zeros((n, n)), np.eye(n), np.diag([-1.0] * n)]
+
+
+def assert_orthonormal(q: Numpy, tolerance: float) -> None:
+    np.testing.assert_allclose(q.T @ q, np.eye(len(q)), atol=tolerance)
+
+
+def assert_rotation(q: Numpy, tolerance: float) -> None:
+    assert_orthonormal(q, tolerance)
+    assert np.linalg.det(q) > 0
+
+
+WIDTHS = [(np.float64, 1e-13), (np.float32, 1e-5)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), WIDTHS)
+def test_singular_values_in_space_are_those_of_numpy_with_two_rotations(
+    dtype: type, tolerance: float
+) -> None:
+    for m in matrices(3):
+        u, sigma, v = kl.svd3(m.astype(dtype))
+        np.testing.assert_allclose(u @ np.diag(sigma) @ v.T, m, atol=tolerance)
+        np.testing.assert_allclose(np.abs(sigma), np.linalg.svd(m)[1], atol=tolerance)
+        assert_rotation(u, tolerance)
+        assert_rotation(v, tolerance)
+        assert sigma[0] >= sigma[1] >= 0.0
+        assert abs(np.linalg.det(m)) < tolerance or (sigma[2] > 0) == (np.linalg.det(m) > 0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), WIDTHS)
+def test_singular_values_in_the_plane_are_those_of_numpy(dtype: type, tolerance: float) -> None:
+    for m in matrices(2):
+        u, sigma, v = kl.svd2(m.astype(dtype))
+        np.testing.assert_allclose(u @ np.diag(sigma) @ v.T, m, atol=tolerance)
+        np.testing.assert_allclose(sigma, np.linalg.svd(m)[1], atol=tolerance)
+        assert_orthonormal(u, tolerance)
+        assert_orthonormal(v, tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), WIDTHS)
+def test_eigenvalues_of_the_symmetric_part_are_those_of_numpy(dtype: type, tolerance: float) -> None:
+    for m in matrices(3):
+        q, d = kl.eig3(m.astype(dtype))
+        symmetric = (m + m.T) / 2
+        np.testing.assert_allclose(q @ np.diag(d) @ q.T, symmetric, atol=tolerance)
+        np.testing.assert_allclose(np.sort(d), np.linalg.eigvalsh(symmetric), atol=tolerance)
+        assert_rotation(q, tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), WIDTHS)
+def test_a_matrix_is_a_rotation_times_an_upper_triangle(dtype: type, tolerance: float) -> None:
+    for m in matrices(3):
+        q, r = kl.qr3(m.astype(dtype))
+        np.testing.assert_allclose(q @ r, m, atol=tolerance)
+        assert_rotation(q, tolerance)
+        assert np.array_equal(r, np.triu(r))
+        assert r[0, 0] >= 0.0
+        assert r[1, 1] >= -tolerance
+
+
+def bar_of(name: str, n: int, m: Numpy, *parts: Numpy) -> Numpy:
+    """The cotangent of a matrix for cotangents of its parts."""
+    w = np.concatenate([np.ravel(part) for part in parts])
+    (bar,) = cotangents(case_of(name, Mat(float64, n, n)), [lanes(m)], lanes(w)).values()
+    return np.asarray(bar[0])
+
+
+NONE, NOTHING = np.zeros((3, 3)), np.zeros(3)
+TURNED = np.linalg.qr(RNG.normal(size=(3, 3)))[0]
+
+
+def test_a_sum_of_functions_of_equal_eigenvalues_has_its_derivative() -> None:
+    bar = bar_of("eig3", 3, 2.0 * np.eye(3), NONE, np.full(3, 4.0))
+    np.testing.assert_allclose(bar, 4.0 * np.eye(3))
+
+
+def test_the_eigenvector_of_a_single_eigenvalue_has_its_derivative_beside_equal_ones() -> None:
+    m = np.diag([2.0, 2.0, 5.0])
+    q, _ = kl.eig3(m)
+    w = RNG.normal(size=3)
+    bar = bar_of("eig3", 3, m, np.outer(w, [0.0, 0.0, 1.0]), NOTHING)
+    step, direction = 1e-6, RNG.normal(size=(3, 3))
+    moved = [kl.eig3(m + s * direction) for s in (step, -step)]
+    # The differences follow the vector of the value 5, wherever it stands and whatever its sign.
+    ends = [v[:, np.argmax(d)] * np.sign(v[:, np.argmax(d)] @ q[:, 2]) for v, d in moved]
+    np.testing.assert_allclose((bar * direction).sum(), w @ (ends[0] - ends[1]) / (2 * step), atol=1e-6)
+
+
+def test_an_eigenvector_of_equal_eigenvalues_has_no_derivative() -> None:
+    assert np.isnan(bar_of("eig3", 3, np.eye(3), np.ones((3, 3)), NOTHING)).any()
+    case = case_of("eig3", Mat(float64, 3, 3))
+    moved = tangent(case, [lanes(np.eye(3))], {"a": lanes(RNG.normal(size=(3, 3)))})
+    assert np.isnan(moved[0, :9]).all()
+    assert np.isfinite(moved[0, 9:]).all()
+
+
+@pytest.mark.parametrize("m", [np.eye(3), TURNED * np.sign(np.linalg.det(TURNED)) * 0.7])
+def test_the_closest_rotation_has_its_derivative_where_all_singular_values_are_equal(m: Numpy) -> None:
+    def rotation(x: Numpy) -> Numpy:
+        u, _, vt = np.linalg.svd(x)
+        return np.asarray(u @ vt)
+
+    u, _, v = kl.svd3(m)
+    w, direction = RNG.normal(size=(2, 3, 3))
+    bar = bar_of("svd3", 3, m, w @ v, NOTHING, w.T @ u)
+    slope = (rotation(m + 1e-6 * direction) - rotation(m - 1e-6 * direction)) / 2e-6
+    np.testing.assert_allclose((bar * direction).sum(), (w * slope).sum(), atol=1e-7)
+
+
+def test_what_else_needs_vectors_of_equal_singular_values_has_no_derivative() -> None:
+    assert np.isnan(bar_of("svd3", 3, np.eye(3), NONE, NOTHING, np.ones((3, 3)))).any()
+    assert np.isnan(bar_of("svd2", 2, np.eye(2), np.ones((2, 2)), np.zeros(2), np.zeros((2, 2)))).any()
+    assert bar_of("svd3", 3, np.eye(3), NONE, np.ones(3), NONE).tolist() == np.eye(3).tolist()
+
+
+TEXT = """
+def parts(a: array[mat33], b: array[mat22], y: array[mat33], z: array[mat22], e: array[float]):
+    i = tid()
+    u, sigma, v = svd3(a[i])
+    q, r = qr3(a[i])
+    y[i] = u * diag(sigma) * transpose(v) + q * r + u * transpose(v)
+    u2, s2, v2 = svd2(b[i])
+    z[i] = u2 * diag(s2) * transpose(v2)
+    vectors, values = eig3(a[i])
+    e[i] = values[0] * values[1] * values[2] + vectors[0, 0] * vectors[0, 0] + s2[0] + r[0, 0]
+
+
+def filled(a: array[mat33], y: array[mat33], n: int):
+    i = tid()
+    u, v, q, r = mat33(), mat33(), mat33(), mat33()
+    sigma, d = vec3(), vec3()
+    for k in range(n):
+        svd3(a[i], u, sigma, v)
+        eig3(a[i], q, d)
+    y[i] = u * diag(sigma) * transpose(v) + q * diag(d) * transpose(q)
+"""
+KERNELS = kl.compile(TEXT)
+
+
+def test_in_a_kernel_they_differentiate() -> None:
+    a = kl.array(RNG.normal(size=(3, 3, 3)), dtype=kl.mat33, requires_grad=True)
+    b = kl.array(RNG.normal(size=(3, 2, 2)), dtype=kl.mat22, requires_grad=True)
+    outputs = [kl.zeros(3, dtype=kl.mat33), kl.zeros(3, dtype=kl.mat22), kl.zeros(3)]
+    assert kl.autograd.gradcheck(KERNELS["parts"], 3, [a, b], outputs)
+    kl.launch(KERNELS["parts"], 3, [a, b], outputs)
+    np.testing.assert_allclose(outputs[1].numpy(), b.numpy(), atol=1e-5)
+
+
+def test_variables_that_exist_are_filled_also_in_loops() -> None:
+    m = RNG.normal(size=(3, 3, 3)).astype(np.float32)
+    a, y = kl.array(m, dtype=kl.mat33), kl.zeros(3, dtype=kl.mat33)
+    kl.launch(KERNELS["filled"], 3, [a, y, 2])
+    np.testing.assert_allclose(y.numpy(), m + (m + m.transpose(0, 2, 1)) / 2, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("svd3(a[0], u, sigma, a[0])", "svd3 changes a variable, and a\\[0\\] is none"),
+        ("svd3(a[0], u, u, v)", "svd3 fills a variable of type vec3, not mat33"),
+        ("u, sigma = svd3(a[0])", "3 values cannot be unpacked into 2 names"),
+    ],
+)
+def test_what_cannot_be_filled_is_refused(line: str, message: str) -> None:
+    text = f"def k(a: array[mat33]):\n    u, v, sigma = mat33(), mat33(), vec3()\n    {line}\n"
+    with pytest.raises(kl.KernelError, match=message):
+        kl.compile(text)
