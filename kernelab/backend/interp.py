@@ -32,7 +32,7 @@ from kernelab.codegen.entry import (
     layout_of,
 )
 from kernelab.codegen.printing import Message, message_of
-from kernelab.codegen.structure import early_saves
+from kernelab.codegen.saving import early_saves
 from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.lang.build import type_of

@@ -37,12 +37,12 @@ from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.helpers import PRELUDE, USES
 from kernelab.codegen.names import Names, identifier
 from kernelab.codegen.printing import Message, message_of
+from kernelab.codegen.saving import early_saves, record, widest_saved
 from kernelab.codegen.shells import INDENT, Outline
 from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import (
     chosen,
     continues,
-    early_saves,
     ends_in_choice,
     is_short,
     ordered,
@@ -136,6 +136,7 @@ class _Body:
         self.used = used(function.body)
         self.totals: dict[Atomic, Total] = {}
         self.early = early_saves(function.body)
+        self.widest = widest_saved(function.body)
         self.sites: list[Site] = []
         self.messages: list[Message] = []
         self.needs: set[str] = {"poll"}
@@ -445,7 +446,7 @@ class _Body:
         self.sites.append(site)
 
     def save(self, atoms: Sequence[Atom], is_early: bool) -> None:
-        offsets, size = _record([_scalar(atom) for atom in atoms])
+        offsets, size = record([_scalar(atom) for atom in atoms], self.widest)
         site = Site(self.span or NOWHERE)
         self.needs.add("room")
         most, code = (
@@ -458,7 +459,7 @@ class _Body:
         self.line(f"top += {size};")
 
     def restore(self, outs: Sequence[Var]) -> None:
-        offsets, size = _record([_scalar(out) for out in outs])
+        offsets, size = record([_scalar(out) for out in outs], self.widest)
         self.line(f"top -= {size};")
         for out, offset in zip(outs, offsets, strict=True):
             self.declare(out, spelling.load(_scalar(out), spelling.offset("top", offset)))
@@ -576,13 +577,3 @@ def _suffixes(param: Param) -> list[str]:
         if isinstance(param.type, Array)
         else []
     )
-
-
-def _record(scalars: Sequence[Scalar]) -> tuple[list[int], int]:
-    """Where each scalar stands in a saved record, the widest first, and the record's size."""
-    offsets = [0] * len(scalars)
-    end = 0
-    for k in sorted(range(len(scalars)), key=lambda k: -scalars[k].bits):
-        offsets[k] = end
-        end += spelling.size(scalars[k])
-    return offsets, (end + 7) // 8 * 8

@@ -3,22 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from kernelab.lang.ir import (
-    Append,
     Atom,
-    Atomic,
     Block,
     Const,
     For,
     If,
     Loop,
-    Print,
-    Save,
-    Stmt,
-    Store,
     Var,
     atoms,
     blocks,
-    walk,
 )
 from kernelab.lang.types import Scalar
 
@@ -56,17 +49,6 @@ def is_short(loop: Loop) -> bool:
 def _cost(loop: For) -> int:
     assert isinstance(loop.count, Const)
     return int(loop.count.value) * weight(loop.body)
-
-
-def early_saves(body: Block) -> frozenset[Stmt]:
-    """The saves that a thread passes before it has changed anything: there it can still start anew."""
-    found: set[Stmt] = set()
-    for stmt in body.stmts:
-        inside = [stmt, *(inner for block in blocks(stmt) for inner in walk(block))]
-        if any(isinstance(inner, Store | Atomic | Append | Print) for inner in inside):
-            break
-        found.update(inner for inner in inside if isinstance(inner, Save))
-    return frozenset(found)
 
 
 def sides(stmt: If) -> tuple[bool, Block, Block]:
