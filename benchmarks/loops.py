@@ -205,7 +205,7 @@ def _preamble(repeat: int) -> str:
             "# What the adjoint of a loop costs",
             "",
             f"kernelab on a CPU, Python {platform.python_version()}, {os.cpu_count()} shared cores.",
-            f"Processor time, the least of {repeat} runs. The textbook bound of adjoint over primal is 4 to 5;",
+            f"Processor time, least of {repeat} runs. The textbook bound of adjoint over primal is 4 to 5;",
             "a primal of many short threads overlaps them, which its adjoint cannot.",
             '"By hand" is the same adjoint in C++. Peaks are beyond what the process held before.',
             '"fits" says that 1 MiB holds every iteration.',
