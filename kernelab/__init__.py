@@ -58,6 +58,7 @@ from kernelab.runtime.decorators import (
     func_native,
     func_replay,
     kernel,
+    overload,
     struct,
 )
 from kernelab.runtime.device import Device, get_device, get_devices
@@ -252,6 +253,7 @@ __all__ = [
     "map",
     "ones",
     "ones_like",
+    "overload",
     "printf",
     "set_device",
     "static",

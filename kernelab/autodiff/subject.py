@@ -129,7 +129,8 @@ def apart(what: str) -> Iterator[None]:
 
 def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any], what: str) -> Subject:
     """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed."""
-    given, count = ordered(kernel.definition, [*inputs, *outputs], {}), len(inputs)
+    given, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
+    kernel = kernel.of_arguments(given)
     keys: list[Key] = [*range(count), *range(len(given) - count)] if outputs else [*range(len(given))]
     if kernel.plan.formals is not None:
         formals = kernel.plan.formals

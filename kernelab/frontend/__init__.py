@@ -8,11 +8,13 @@ from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
 from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.custom import attach
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
+from kernelab.frontend.generics import GenericKernel
 from kernelab.frontend.rules import rule_from
 from kernelab.frontend.source import file_of, source_of
 
 __all__ = [
     "Definition",
+    "GenericKernel",
     "KernelDefinition",
     "Lowered",
     "StructDefinition",

@@ -5,6 +5,7 @@ or as text.
 """
 
 import ast
+from typing import Any, TypeVar
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.frame import Mistake
@@ -42,19 +43,63 @@ def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
             return _named(scope, places, node)
 
 
-def is_any(node: ast.expr) -> bool:
-    """Whether an annotation leaves the type to the call: `Any`, or an array of `Any`."""
+def is_any(node: ast.expr, scope: Scope | None = None) -> bool:
+    """Whether an annotation leaves the type to the call: `Any`, or an array or vector of `Any`.
+
+    In a scope, names may stand for `Any`, or for what `kernelab.types` or `typing` has for several types.
+    """
     match node:
         case ast.Name("Any") | ast.Attribute(attr="Any"):
+            return True
+        case ast.Name() | ast.Attribute() if scope is not None and _stands_for_any(node, scope):
             return True
         case ast.Constant(value=str() as text):
             return text.rpartition(".")[2] == "Any"
         case ast.Subscript(slice=ast.Tuple(elts=[elem, *_])) | ast.Subscript(slice=elem):
-            return is_any(elem)
+            return is_any(elem, scope)
         case ast.Call(keywords=words, args=args):
-            return any(is_any(part) for part in [*args, *(w.value for w in words if w.arg == "dtype")])
+            parts = [*args, *(word.value for word in words)]
+            parts += [inner for part in parts if isinstance(part, ast.Tuple) for inner in part.elts]
+            return any(is_any(part, scope) for part in parts)
         case _:
             return False
+
+
+def _stands_for_any(node: ast.expr, scope: Scope) -> bool:
+    match node:
+        case ast.Name(name):
+            value = scope.assigned.get(name, scope.namespace.get(name))
+        case ast.Attribute(value=ast.Name(module), attr=name):
+            value = getattr(scope.namespace.get(module), name, None)
+        case _:
+            return False
+    return value is Any or isinstance(value, TypeVar) or type(value).__name__ == "AnyOf"
+
+
+def open_ndim(node: ast.expr) -> int | None:
+    """How many dimensions an array of `Any` has; None for an annotation that is no array."""
+    match node:
+        case ast.Subscript(value=head, slice=ast.Tuple(elts=[_, ast.Constant(value=int() as ndim)])):
+            return ndim if _word(head) in _DIMENSIONS else None
+        case ast.Subscript(value=head):
+            return _DIMENSIONS.get(_word(head))
+        case ast.Call(func=head, keywords=words):
+            stated = [_number(word.value) for word in words if word.arg == "ndim"]
+            return (stated or [_DIMENSIONS[_word(head)]])[0] if _word(head) in _DIMENSIONS else None
+        case _:
+            return None
+
+
+def _number(node: ast.expr) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def _word(node: ast.expr) -> str:
+    match node:
+        case ast.Name(word) | ast.Attribute(attr=word):
+            return word
+        case _:
+            return ""
 
 
 def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:

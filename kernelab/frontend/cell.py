@@ -25,13 +25,14 @@ from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, lower_kernel, template
 from kernelab.frontend.fence import REFUSALS
 from kernelab.frontend.frame import Mistake
+from kernelab.frontend.generics import GenericKernel, is_generic
 from kernelab.frontend.jumps import returns_value
 from kernelab.frontend.names import Scope, named_in
 from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.source import Places, parse
 from kernelab.frontend.values import FunctionRef, KernelRef, Poison, StructRef
 
-Definition = KernelDefinition | UserFunction | StructDefinition
+Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
 
 _ERRORS: dict[str, type[KernelError]] = {
@@ -327,6 +328,10 @@ class _Cell:
         for name, (found, _) in self.templates.items():
             if name in self.functions:
                 self.function(self.functions[name])
+            elif isinstance(self.scope.cell[name], KernelRef) and is_generic(found):
+                generic = GenericKernel(found)
+                self.collect(generic.check())
+                self.definitions |= {} if generic.check() else {name: generic}
             elif isinstance(self.scope.cell[name], KernelRef):
                 try:
                     outcome = lower_kernel(found)

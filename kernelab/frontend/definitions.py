@@ -210,26 +210,22 @@ class Outcome:
     notes: tuple[Diagnostic, ...]
 
 
-def lower_kernel(template: Template) -> Outcome:
-    """Lower a kernel; all parameters need a type."""
+def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None) -> Outcome:
+    """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
     refused = fence.check(template.node, template.places)
     errors = list(refused.diagnostics)
     params: dict[str, Meaning] = {}
     signature: list[Formal] = []
     for argument in template.arguments:
         try:
-            type = _kernel_type(template, argument)
+            type = (given or {}).get(argument.arg) or _kernel_type(template, argument)
             params[argument.arg] = structs.parameter(argument.arg, type, template.places(argument))
             signature.append(Formal(argument.arg, type, template.places(argument)))
         except Mistake as mistake:
             errors.append(mistake.diagnostic)
             params[argument.arg] = Poison()
-    defaults: dict[str, Any] = {}
-    for name, node in template.defaults.items():
-        try:
-            defaults[name] = _number(template, node)
-        except Mistake as mistake:
-            errors.append(mistake.diagnostic)
+    defaults, wrong = default_numbers(template)
+    errors += wrong
     frame = _lower(template, params, True, None, refused.nodes)
     errors += frame.diagnostics
     if errors or frame.broken:
@@ -248,6 +244,17 @@ def lower_kernel(template: Template) -> Outcome:
         defaults,
     )
     return Outcome(kernel, (), tuple(frame.notes))
+
+
+def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """The defaults of a kernel's parameters, and what is wrong with others."""
+    defaults, errors = {}, []
+    for name, node in template.defaults.items():
+        try:
+            defaults[name] = _number(template, node)
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
+    return defaults, errors
 
 
 def _number(template: Template, node: ast.expr) -> Any:
@@ -273,10 +280,6 @@ def _evaluated(template: Template, node: ast.expr) -> Any:
 
 
 def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
-    if argument.annotation is not None and is_any(argument.annotation):
-        message = f"the argument {argument.arg} of the kernel {template.name} has the type Any"
-        hint = "write its type; a function that the kernel calls may take Any"
-        raise Mistake(Diagnostic(message, template.places(argument), "annotation", hint=hint))
     if argument.annotation is not None:
         return annotation(template.scope, template.places, argument.annotation)
     proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
@@ -380,7 +383,7 @@ class UserFunction:
         template = self.template
         type = (
             None
-            if argument.annotation is None or is_any(argument.annotation)
+            if argument.annotation is None or is_any(argument.annotation, template.scope)
             else annotation(template.scope, template.places, argument.annotation)
         )
         value = None if default is None else self._default(default)

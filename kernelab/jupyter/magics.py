@@ -83,7 +83,8 @@ class KernelMagics(Magics):
         options = parsed(self.kernel, line)
         choices = {"enable_backward": False} if options.no_backward else {}
         compiled = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
-        made = [one for one in compiled.definitions.values() if isinstance(one, Kernel)]
+        kernels = [one for one in compiled.definitions.values() if isinstance(one, Kernel)]
+        made = [kernel for kernel in kernels if not kernel.is_generic]
         if options.device is not None and get_device(options.device).is_cpu:
             build(made)
         if not options.quiet and options.show:

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelab.errors import Diagnostic, LaunchError
-from kernelab.frontend import KernelDefinition
+from kernelab.frontend import GenericKernel, KernelDefinition
+
+Loaded = KernelDefinition | GenericKernel
 
 
-def ordered(kernel: KernelDefinition, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+def ordered(kernel: Loaded, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """All arguments in order; those that are missing at the end are left to whoever checks their number.
 
     Raises LaunchError for a name that the kernel does not have or that got a value already, and for a
@@ -37,7 +39,7 @@ def ordered(kernel: KernelDefinition, given: Sequence[Any], named: Mapping[str, 
     return arguments
 
 
-def _not_taken(kernel: KernelDefinition, name: str) -> LaunchError:
+def _not_taken(kernel: Loaded, name: str) -> LaunchError:
     if name in kernel.names:
         return _error(kernel, f"kernel `{kernel.name}` gets two values for `{name}`", "leave one of them out")
     close = difflib.get_close_matches(name, kernel.names, 1)
@@ -45,5 +47,5 @@ def _not_taken(kernel: KernelDefinition, name: str) -> LaunchError:
     return _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
 
 
-def _error(kernel: KernelDefinition, message: str, hint: str) -> LaunchError:
+def _error(kernel: Loaded, message: str, hint: str) -> LaunchError:
     return LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))

@@ -6,11 +6,13 @@ A decorated function is lowered when it is first needed, with the names that are
 import functools
 import textwrap
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import UserFunction, attach, rule_from, struct_of
+from kernelab.frontend import GenericKernel, UserFunction, attach, rule_from, struct_of
+from kernelab.runtime.generic import stated
 from kernelab.runtime.kernel import (
     Kernel,
     Made,
@@ -20,7 +22,7 @@ from kernelab.runtime.kernel import (
     native_of,
     refuse_unknown,
 )
-from kernelab.runtime.naming import closure, maps_of, names_around
+from kernelab.runtime.naming import closure, evaluated, maps_of, names_around
 from kernelab.runtime.structs import Instance, class_of
 
 
@@ -37,6 +39,33 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     if function is None:
         return lambda function: _kernel(function, names, options)
     return _kernel(function, names, options)
+
+
+def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
+    """A kernel with parameters of `Any`, for certain types: ``overload(k, [types])``, or ``{"x": type}``.
+
+    The types are those of all parameters, or of the open ones alone.  As a decorator, of a def without a body
+    that has the kernel's name: ``@overload`` above ``def scale(x: kl.array[float], s: float): ...``.
+    Raises KernelValueError where types are missing or too many, and KernelTypeError for another kernel.
+    """
+    if types is None and isinstance(kernel, FunctionType):
+        return _of_stub(kernel, names_around(2))
+    if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
+        name = getattr(kernel, "__name__", repr(kernel))
+        hint = "give one of its parameters the type Any, or launch it as it is"
+        raise KernelTypeError(Diagnostic(f"{name} is no kernel with parameters of Any", hint=hint))
+    return kernel.instance(stated(kernel.loaded, types or ()))
+
+
+def _of_stub(stub: FunctionType, names: Mapping[str, Any]) -> Kernel:
+    kernel = names.get(stub.__name__)
+    hint = "define the kernel with Any first, then @overload a def of its name"
+    if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
+        raise KernelTypeError(Diagnostic(f"{stub.__name__} is no kernel with parameters of Any", hint=hint))
+    parameters = stub.__code__.co_varnames[: stub.__code__.co_argcount]
+    given = {name: evaluated(stub.__annotations__.get(name), stub, names) for name in parameters}
+    kernel.instance(stated(kernel.loaded, [given[name] for name in parameters]))
+    return kernel
 
 
 def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:

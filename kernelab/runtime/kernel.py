@@ -6,7 +6,7 @@ The one module that composes frontend, passes and backend.  Must not know launch
 import ast
 import os
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -17,6 +17,7 @@ from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
+    GenericKernel,
     KernelDefinition,
     Lowered,
     StructDefinition,
@@ -28,6 +29,7 @@ from kernelab.frontend import (
 )
 from kernelab.frontend.options import settled, unknown
 from kernelab.lang.ir import Custom, Function, Save, Storage, Var, walk
+from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
 from kernelab.passes.effects import Effects, effects
@@ -42,8 +44,9 @@ from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, parameters
-from kernelab.runtime.calling import ordered
+from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.device import CPU
+from kernelab.runtime.generic import types_of
 from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
@@ -158,7 +161,7 @@ class Kernel:
 
     @classmethod
     def of(
-        cls, name: str, load: Callable[[], KernelDefinition], widened: bool = False, by_leaves: bool = False
+        cls, name: str, load: Callable[[], Loaded], widened: bool = False, by_leaves: bool = False
     ) -> Self:
         """The kernel whose definition `load` gives when it is first needed."""
         made = cls.__new__(cls)
@@ -166,9 +169,10 @@ class Kernel:
         return made
 
     def _begin(
-        self, name: str, load: Callable[[], KernelDefinition], widened: bool = False, by_leaves: bool = False
+        self, name: str, load: Callable[[], Loaded], widened: bool = False, by_leaves: bool = False
     ) -> None:
         self.name = name
+        self._instances: dict[KernelDefinition, Kernel] = {}
         self.__name__ = name
         self._load = load
         self._widened = widened
@@ -192,7 +196,11 @@ class Kernel:
         """The kernel on a grid: call it with its arguments, by position or by name."""
         from kernelab.runtime.launch import run  # launching builds on kernels
 
-        return lambda *given, **named: run(self, grid, ordered(self.definition, given, named))
+        def launched(*given: Any, **named: Any) -> None:
+            arguments = ordered(self.loaded, given, named)
+            run(self.of_arguments(arguments), grid, arguments)
+
+        return launched
 
     def __call__(self, *_: Any) -> None:
         """A kernel runs on a grid: raises LaunchError that says how."""
@@ -201,22 +209,54 @@ class Kernel:
     # -------------------------------------------------------------------------------------- what it is
 
     @cached_property
-    def definition(self) -> KernelDefinition:
+    def loaded(self) -> Loaded:
         """What the frontend made of the text; raises KernelError where it has mistakes."""
         return self._load()
 
+    @cached_property
+    def definition(self) -> KernelDefinition:
+        """The kernel for the types of its parameters; raises KernelError where some of them are `Any`."""
+        if isinstance(self.loaded, GenericKernel):
+            raise KernelTypeError(_undecided(self.loaded))
+        return self.loaded
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether the types of some parameters are left to the launch."""
+        return isinstance(self.loaded, GenericKernel)
+
+    def of_arguments(self, arguments: Sequence[Any]) -> "Kernel":
+        """The kernel for the types of these arguments: itself, unless it is generic.  Raises KernelError."""
+        if isinstance(self.loaded, KernelDefinition):
+            return self
+        return self.instance(types_of(self.loaded, arguments))
+
+    def instance(self, types: Sequence[AnyType | None]) -> "Kernel":
+        """A generic kernel for these types of its parameters; raises KernelError."""
+        assert isinstance(self.loaded, GenericKernel)
+        found = self.loaded.instantiate(types)
+        if found not in self._instances:
+            self._instances[found] = made = Kernel.of(self.name, lambda: found)
+            made.definition = found
+        return self._instances[found]
+
+    @property
+    def key(self) -> str:
+        """The name, as programs written for Warp ask for it."""
+        return self.name
+
     @property
     def doc(self) -> str:
-        return self.definition.doc or ""
+        return self.loaded.doc or ""
 
     @property
     def source(self) -> Source:
         """The text that the kernel stands in."""
-        return self.definition.source
+        return self.loaded.source
 
     @property
     def span(self) -> Span:
-        return self.definition.span
+        return self.loaded.span
 
     @cached_property
     def primal(self) -> Function:
@@ -402,6 +442,10 @@ Made = Kernel | UserFunction | type[Instance]
 def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     if isinstance(definition, StructDefinition):
         return class_of(definition.struct)
+    if isinstance(definition, GenericKernel):
+        generic = definition
+        generic.options |= options
+        return Kernel.of(generic.name, lambda: generic)
     if not isinstance(definition, KernelDefinition):
         return definition
     chosen = replace(definition, options={**definition.options, **options})
@@ -412,7 +456,7 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
 
 def definition_of(
     function: Callable[..., Any], namespace: Mapping[str, Any], word: Literal["kernel", "func"]
-) -> KernelDefinition | UserFunction:
+) -> KernelDefinition | GenericKernel | UserFunction:
     """What a Python function of a file stands for as a kernel or a function; raises KernelError."""
     source, tree = source_of(function)
     for node in tree.body:
@@ -444,12 +488,16 @@ def native_of(
 
 def loaded(
     function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
-) -> KernelDefinition:
+) -> KernelDefinition | GenericKernel:
     """The definition of a decorated kernel; raises KernelError with its mistakes."""
     found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel")
-    assert isinstance(found, KernelDefinition)
+    assert not isinstance(found, UserFunction)
     around = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
-    return replace(found, options=settled({"module_options": around}) | settled(options))
+    chosen = settled({"module_options": around}) | settled(options)
+    if isinstance(found, GenericKernel):
+        found.options |= chosen
+        return found
+    return replace(found, options=chosen)
 
 
 def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
@@ -505,6 +553,12 @@ def _no_backward(kernel: Kernel) -> Diagnostic:
     if "enable_backward" not in kernel.definition.options:
         message, hint = f"{message} by kl.config.enable_backward", "set kl.config.enable_backward = True"
     return Diagnostic(message, kernel.span, "backward", hint=hint)
+
+
+def _undecided(kernel: GenericKernel) -> Diagnostic:
+    message = f"the types of `{kernel.name}` are not known before it is launched: it takes Any"
+    hint = f"kl.overload({kernel.name}, [types]) is the kernel for certain types"
+    return Diagnostic(message, kernel.span, "generic", hint=hint)
 
 
 def _called_directly(kernel: Kernel) -> Exception:

@@ -94,7 +94,8 @@ def launch(
         get_device(device)
     if not isinstance(kernel, Kernel):
         raise _no_kernel(kernel)
-    arguments = ordered(kernel.definition, [*inputs, *outputs], {})
+    arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
+    kernel = kernel.of_arguments(arguments)
     if adjoint:
         launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
     else:

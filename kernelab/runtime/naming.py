@@ -29,3 +29,10 @@ def closure(function: Callable[..., Any]) -> dict[str, Any]:
         except ValueError:
             continue
     return found
+
+
+def evaluated(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
+    """An annotation as an object: its text is evaluated, where Python has left it as text."""
+    if not isinstance(annotation, str):
+        return annotation
+    return eval(annotation, dict(ChainMap(closure(function), *maps_of(names))))

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kernelab.errors import KernelTypeError
-from kernelab.frontend import KernelDefinition, UserFunction
+from kernelab.frontend import GenericKernel, KernelDefinition, UserFunction
 from kernelab.lang.ir import Call, Function, walk
+from kernelab.lang.types import Array, Vec, float64
 from tests.frontend.helpers import cell, error, errors, kernel, ran
 
 KERNEL = "def kernel(x: array[float], d: array[float64], k: array[int]):\n    "
@@ -288,9 +289,13 @@ def kernel(x: array[float], d: array[float64], v: array[vec2], n: array[int]):
     assert (after["x"][0], after["d"][0], after["v"].tolist()) == (12.0, 6.0, [[4.0, 8.0]])
 
 
-def test_a_kernel_has_types() -> None:
-    found = error("def kernel(x: array[Any]):\n    x[0] = 1.0\n")
-    assert found.message == "the argument x of the kernel kernel has the type Any"
+def test_a_generic_kernel_is_lowered_when_it_has_types() -> None:
+    lowered = cell("def kernel(x: array[Any]):\n    x[0] = 1.5\n")
+    made = lowered.definitions["kernel"]
+    assert isinstance(made, GenericKernel)
+    assert made.instantiate([Array(float64, 1)]).function.params[0].type == Array(float64, 1)
+    with pytest.raises(KernelTypeError, match="x holds vec2d, not float"):
+        made.instantiate([Array(Vec(float64, 2), 1)])
 
 
 OVERLOADS = """
