@@ -150,6 +150,10 @@ class KernelValueError(KernelError, ValueError):
     """A value that makes no sense where it stands."""
 
 
+class KernelMemoryError(KernelError, MemoryError):
+    """An array for which there is not enough memory."""
+
+
 class KernelIndexError(KernelError, IndexError):
     """An array index outside the array, found while a kernel ran."""
 

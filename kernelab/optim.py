@@ -56,6 +56,7 @@ class Optimizer(ABC):
 
     def set_params(self, params: Sequence[array]) -> None:
         """Optimise these arrays of floats from now on; raises KernelTypeError for any others."""
+        _require_list(params, "parameters", "write SGD([x])")
         for k, param in enumerate(params):
             if not isinstance(param, array) or not is_differentiable(param.dtype):
                 found = param.dtype if isinstance(param, array) else type(param).__name__
@@ -84,6 +85,7 @@ class Optimizer(ABC):
         if not self.params:
             message = "there are no parameters to optimise"
             raise KernelValueError(Diagnostic(message, code="optim", hint="call set_params([...]) first"))
+        _require_list(grad, "gradients", "pass [x.grad for x in params]")
         if len(grad) != len(self.params):
             message = f"{len(grad)} gradients for {len(self.params)} parameters"
             raise KernelValueError(Diagnostic(message, code="optim", hint="pass [x.grad for x in params]"))
@@ -152,6 +154,16 @@ class Adam(Optimizer):
         unbias = [1.0 / (1.0 - beta**step) for beta in (self.beta1, self.beta2)]
         rates = [self.lr, self.beta1, self.beta2, *unbias, self.eps]
         run(_kernel("adam_step", param.dtype), param.size, [param, grad, *state, *rates])
+
+
+def _require_list(given: Any, what: str, hint: str) -> None:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        found = (
+            f"an array of shape {given.shape}" if isinstance(given, array) else f"a {type(given).__name__}"
+        )
+        raise KernelTypeError(
+            Diagnostic(f"{what} are a list of arrays, not {found}", code="optim", hint=hint)
+        )
 
 
 def _require_gradient(k: int, param: array, grad: Any) -> None:

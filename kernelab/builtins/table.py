@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import (
@@ -85,7 +86,8 @@ class Builtin:
         if found is None:
             given = ", ".join(str(t) for t in types)
             wanted = "; ".join(signature(op) for op in self.overloads)
-            raise TypeError(f"{self.name} takes no ({given}); it is defined as {wanted}")
+            message = f"{self.name} takes no ({given}); it is defined as {wanted}"
+            raise KernelTypeError(Diagnostic(message, code="overload"))
         op, result = found
         values = [np.asarray(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
@@ -116,10 +118,14 @@ def host_type(value: Any) -> Type:
             return int32
         case float():
             return float32
+    if hasattr(value, "__array_interface__") and not isinstance(value, np.ndarray):
+        message = "on the host an operation takes numbers, vectors and matrices, not arrays"
+        raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x)"))
     array = np.asarray(value)
     scalar = next((s for s in SCALARS if s.dtype == array.dtype), None)
     if scalar is None or array.ndim > 2:
-        raise TypeError(f"{value!r} is no number, vector or matrix that a kernel can hold")
+        message = f"{value!r} is no number, vector or matrix that a kernel can hold"
+        raise KernelTypeError(Diagnostic(message, code="host"))
     match array.shape:
         case (n,):
             return Vec(scalar, n)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+
 Kind = Literal["bool", "int", "uint", "float"]
 
 
@@ -50,8 +52,14 @@ class Scalar:
         return self.name
 
     def __call__(self, value: Any = 0) -> Any:
-        """The NumPy scalar of this type nearest to `value`."""
-        return self.dtype.type(value)
+        """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
+        try:
+            return self.dtype.type(value if value is not None else "")
+        except (TypeError, ValueError):
+            message = f"{value!r} cannot become {self}"
+            raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None
+        except OverflowError:
+            raise KernelValueError(Diagnostic(f"{value} does not fit {self}", code="range")) from None
 
 
 bool_ = Scalar("bool", 8)
@@ -177,12 +185,18 @@ def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any,
     size = int(np.prod(type.shape))
     if not components:
         return np.zeros(type.shape, type.scalar.dtype)
-    if len(components) == 1:
-        return np.broadcast_to(np.asarray(components[0], type.scalar.dtype), type.shape).copy()
-    joined = np.concatenate([np.ravel(component) for component in components])
+    try:
+        given = [np.asarray(component, type.scalar.dtype) for component in components]
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
+        raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
+    if len(given) == 1 and given[0].shape in ((), type.shape):
+        return np.broadcast_to(given[0], type.shape).copy()
+    joined = np.concatenate([component.ravel() for component in given])
     if joined.size != size:
-        raise TypeError(f"{type} takes 0, 1 or {size} components, not {joined.size}")
-    return joined.astype(type.scalar.dtype).reshape(type.shape)
+        message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
+        raise KernelTypeError(Diagnostic(message, code="count"))
+    return joined.reshape(type.shape)
 
 
 def shape_of(type: Value) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Making arrays: from data, of zeros, ones or one value, like another; copying one into another."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,12 +8,14 @@ import numpy as np
 
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.structs import Struct
 from kernelab.runtime.annotations import array_annotation
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU
-from kernelab.runtime.interop import itemsize, shape_tuple, value_type
+from kernelab.runtime.interop import element, element_type, itemsize, shape_tuple, value_type
 from kernelab.runtime.memory import allocate, contiguous_strides
-from kernelab.runtime.strided import array, duplicate, transfer
+from kernelab.runtime.strided import array, duplicate, require_array, transfer
 
 Shape = int | Sequence[int]
 
@@ -45,25 +48,33 @@ def full(
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> array:
-    """An array that holds `value` everywhere; its dtype is `value`'s unless given."""
-    elem = array(value).dtype if dtype is None else dtype
+    """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's."""
+    elem: Any = getattr(value, "__kernelab_struct__", None)
+    if dtype is not None:
+        elem = value_type(dtype)
+    elif elem is None:
+        elem = element_type(value)
+    filling = None if isinstance(elem, Struct) else element(value, elem)
     made = _made(shape, elem, device, requires_grad, cleared=False)
-    made.host()[...] = value
+    made.host()[...] = made._fitting(value) if filling is None else filling
     return made
 
 
 def zeros_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
+    require_array(src, "zeros_like takes")
     return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
 
 def ones_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
     """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
+    require_array(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad)
 
 
 def empty_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
     """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
+    require_array(src, "empty_like takes")
     return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
 
@@ -71,6 +82,7 @@ def full_like(
     src: array, value: Any, device: Device | str | None = None, requires_grad: bool | None = None
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
+    require_array(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, device, wanted)
 
@@ -105,6 +117,7 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
 def clone(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
     get_device(device)
+    require_array(src, "clone takes")
     return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")
 
 
@@ -116,6 +129,12 @@ def copy(
     With `count`, or an offset, that many elements (by default as many as `src` has left) of the flattened
     arrays.  Raises KernelValueError where shapes or ranges do not fit.
     """
+    require_array(dest, "the destination of a copy is")
+    require_array(src, "the source of a copy is", "write dest.assign(...) for other data")
+    for name, number in (("dest_offset", dest_offset), ("src_offset", src_offset), ("count", count)):
+        if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
+            message = f"`{name}` is a whole number of elements, 0 or more, not {described(number)}"
+            raise KernelValueError(Diagnostic(message, code="range"))
     if count or dest_offset or src_offset:
         count = count or src.size - src_offset
         src = _stretch(src, src_offset, count, "src")
@@ -150,7 +169,7 @@ def _made(
     get_device(device)
     extents, elem = shape_tuple(shape), value_type(dtype)
     strides = contiguous_strides(extents, itemsize(elem))
-    count = int(np.prod(extents, dtype=np.int64))
+    count = math.prod(extents)
     made = array.over(allocate(count * itemsize(elem), cleared=cleared), 0, extents, strides, elem)
     if requires_grad:
         made.requires_grad = True

@@ -4,6 +4,7 @@ A decorated function is lowered when it is first needed, with the names that are
 """
 
 import functools
+import inspect
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, UserFunction, attach, rule_from, struct_of
+from kernelab.runtime.conversion import described
 from kernelab.runtime.generic import stated
 from kernelab.runtime.kernel import (
     Kernel,
@@ -77,12 +79,12 @@ def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     names = names_around(2)
     refuse_unknown("func", options)
     if function is None:
-        return lambda function: Function(function, names)
-    return Function(function, names)
+        return lambda function: Function(_require_def(function, "func"), names)
+    return Function(_require_def(function, "func"), names)
 
 
 def compile(
-    text: str,
+    text: Any,
     namespace: Mapping[str, Any] | None = None,
     label: str = "<text>",
 ) -> dict[str, Made]:
@@ -92,6 +94,9 @@ def compile(
     the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes.
     """
     around = names_around(2) if namespace is None else namespace
+    if not isinstance(text, str):
+        message = f"compile takes the text of kernels, not {described(text)}"
+        raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
     compiled = compile_source(Source(textwrap.dedent(text), label), around)
     compiled.raise_errors()
     return compiled.definitions
@@ -160,11 +165,15 @@ def _is_function(found: Any) -> bool:
     return isinstance(found, Function) or getattr(found, "__kernelab_function__", None) is not None
 
 
-def struct(cls: type) -> type[Instance]:
+def struct(cls: Any) -> type[Instance]:
     """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
 
     Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
     """
+    if not isinstance(cls, type):
+        message = f"struct decorates a class, not {described(cls)}"
+        hint = "write @kl.struct above class Particle: mass: float"
+        raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
     return class_of(struct_of(cls, names_around(2)))
 
 
@@ -225,7 +234,15 @@ class NativeFunction(Function):
         return found
 
 
+def _require_def(function: Any, word: str) -> Any:
+    if inspect.isfunction(function):
+        return function
+    message = f"{word} decorates a def, not {described(function)}"
+    raise KernelTypeError(Diagnostic(message, code=word, hint=f"write @kl.{word} above def f(...)"))
+
+
 def _kernel(function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]) -> Kernel:
+    _require_def(function, "kernel")
     made = Kernel.of(options.get("name") or function.__name__, lambda: loaded(function, names, options))
     functools.update_wrapper(made, function, ("__doc__",), ())
     return made

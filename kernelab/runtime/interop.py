@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct, StructArray, array_inside, layout
 from kernelab.lang.types import (
+    LARGEST,
     SCALARS,
     Array,
     Mat,
@@ -26,8 +27,10 @@ from kernelab.lang.types import (
     int64,
     scalar_of,
     shape_of,
+    size_of,
     type_named,
 )
+from kernelab.runtime.conversion import as_numpy, converted, described
 
 HostArray = np.ndarray[Any, Any]
 
@@ -102,26 +105,47 @@ def host_values(data: Any, dtype: Value | None) -> tuple[HostArray, Value]:
 
     Without a `dtype`, NumPy data keep theirs, and Python numbers get 32 bits unless they need more.
     """
-    values = data if isinstance(data, np.ndarray) else _as_numpy(data)
-    elem = dtype if dtype is not None else _natural(values, data)
-    try:
-        values = values.astype(scalar_of(elem).dtype, copy=False)
-    except (TypeError, ValueError):
-        message = f"cannot make an array of {elem} from {_described(data)}"
-        raise KernelTypeError(Diagnostic(message, code="dtype")) from None
-    return _with_components(values, elem), elem
+    values = as_numpy(data)
+    elem = dtype if dtype is not None else natural_type(values, data)
+    return _with_components(converted(values, scalar_of(elem)), elem), elem
 
 
-def _as_numpy(data: Any) -> HostArray:
-    try:
-        return np.asarray(data)
-    except ValueError:
-        message = f"cannot make an array from {_described(data)}: its rows have different lengths"
-        hint = "give every row the same number of elements"
-        raise KernelTypeError(Diagnostic(message, code="data", hint=hint)) from None
+def fitting(value: Any, elem: Value) -> HostArray:
+    """`value` as numbers of an element type, of whatever shape; raises where they are none, or do not fit."""
+    return converted(as_numpy(value), scalar_of(elem))
 
 
-def _natural(values: HostArray, data: Any) -> Value:
+def element(value: Any, elem: Value) -> HostArray:
+    """One number, or the components of one element; raises KernelValueError for several."""
+    found, components = fitting(value, elem), shape_of(elem)
+    if found.shape == () or found.shape == components:
+        return found
+    if components and found.size == size_of(elem):
+        return found.reshape(components)
+    message = f"an element of {elem} cannot be {described(value)} of shape {found.shape}"
+    hint = f"give a number, or {size_of(elem)} components" if components else "give one number"
+    raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+
+
+def element_type(value: Any) -> Value:
+    """The type of which this is one element: a number, or a vector or matrix of those components."""
+    found = as_numpy(value)
+    scalar = scalar_of(natural_type(found, value))
+    match found.shape:
+        case ():
+            return scalar
+        case (n,) if 1 <= n <= LARGEST:
+            return Vec(scalar, n)
+        case (n, m) if 1 <= n * m <= LARGEST:
+            return Mat(scalar, n, m)
+        case shape:
+            message = f"{described(value)} of shape {shape} is no element of an array"
+            hint = "an element is a number, a vector or a matrix; make the array with kl.array(...)"
+            raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+
+
+def natural_type(values: HostArray, data: Any) -> Value:
+    """The type of host numbers: their own dtype's, and for Python's numbers 32 bits unless they need more."""
     if hasattr(data, "dtype"):
         return _by_numpy(values.dtype)
     if values.size == 0 or values.dtype == float64.dtype:
@@ -146,15 +170,11 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
     raise KernelTypeError(Diagnostic(message, hint=f"the last axes must be {wanted}", code="shape"))
 
 
-def _described(data: Any) -> str:
-    if isinstance(data, np.ndarray):
-        return f"a NumPy array of {data.dtype}"
-    return f"a {type(data).__name__}"
-
-
 def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     """An array's shape from a number or a sequence of 1 to 4; raises KernelTypeError or ValueError."""
-    extents = tuple(int(n) for n in shape) if isinstance(shape, Sequence | np.ndarray) else (int(shape),)
+    given: Any = shape
+    several = given.ndim if isinstance(given, np.ndarray) else isinstance(given, Sequence)
+    extents = tuple(_extent(n) for n in (given if several and not isinstance(given, str) else (given,)))
     if not 1 <= len(extents) <= 4:
         message = f"an array has 1 to 4 dimensions, not {len(extents)}"
         raise KernelTypeError(Diagnostic(message, code="ndim"))
@@ -162,3 +182,16 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
         message = f"an array cannot have the shape {extents}"
         raise KernelTypeError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
     return extents
+
+
+def extents_of(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """The extents of a shape to be, one of which may be -1; raises KernelTypeError for other things."""
+    return tuple(_extent(n) for n in shape)
+
+
+def _extent(count: Any) -> int:
+    if isinstance(count, bool | np.bool_) or not hasattr(count, "__index__"):
+        message = f"the extent of an array is a whole number, not {described(count)}"
+        hint = "write int(...) around it" if isinstance(count, float | np.floating) else "write 3, or (2, 3)"
+        raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+    return int(count)

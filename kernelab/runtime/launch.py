@@ -20,6 +20,7 @@ from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
@@ -48,13 +49,16 @@ class Grid:
 
 def grid_of(dim: int | Sequence[int]) -> Grid:
     """The grid that `dim` stands for; raises LaunchError where it is none."""
+    if isinstance(dim, array):
+        message = f"a grid cannot have an array of shape {dim.shape} for its dimensions"
+        raise LaunchError(Diagnostic(message, code="dim", hint="pass len(x), x.size or x.shape"))
     return _grid(dim if isinstance(dim, int | str) or not isinstance(dim, Iterable) else tuple(dim))
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _grid(dim: Any) -> Grid:
     extents = dim if isinstance(dim, tuple) else (dim,)
-    if not 1 <= len(extents) <= 4 or not all(isinstance(n, int | np.integer) for n in extents):
+    if not 1 <= len(extents) <= 4 or not all(_is_extent(n) for n in extents):
         hint = "pass an int, or a tuple of 1 to 4 ints"
         raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {dim!r}", code="dim", hint=hint))
     extents = tuple(int(n) for n in extents)
@@ -65,6 +69,10 @@ def _grid(dim: Any) -> Grid:
         hint = f"every dimension is 0 or more, and there are at most {MAX_THREADS:,} threads"
         raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {extents}", code="dim", hint=hint))
     return Grid(extents, threads, struct.pack("=4q", *extents, *(1,) * (4 - len(extents))))
+
+
+def _is_extent(n: Any) -> bool:
+    return isinstance(n, int | np.integer) and not isinstance(n, bool)
 
 
 def launch(
@@ -94,6 +102,7 @@ def launch(
         get_device(device)
     if not isinstance(kernel, Kernel):
         raise _no_kernel(kernel)
+    _require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
     kernel = kernel.of_arguments(arguments)
     if adjoint:
@@ -365,6 +374,14 @@ def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, a
 def _checked_bar(parameter: Parameter, bar: Any) -> array:
     type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
     return Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]  # type: ignore[no-any-return]
+
+
+def _require_lists(**given: Any) -> None:
+    for name, arguments in given.items():
+        if isinstance(arguments, Sequence) and not isinstance(arguments, str):
+            continue
+        message = f"`{name}` is a list of arguments, not {described(arguments)}"
+        raise LaunchError(Diagnostic(message, code="argument", hint=f"write {name}=[...]"))
 
 
 def _no_kernel(found: object) -> LaunchError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.ranges import Ranges
 
 if TYPE_CHECKING:
@@ -180,9 +180,14 @@ class Allocation:
 
 
 def allocate(nbytes: int, *, cleared: bool) -> Allocation:
-    """New memory, zeros or uninitialised, aligned to 64 bytes."""
+    """New memory, zeros or uninitialised, aligned to 64 bytes; raises KernelMemoryError."""
     make: Callable[..., Bytes] = np.zeros if cleared else np.empty
-    raw = make(nbytes + 64, np.uint8)
+    try:
+        raw = make(nbytes + 64, np.uint8)
+    except (MemoryError, ValueError, OverflowError):
+        message = f"there is no memory for an array of {nbytes / 1e9:,.1f} GB"
+        hint = "ask for fewer elements, or a smaller type of numbers"
+        raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from None
     start = address_of(raw)
     return Allocation(start + -start % 64, nbytes, raw)
 

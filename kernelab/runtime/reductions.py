@@ -16,7 +16,7 @@ from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.recorder import RECORDER
-from kernelab.runtime.strided import array, duplicate, transfer
+from kernelab.runtime.strided import array, duplicate, require_array, transfer
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
@@ -164,6 +164,7 @@ def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
 
 
 def _first(values: array, count: int | None) -> array:
+    require_array(values, "a reduction takes")
     if count is None:
         return values
     if values.ndim != 1 or not 0 <= count <= values.size:
@@ -174,6 +175,8 @@ def _first(values: array, count: int | None) -> array:
 
 
 def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool) -> array:
+    if out is not None:
+        require_array(out, "out is")
     if out is None:
         made: array = array(shape=shape, dtype=elem, requires_grad=traced and scalar_of(elem).is_float)
         return made
@@ -192,6 +195,8 @@ def _value(target: array) -> Any:
 
 
 def _require_alike(a: array, b: array) -> None:
+    require_array(a, "the first argument is")
+    require_array(b, "the second argument is")
     if a.shape != b.shape or a.dtype != b.dtype:
         message = f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape} do not go together"
         raise KernelTypeError(Diagnostic(message, code="shape"))

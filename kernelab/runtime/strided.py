@@ -4,6 +4,7 @@ Knows memory, dtypes and the current recorder; must not know kernels or tapes.  
 makes passes through `_overwrite` or `transfer`: they warn the memory's watchers and tell the recorder.
 """
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
@@ -15,9 +16,21 @@ from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Kerne
 from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import Exchange
-from kernelab.runtime.interop import HostArray, array_type, host_values, itemsize, shape_tuple, value_type
+from kernelab.runtime.hints import Hints
+from kernelab.runtime.interop import (
+    HostArray,
+    array_type,
+    element,
+    extents_of,
+    fitting,
+    host_values,
+    itemsize,
+    shape_tuple,
+    value_type,
+)
 from kernelab.runtime.memory import (
     Allocation,
     address_of,
@@ -33,7 +46,7 @@ from kernelab.runtime.recorder import RECORDER
 Index = int | slice | EllipsisType
 
 
-class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -111,7 +124,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
 
     def _allocate(self, shape: tuple[int, ...], elem: Value) -> None:
         strides = contiguous_strides(shape, itemsize(elem))
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         self._setup(allocate(count * itemsize(elem), cleared=True), 0, shape, strides, elem)
 
     def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
@@ -320,7 +333,9 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         return self._seen(values, axes)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
-        view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in self._keys(key))]
+        keys = self._keys(key)
+        _require_inside(self.shape, keys)
+        view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in keys)]
         if not isinstance(value, array):
             view._overwrite(value, "item assignment")
             return
@@ -349,7 +364,8 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
 
     def reshape(self, *shape: Any) -> "array":
         """A view of another shape; one extent may be -1.  Raises KernelValueError if it does not fit."""
-        wanted = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        several = len(shape) == 1 and isinstance(shape[0], Sequence) and not isinstance(shape[0], str)
+        wanted = extents_of(tuple(shape[0]) if several else shape)
         if not self.is_contiguous:
             message = "only a contiguous array can be reshaped without a copy"
             hint = "write x.contiguous().reshape(...)"
@@ -367,8 +383,11 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         """A one-dimensional view."""
         return self.reshape(-1)
 
-    def transpose(self, axes: Sequence[int] | None = None) -> "array":
+    def transpose(self, axes: Any = None) -> "array":
         """A view with the axes in another order, by default reversed."""
+        if axes is not None and not isinstance(axes, Sequence):
+            message = f"transpose takes the axes in their new order, not {described(axes)}"
+            raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
         order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
             message = f"{order} is no order of the {self.ndim} axes"
@@ -389,15 +408,25 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
 
     def _overwrite(self, values: Any, how: str) -> None:
         _require_writable(self)
+        values = self._fitting(values)
         self.allocation.will_write(self)
         _set(self.host(), values)
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.overwritten(self, how)
 
+    def _fitting(self, values: Any) -> HostArray:
+        """Host data as they can be written into this array; raises where they cannot."""
+        found, shape = fitting(values, self.dtype), self.host().shape
+        if found.ndim > len(shape) or any(
+            n not in (1, m) for n, m in zip(found.shape[::-1], shape[::-1], strict=False)
+        ):
+            raise KernelValueError(_other_shape(shape, found.shape))
+        return found
+
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
-        self._overwrite(value, "fill_")
+        self._overwrite(element(value, self.dtype), "fill_")
         return self
 
     def zero_(self) -> "array":
@@ -450,6 +479,7 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
         if value is None:
             self.allocation.adjoint = None
             return
+        require_array(value, "a gradient is", "write kl.array(...) around it, or x.grad = None")
         if value.shape != self.shape or value.dtype != self.dtype:
             message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
             raise KernelTypeError(Diagnostic(message, code="grad"))
@@ -467,6 +497,13 @@ class array(Arithmetic, Exchange):  # noqa: N801 (the name users know)
 
 
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
+
+
+def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.array(...)") -> None:
+    """Raise KernelTypeError where a value is no array; `wants` are the words before "an array"."""
+    if not isinstance(value, array):
+        message = f"{wants} an array of kernelab, not {described(value)}"
+        raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
 
 
 def transfer(dest: array, src: array, how: str) -> None:
@@ -532,6 +569,13 @@ def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
     made = array(values, dtype, requires_grad=requires_grad)
     assert isinstance(made, array)
     return made
+
+
+def _require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
+    for axis, (extent, key) in enumerate(zip(shape, keys, strict=True)):
+        if _is_integer(key) and not -extent <= key < extent:
+            message = f"index {key} is out of bounds for axis {axis} with size {extent}"
+            raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index"))
 
 
 def _is_integer(key: Any) -> bool:

@@ -61,6 +61,9 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         whole = borrow(values)
         self._setup(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
 
+    def _fitting(self, values: Any) -> HostArray:
+        return np.asarray(values) if isinstance(values, np.ndarray | np.void) else _values(values, self.dtype)
+
     def _view(self, buffer: Any) -> HostArray:
         return np.ndarray(self.shape, layout(self.dtype), buffer, self.offset, self.strides)
 

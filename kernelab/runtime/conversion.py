@@ -1,0 +1,111 @@
+"""Numbers of the host as numbers of a kernel type: what fits is converted, what does not is an error.
+
+Knows NumPy and the scalar types; must not know arrays.  Fractions are dropped where ints are asked for, as
+NumPy does; a number that would become another one, or infinite, is refused.
+"""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.types import Scalar
+
+_NONE = object()
+
+HostArray = np.ndarray[Any, Any]
+
+
+def as_numpy(data: Any) -> HostArray:
+    """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
+    try:
+        values = data if isinstance(data, np.ndarray) else np.asarray(data)
+    except ValueError:
+        message = f"cannot make an array from {described(data)}: its rows have different lengths"
+        hint = "give every row the same number of elements"
+        raise KernelTypeError(Diagnostic(message, code="data", hint=hint)) from None
+    if values.dtype == object and values.size and _culprit(values) is None:
+        values = np.asarray(values.tolist())
+    if values.dtype.kind in "biufV":
+        return values
+    raise _no_numbers(values, data)
+
+
+def converted(values: HostArray, scalar: Scalar) -> HostArray:
+    """The values as numbers of that type; raises KernelValueError for one that does not fit."""
+    wanted = scalar.dtype
+    if values.dtype == wanted:
+        return values
+    if values.dtype.kind == "V":
+        raise KernelTypeError(Diagnostic(f"structs cannot become numbers of {scalar}", code="dtype"))
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(wanted)
+    if values.size and scalar.kind != "bool" and not np.can_cast(values.dtype, wanted):
+        outside = _outside(values, made, scalar)
+        if outside.any():
+            raise _does_not_fit(values[outside].flat[0], scalar)
+    return made
+
+
+def described(data: Any) -> str:
+    """What host data are, as a message says it."""
+    if data is None or data is _NONE:
+        return "None"
+    if isinstance(data, np.ndarray):
+        return f"a NumPy array of {data.dtype}"
+    if isinstance(data, str):
+        return f"the text {data[:20]!r}"
+    if isinstance(data, bool | int | float):
+        return f"the {type(data).__name__} {data}" if abs(data) < 1e30 else f"a large {type(data).__name__}"
+    name = type(data).__name__
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def _outside(values: HostArray, made: HostArray, scalar: Scalar) -> HostArray:
+    """Where a number became another one: beyond the ints of the type, or infinite."""
+    if scalar.is_float:
+        return np.isinf(made) & np.isfinite(values)
+    limits = np.iinfo(scalar.dtype)
+    if values.dtype.kind == "f":
+        return ~((values > limits.min - 1.0) & (values < limits.max + 1.0))
+    return (values < limits.min) | (values > limits.max)
+
+
+def _does_not_fit(number: Any, scalar: Scalar) -> KernelValueError:
+    found = number.item() if isinstance(number, np.generic) else number
+    shown = str(found) if abs(found) < 1e30 or isinstance(found, float) else "a number of so many digits"
+    if scalar.is_float:
+        hint = f"{scalar} holds numbers up to {np.finfo(scalar.dtype).max:.3g}"
+    else:
+        limits = np.iinfo(scalar.dtype)
+        hint = f"{scalar} holds {limits.min} to {limits.max}"
+    return KernelValueError(Diagnostic(f"{shown} does not fit {scalar}", code="range", hint=hint))
+
+
+def _no_numbers(values: HostArray, data: Any) -> Exception:
+    culprit = _culprit(data)
+    if culprit is None:
+        hint = "the largest ints are those of uint64, the largest floats those of float64"
+        message = "an int of so many digits fits no type of numbers"
+        return KernelValueError(Diagnostic(message, code="range", hint=hint))
+    message = f"cannot make an array from {described(data)}"
+    hint = "elements are numbers, vectors and matrices of numbers, or structs"
+    if values.dtype.kind == "c":
+        message, hint = f"{message}: complex numbers have no type here", "pass x.real and x.imag apart"
+    elif hasattr(data, "__iter__") and not hasattr(data, "__len__"):
+        hint = "write list(...) around it"
+    elif isinstance(data, set | frozenset | dict):
+        hint = "write sorted(...) around it, or list(x.values())"
+    elif culprit is not data and not (culprit is _NONE and data is None):
+        message += f" that holds {described(culprit)}"
+    return KernelTypeError(Diagnostic(message, code="data", hint=hint))
+
+
+def _culprit(data: Any) -> Any:
+    """The first part of nested data that is no number, None if there is none."""
+    if isinstance(data, numbers.Real | np.bool_):
+        return None
+    if not isinstance(data, list | tuple) and not (isinstance(data, np.ndarray) and data.ndim):
+        return _NONE if data is None else data
+    return next((found for part in data if (found := _culprit(part)) is not None), None)

@@ -1,0 +1,146 @@
+"""What the host library is given and cannot take: what is wrong, what was found, what to do instead."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab import KernelIndexError, KernelMemoryError, KernelTypeError, KernelValueError, LaunchError
+
+TEXT = """
+def g(x: float):
+    return 2.0 * x
+
+def k(x: array[float], s: float, n: int):
+    x[tid()] = g(s) * float(n)
+"""
+
+
+class Host:
+    """What the cases below speak of."""
+
+    def __init__(self) -> None:
+        made: dict[str, Any] = kl.compile(TEXT)
+        self.k, self.g = made["k"], made["g"]
+        self.x = kl.zeros(3, requires_grad=True)
+        self.ints = kl.zeros(3, dtype=int)
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    return Host()
+
+
+class Point:
+    """No struct."""
+
+
+CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
+    (lambda h: kl.clone(3), KernelTypeError, r"clone takes an array of kernelab, not the int 3"),
+    (lambda h: kl.ones_like(3), KernelTypeError, r"ones_like takes an array .*\n.*kl.array"),
+    (lambda h: kl.zeros_like([1]), KernelTypeError, r"zeros_like takes an array of kernelab, not a list"),
+    (lambda h: kl.full_like(None, 2), KernelTypeError, r"full_like takes first an array .*, not None"),
+    (lambda h: kl.copy(h.x, 3), KernelTypeError, r"source of a copy is an array .*\n.*assign"),
+    (lambda h: kl.copy(3, h.x), KernelTypeError, r"destination of a copy is an array"),
+    (lambda h: kl.copy(h.x, h.x, count=-1), KernelValueError, r"`count` is .*, not the int -1"),
+    (lambda h: kl.copy(h.x, h.x, src_offset="a"), KernelValueError, r"`src_offset` is .* not the text 'a'"),
+    (lambda h: setattr(h.x, "grad", 3), KernelTypeError, r"a gradient is an array .*, not the int 3"),
+    (lambda h: setattr(h.x, "grad", np.zeros(3)), KernelTypeError, r"not a NumPy array of float64\n.*array"),
+    (lambda h: kl.compile(3), KernelTypeError, r"compile takes the text of kernels, not the int 3"),
+    (lambda h: kl.kernel(3), KernelTypeError, r"kernel decorates a def, not the int 3"),
+    (lambda h: kl.func("f"), KernelTypeError, r"func decorates a def, not the text 'f'"),
+    (lambda h: kl.struct(3), KernelTypeError, r"struct decorates a class, not the int 3"),
+    # shapes
+    (lambda h: kl.zeros("a"), KernelTypeError, r"extent of an array is a whole number, not the text 'a'"),
+    (lambda h: kl.zeros(2.7), KernelTypeError, r"not the float 2.7\n.*write int"),
+    (lambda h: kl.zeros((2, None)), KernelTypeError, r"a whole number, not None"),
+    (lambda h: kl.zeros((2, -3)), KernelTypeError, r"cannot have the shape \(2, -3\)"),
+    (lambda h: kl.zeros((1,) * 5), KernelTypeError, r"1 to 4 dimensions, not 5"),
+    (lambda h: kl.zeros(10**15), KernelMemoryError, r"no memory for an array of 4,000,000.0 GB"),
+    (lambda h: kl.zeros((10**9,) * 4), KernelMemoryError, r"no memory for an array"),
+    (lambda h: h.x.reshape("a"), KernelTypeError, r"a whole number, not the text 'a'"),
+    (lambda h: h.x.transpose(1), KernelTypeError, r"axes in their new order, not the int 1"),
+    # values
+    (lambda h: h.x.fill_("a"), KernelTypeError, r"cannot make an array from the text 'a'"),
+    (lambda h: h.x.fill_(None), KernelTypeError, r"cannot make an array from None"),
+    (lambda h: h.x.fill_([1, 2]), KernelValueError, r"element of float32 .* a list of shape \(2,\)"),
+    (lambda h: h.ints.fill_(10**12), KernelValueError, r"1000000000000 does not fit int32\n.*2147483647"),
+    (lambda h: h.x.fill_(10**400), KernelValueError, r"an int of so many digits fits no type"),
+    (lambda h: kl.full(3, None), KernelTypeError, r"cannot make an array from None"),
+    (lambda h: kl.array([300], dtype=kl.uint8), KernelValueError, r"300 does not fit uint8\n.*0 to 255"),
+    (lambda h: kl.array(np.array([-1]), dtype=kl.uint32), KernelValueError, r"-1 does not fit uint32"),
+    (lambda h: kl.array([np.nan], dtype=int), KernelValueError, r"nan does not fit int32"),
+    (lambda h: kl.array([1e300]), KernelValueError, r"1e\+300 does not fit float32\n.*3.4e\+38"),
+    (lambda h: kl.array([1.0, "a"]), KernelTypeError, r"from a list that holds the text 'a'"),
+    (lambda h: kl.array([[1.0], [None]]), KernelTypeError, r"from a list that holds None"),
+    (lambda h: kl.array([Point()]), KernelTypeError, r"from a list that holds a Point"),
+    (lambda h: kl.array({1, 2}), KernelTypeError, r"from a set\n.*sorted"),
+    (lambda h: kl.array(i for i in range(3)), KernelTypeError, r"from a generator\n.*write list"),
+    (lambda h: kl.array([1j]), KernelTypeError, r"complex numbers have no type here\n.*x.real"),
+    (lambda h: kl.array([[1, 2], [3]]), KernelTypeError, r"rows have different lengths"),
+    (lambda h: h.x.__setitem__(99, 1.0), KernelIndexError, r"index 99 is out of bounds for axis 0"),
+    (lambda h: h.x.__setitem__(0, [1, 2]), KernelValueError, r"shape \(1,\), the data have shape \(2,\)"),
+    (lambda h: kl.vec3("a"), KernelTypeError, r"'a' cannot be the components of a vec3"),
+    (lambda h: kl.vec3(1, 2), KernelTypeError, r"vec3 takes 0, 1 or 3 components, not 2"),
+    (lambda h: kl.float32(None), KernelTypeError, r"None cannot become float32"),
+    (lambda h: kl.uint8(300), KernelValueError, r"300 does not fit uint8"),
+    (lambda h: kl.sin(h.x), KernelTypeError, r"not arrays\n.*kl.map"),
+    # launches
+    (lambda h: kl.launch(h.g, 3, inputs=[h.x]), LaunchError, r"`g` is a function for kernels"),
+    (lambda h: kl.launch(h.k, 3, inputs=h.x), LaunchError, r"`inputs` is a list of arguments, not an array"),
+    (lambda h: kl.launch(h.k, 3, [h.x], 1.0), LaunchError, r"`outputs` is a list of arguments"),
+    (lambda h: kl.launch(h.k, 3, [h.x, 10**400, 1]), LaunchError, r"`s` .* not an int of so many digits"),
+    (lambda h: kl.launch(h.k, 3, [h.x, 1.0, 10**400]), LaunchError, r"`n` .* not an int of so many digits"),
+    (lambda h: kl.launch(h.k, h.x, [h.x, 1.0, 1]), LaunchError, r"pass len\(x\), x.size or x.shape"),
+    (lambda h: kl.launch(h.k, True, [h.x, 1.0, 1]), LaunchError, r"cannot have the dimensions True"),
+    (lambda h: kl.launch(h.k, (1,) * 5, [h.x, 1.0, 1]), LaunchError, r"1 to 4 ints"),
+    # what arrays do not do
+    (lambda h: h.x.backward(), AttributeError, r"an array has no backward; .*tape.backward\(loss\)"),
+    (lambda h: h.x.T, AttributeError, r"an array has no T; write x.transpose\(\)"),
+    (lambda h: h.x.sum(), AttributeError, r"an array has no sum; write kl.utils.array_sum"),
+    (lambda h: h.x.max(), AttributeError, r"an array has no max; write x.numpy\(\).max\(\)"),
+    (lambda h: h.x.gard, AttributeError, r"an array has no gard; did you mean grad\?"),
+    (lambda h: h.x.item(), KernelValueError, r"item\(\) takes the one element .* this one has 3"),
+    (lambda h: h.x @ h.x, KernelTypeError, r"arrays have no @\n.*array_inner"),
+    (lambda h: h.x < 1, KernelTypeError, r"arrays have no <.*\n.*kl.map"),
+    # the rest of the library
+    (lambda h: kl.utils.array_sum(3), KernelTypeError, r"a reduction takes an array"),
+    (lambda h: kl.utils.array_inner(h.x, 3), KernelTypeError, r"the second argument is an array"),
+    (lambda h: kl.optim.SGD(h.x), KernelTypeError, r"parameters are a list of arrays, not an array of shape"),
+    (lambda h: kl.optim.SGD([h.x]).step(3), KernelTypeError, r"gradients are a list of arrays"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "kind", "message"), CASES, ids=[message[:40] for _, _, message in CASES])
+def test_it_is_said_what_is_wrong(host: Host, do: Callable[[Host], Any], kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        do(host)
+
+
+def test_numbers_that_fit_are_converted() -> None:
+    assert kl.array([True, False], dtype=float).list() == [1, 0]
+    assert kl.array([2.7, -2.7], dtype=int).list() == [2, -2]
+    assert kl.array([255.0], dtype=kl.uint8).list() == [255]
+    assert kl.array([np.inf]).list() == [np.inf]
+    assert kl.array(np.array([1, 2.5], dtype=object)).list() == [1, 2.5]
+
+
+def test_a_value_for_all_elements_may_be_a_vector() -> None:
+    assert kl.full(2, [1, 2, 3]).dtype == kl.vec3i
+    assert kl.full(2, kl.mat22(1, 2, 3, 4)).dtype == kl.mat22
+    assert kl.zeros(2, dtype=kl.mat22).fill_([1, 2, 3, 4]).list()[1].tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("dim", [3, np.int32(3), np.array([3]), [3], (3,), (3, 1)])
+def test_a_grid_takes_ints_of_every_kind(host: Host, dim: Any) -> None:
+    x = kl.zeros(3)
+    kl.launch(host.k, dim, inputs=[x, 1.0, 1])
+    assert x.list() == [2, 2, 2]
+
+
+def test_a_grid_without_threads_runs_nothing(host: Host) -> None:
+    x = kl.zeros(0)
+    kl.launch(host.k, (0,), inputs=[x, 1.0, 1])
+    assert x.list() == []
