@@ -2,5 +2,16 @@
 
 from kernelab.runtime.reductions import array_cast, array_inner, array_scan, array_sum
 from kernelab.runtime.scoped import ScopedDevice, ScopedTimer
+from kernelab.runtime.sorting import radix_sort_pairs, runlength_encode, segmented_sort_pairs
 
-__all__ = ["ScopedDevice", "ScopedTimer", "array_cast", "array_inner", "array_scan", "array_sum"]
+__all__ = [
+    "ScopedDevice",
+    "ScopedTimer",
+    "array_cast",
+    "array_inner",
+    "array_scan",
+    "array_sum",
+    "radix_sort_pairs",
+    "runlength_encode",
+    "segmented_sort_pairs",
+]

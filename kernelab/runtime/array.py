@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -20,24 +20,54 @@ from kernelab.runtime.strided import array, duplicate, require_array, transfer
 Shape = int | Sequence[int]
 
 
+class Unused(TypedDict, total=False):
+    """Options of Warp's that say nothing on the CPU, where memory is one and gradients are kept."""
+
+    pinned: bool
+    retain_grad: bool
+
+
+def _require_known(unused: Unused) -> None:
+    for name in unused:
+        if name not in Unused.__annotations__:
+            message = f"arrays are not made with an option {name}"
+            hint = "there is shape, dtype, device and requires_grad"
+            raise KernelTypeError(Diagnostic(message, code="option", hint=hint))
+
+
 def zeros(
-    shape: Shape, dtype: Any = float, device: Device | str | None = None, requires_grad: bool = False
+    shape: Shape,
+    dtype: Any = float,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **unused: Unpack[Unused],
 ) -> array:
     """An array of zeros; `dtype` as for `array`."""
+    _require_known(unused)
     return _made(shape, dtype, device, requires_grad, cleared=True)
 
 
 def empty(
-    shape: Shape, dtype: Any = float, device: Device | str | None = None, requires_grad: bool = False
+    shape: Shape,
+    dtype: Any = float,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **unused: Unpack[Unused],
 ) -> array:
     """An array whose elements hold whatever the memory held."""
+    _require_known(unused)
     return _made(shape, dtype, device, requires_grad, cleared=False)
 
 
 def ones(
-    shape: Shape, dtype: Any = float, device: Device | str | None = None, requires_grad: bool = False
+    shape: Shape,
+    dtype: Any = float,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **unused: Unpack[Unused],
 ) -> array:
     """An array of ones (in every component)."""
+    _require_known(unused)
     return full(shape, 1, dtype, device, requires_grad)
 
 
@@ -47,8 +77,10 @@ def full(
     dtype: Any = None,
     device: Device | str | None = None,
     requires_grad: bool = False,
+    **unused: Unpack[Unused],
 ) -> array:
     """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's."""
+    _require_known(unused)
     elem: Any = getattr(value, "__kernelab_struct__", None)
     if dtype is not None:
         elem = value_type(dtype)
@@ -60,28 +92,51 @@ def full(
     return made
 
 
-def zeros_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+def zeros_like(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **unused: Unpack[Unused],
+) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
+    _require_known(unused)
     require_array(src, "zeros_like takes")
     return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
 
-def ones_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+def ones_like(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **unused: Unpack[Unused],
+) -> array:
     """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
+    _require_known(unused)
     require_array(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad)
 
 
-def empty_like(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+def empty_like(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **unused: Unpack[Unused],
+) -> array:
     """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
+    _require_known(unused)
     require_array(src, "empty_like takes")
     return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
 
 def full_like(
-    src: array, value: Any, device: Device | str | None = None, requires_grad: bool | None = None
+    src: array,
+    value: Any,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **unused: Unpack[Unused],
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
+    _require_known(unused)
     require_array(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, device, wanted)
@@ -114,8 +169,14 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     return from_numpy(np.from_dlpack(source), dtype, requires_grad=requires_grad)
 
 
-def clone(src: array, device: Device | str | None = None, requires_grad: bool | None = None) -> array:
+def clone(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **unused: Unpack[Unused],
+) -> array:
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
+    _require_known(unused)
     get_device(device)
     require_array(src, "clone takes")
     return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import SCALARS, Scalar, Value
 from kernelab.runtime.array import array, from_numpy
 from kernelab.runtime.device import Device, get_device
-from kernelab.runtime.interop import itemsize, shape_tuple, value_type
-from kernelab.runtime.memory import Allocation, contiguous_strides
+from kernelab.runtime.interop import value_type
 
 
 def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
@@ -85,16 +84,9 @@ def from_ptr(
 
     `length` elements of `dtype`, or a `shape`, with `strides` in bytes where they are not contiguous.
     """
-    get_device(device)
-    elem = value_type(float if dtype is None else dtype)
-    extents = shape_tuple(length if shape is None else shape)
-    steps = contiguous_strides(extents, itemsize(elem)) if strides is None else tuple(strides)
-    if not ptr and 0 not in extents:
-        message = "there is no memory at address 0"
-        raise KernelValueError(Diagnostic(message, code="memory", hint="pass the address of the elements"))
-    reach = sum((n - 1) * abs(step) for n, step in zip(extents, steps, strict=True)) + itemsize(elem)
-    allocation = Allocation(ptr, 0 if 0 in extents else reach, None, borrowed=True)
-    return array.over(allocation, 0, extents, steps, elem)
+    given = length if shape is None else shape
+    made: array = array(dtype=dtype, shape=given, device=device, ptr=ptr, strides=strides)
+    return made
 
 
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:

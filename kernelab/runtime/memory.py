@@ -192,6 +192,30 @@ def allocate(nbytes: int, *, cleared: bool) -> Allocation:
     return Allocation(start + -start % 64, nbytes, raw)
 
 
+def point_at(
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    deleter: Callable[[int, int], None] | None = None,
+) -> Allocation:
+    """Memory that someone else owns, for elements from an address on; raises KernelValueError for address 0.
+
+    `deleter` is called with the address and the size when nobody looks at it any more.
+    """
+    if not address and 0 not in shape:
+        message = "there is no memory at address 0"
+        raise KernelValueError(Diagnostic(message, code="memory", hint="pass the address of the elements"))
+    low, high = bounds(address, shape, strides, itemsize)
+    if low < address:
+        message = f"elements at {low:#x} stand before the address {address:#x}: strides are 0 or more"
+        raise KernelValueError(Diagnostic(message, code="memory"))
+    made = Allocation(address, high - low, None, borrowed=True)
+    if deleter is not None:
+        weakref.finalize(made, deleter, address, high - low)
+    return made
+
+
 def address_of(values: np.ndarray[Any, Any]) -> int:
     """The address of the first element."""
     address: int = values.__array_interface__["data"][0]

@@ -3,6 +3,7 @@
 Each is one launch, two with the clearing of its result, and so recorded and differentiated as any launch is.
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -72,10 +73,10 @@ def array_sum(
 
     Into `out`, an array of one element (with `axis`, of the shape that remains), a tape differentiates it.
     Without `out` the sum of all is a number or a NumPy vector, which no gradient flows through, and the
-    sum along an axis a new array.  `value_count` takes the first elements only.  Raises KernelTypeError or
-    KernelValueError where `out` does not fit.
+    sum along an axis a new array.  `value_count` takes the first elements only, along the axis where one is
+    given.  Raises KernelTypeError or KernelValueError where `out` does not fit.
     """
-    values = _first(values, value_count)
+    values = _first(values, value_count, axis)
     rows, shape = _rows(values, axis)
     target = _target(out, shape, values.dtype, values.requires_grad)
     _accumulate(_SUM, [rows], target)
@@ -87,7 +88,7 @@ def array_inner(
 ) -> Any:
     """The sum of the products of elements (of vectors and matrices, of their components), as `array_sum`."""
     _require_alike(a, b)
-    a, b = _first(a, count), _first(b, count)
+    a, b = _first(a, count, axis), _first(b, count, axis)
     (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
     target = _target(out, shape, scalar_of(a.dtype), a.requires_grad or b.requires_grad)
     _accumulate(_INNER, [left, right], target)
@@ -152,26 +153,40 @@ def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
     """The elements in one row, or in rows, that are to be added up, and the shape of the sums."""
     if axis is None:
         return values if values.ndim == 1 else values.contiguous().flatten(), (1,)
-    if not -values.ndim <= axis < values.ndim:
-        message = f"there is no axis {axis} of an array of {values.ndim} dimensions"
-        raise KernelValueError(Diagnostic(message, code="axis"))
-    axis %= values.ndim
+    axis = _axis(values, axis)
     shape = tuple(1 if k == axis else n for k, n in enumerate(values.shape))
     if values.ndim == 1:
         return values, shape
     last = values.transpose([*(k for k in range(values.ndim) if k != axis), axis])
-    return last if last.ndim == 2 else last.contiguous().reshape(-1, last.shape[-1]), shape
+    rows = math.prod(last.shape[:-1])
+    return last if last.ndim == 2 else last.contiguous().reshape(rows, last.shape[-1]), shape
 
 
-def _first(values: array, count: int | None) -> array:
+def _first(values: array, count: int | None, axis: int | None = None) -> array:
+    """The first elements, all of them for None: of the array in one row, or along an axis."""
     require_array(values, "a reduction takes")
+    if axis is not None:
+        axis = _axis(values, axis)
     if count is None:
         return values
-    if values.ndim != 1 or not 0 <= count <= values.size:
-        message = f"an array of shape {values.shape} has no first {count} elements"
+    extent = values.size if axis is None else values.shape[axis]
+    if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= extent:
+        along = "" if axis is None else f" along axis {axis}"
+        message = f"an array of shape {values.shape} has no first {count} elements{along}"
         raise KernelValueError(Diagnostic(message, code="count"))
-    part: array = values[:count]
+    if axis is None:
+        row = values if values.ndim == 1 else values.contiguous().flatten()
+        part: array = row[:count]
+    else:
+        part = values[(slice(None),) * axis + (slice(count),)]
     return part
+
+
+def _axis(values: array, axis: int) -> int:
+    if not -values.ndim <= axis < values.ndim:
+        message = f"there is no axis {axis} of an array of {values.ndim} dimensions"
+        raise KernelValueError(Diagnostic(message, code="axis"))
+    return axis % values.ndim
 
 
 def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool) -> array:

@@ -39,6 +39,7 @@ from kernelab.runtime.memory import (
     bounds,
     contiguous_strides,
     folds,
+    point_at,
 )
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
@@ -50,8 +51,10 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
-    where the dtype fits).  ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are
-    annotations of kernel parameters.  Raises KernelTypeError where data and dtype do not go together.
+    where the dtype fits); ``array(ptr=, dtype=, shape=, strides=)`` looks at an address, which must stay
+    valid (`deleter` gets it and the size at the end).  `grad` is the array that holds the gradient; `pinned`
+    and `retain_grad` change nothing.  ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and
+    ``array[float]`` are annotations.  Raises KernelTypeError where data and dtype do not go together.
     """
 
     __kernelab_name__ = "array"
@@ -108,10 +111,22 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
         requires_grad: bool = False,
         copy: bool = True,
         ndim: int | None = None,
+        *,
+        ptr: int | None = None,
+        strides: Sequence[int] | None = None,
+        deleter: Callable[[int, int], None] | None = None,
+        grad: "array | None" = None,
+        pinned: bool = False,
+        retain_grad: bool = False,
     ) -> None:
         get_device(device)
         elem = None if dtype is None else value_type(dtype)
-        if data is None:
+        if ptr is not None:
+            extents = shape_tuple(() if shape is None else shape)
+            elem = value_type(float) if elem is None else elem
+            steps = contiguous_strides(extents, itemsize(elem)) if strides is None else tuple(strides)
+            self._setup(point_at(ptr, extents, steps, itemsize(elem), deleter), 0, extents, steps, elem)
+        elif data is None:
             assert shape is not None
             self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem)
         else:
@@ -121,6 +136,8 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
             raise KernelTypeError(Diagnostic(message, code="ndim"))
         if requires_grad:
             self.requires_grad = True
+        if grad is not None:
+            self.grad = grad
 
     def _allocate(self, shape: tuple[int, ...], elem: Value) -> None:
         strides = contiguous_strides(shape, itemsize(elem))

@@ -123,3 +123,23 @@ def test_an_address_becomes_an_array() -> None:
 
 def test_a_capsule_holds_the_memory() -> None:
     assert "dltensor" in repr(kl.to_dlpack(kl.zeros(2)))
+
+
+def test_memory_at_an_address_is_given_back_when_nobody_looks_at_it() -> None:
+    memory, given_back = np.ones(4, np.float32), []
+    x = kl.array(
+        ptr=memory.ctypes.data, dtype=float, shape=(2, 2), deleter=lambda *given: given_back.append(given)
+    )
+    view = x[1]
+    del x
+    assert not given_back and view.list() == [1, 1]
+    del view
+    assert given_back == [(memory.ctypes.data, 16)]
+
+
+def test_options_that_say_nothing_here_are_taken_and_others_refused() -> None:
+    gradient = kl.full(2, 3.0)
+    assert kl.zeros(2, pinned=True, retain_grad=True).list() == [0, 0]
+    assert kl.array([1.0, 2.0], grad=gradient, pinned=True).grad.list() == [3, 3]
+    with pytest.raises(kl.KernelTypeError, match="not made with an option colour"):
+        kl.zeros_like(gradient, colour="red")

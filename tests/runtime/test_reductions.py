@@ -152,3 +152,17 @@ def test_a_cast_has_a_gradient() -> None:
 def test_what_does_not_fit_is_refused(call: Callable[[kl.array], Any], message: str) -> None:
     with pytest.raises(kl.KernelError, match=message):
         call(kl.ones(3))
+
+
+def test_the_first_elements_may_be_those_along_an_axis_or_in_a_row() -> None:
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    x = kl.array(values)
+    for axis in (0, 1, 2, -1):
+        found = kl.utils.array_sum(x, value_count=1, axis=axis).numpy()
+        assert (found == np.take(values, [0], axis)).all()
+        assert kl.utils.array_inner(x, x, count=0, axis=axis).numpy().sum() == 0
+    assert kl.utils.array_sum(x, value_count=5) == 10
+    with pytest.raises(kl.KernelValueError, match="no first 4 elements along axis 1"):
+        kl.utils.array_sum(x, value_count=4, axis=1)
+    with pytest.raises(kl.KernelValueError, match="no axis 3"):
+        kl.utils.array_sum(x, value_count=0, axis=3)
