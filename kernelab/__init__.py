@@ -76,6 +76,13 @@ from kernelab.runtime.foreign import (
     to_dlpack,
     to_torch,
 )
+from kernelab.runtime.indexed import (
+    indexedarray,
+    indexedarray1d,
+    indexedarray2d,
+    indexedarray3d,
+    indexedarray4d,
+)
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
 from kernelab.runtime.scoped import (
@@ -247,6 +254,11 @@ __all__ = [
     "get_device",
     "get_devices",
     "get_preferred_device",
+    "indexedarray",
+    "indexedarray1d",
+    "indexedarray2d",
+    "indexedarray3d",
+    "indexedarray4d",
     "init",
     "is_cpu_available",
     "is_cuda_available",

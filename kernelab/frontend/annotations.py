@@ -26,7 +26,13 @@ from kernelab.frontend.values import (
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
 from kernelab.lang.types import Array, Value
 
-_DIMENSIONS = {"array": 1, "array1d": 1, "array2d": 2, "array3d": 3, "array4d": 4}
+_DIMENSIONS = {
+    head + suffix: ndim
+    for head in ("array", "indexedarray")
+    for suffix, ndim in (("", 1), ("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4))
+}
+"""Which words are array types; to a kernel picked elements are elements like others."""
+
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
 
 

@@ -81,6 +81,7 @@ SPECIAL = (
     "select",
     "cast",
     *LIBRARY,
+    *(f"indexedarray{suffix}" for suffix in ("", "1d", "2d", "3d", "4d")),
     *shaped.WORDS,
     *EXPECTATIONS,
 )

@@ -67,6 +67,10 @@ class Parameter:
     def _array(self, argument: Any, wanted: Array) -> array:
         if isinstance(argument, array):
             found = argument
+        elif hasattr(argument, "gathered"):
+            if argument.type != wanted:
+                raise self.wrong(f"picked elements of an {argument.type}", code="dtype")
+            found = argument.gathered()
         elif isinstance(argument, np.ndarray) or hasattr(argument, "__array_interface__"):
             found = self._borrowed(np.asarray(argument), wanted)
         else:

@@ -178,6 +178,8 @@ def clone(
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
     _require_known(unused)
     get_device(device)
+    if hasattr(src, "gathered"):
+        src = src.contiguous()
     require_array(src, "clone takes")
     return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")
 
@@ -190,6 +192,12 @@ def copy(
     With `count`, or an offset, that many elements (by default as many as `src` has left) of the flattened
     arrays.  Raises KernelValueError where shapes or ranges do not fit.
     """
+    if hasattr(src, "gathered"):
+        src = src.contiguous()
+    if hasattr(dest, "gathered"):
+        _require_whole(dest_offset, src_offset, count)
+        dest.assign(src)
+        return
     require_array(dest, "the destination of a copy is")
     require_array(src, "the source of a copy is", "write dest.assign(...) for other data")
     for name, number in (("dest_offset", dest_offset), ("src_offset", src_offset), ("count", count)):
@@ -201,6 +209,12 @@ def copy(
         src = _stretch(src, src_offset, count, "src")
         dest = _stretch(dest, dest_offset, count, "dest")
     transfer(dest, src, "copy")
+
+
+def _require_whole(*numbers: int) -> None:
+    if any(numbers):
+        message = "picked elements are copied all together, without offsets or a count"
+        raise KernelValueError(Diagnostic(message, code="range", hint="copy x.contiguous()"))
 
 
 class Ranked:

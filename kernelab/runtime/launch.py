@@ -22,6 +22,7 @@ from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
@@ -127,10 +128,14 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     recorder = RECORDER.get()
     if recorder is not None and record_tape:
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
-        return
-    will_write(kernel, grid, arguments)
-    packed = b"".join(parts)
-    _entry_for(kernel, arguments)(_slots(len(packed) >> 3).from_buffer_copy(packed))
+    else:
+        will_write(kernel, grid, arguments)
+        packed = b"".join(parts)
+        _entry_for(kernel, arguments)(_slots(len(packed) >> 3).from_buffer_copy(packed))
+    for i in plan.written:
+        argument = arguments[i]
+        if argument.__class__ is Gathered:
+            argument.source.assign(argument)
 
 
 def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
@@ -176,6 +181,9 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
         if not memory.writable or (memory.folded and arguments[i].folds):
             found = "a read-only one" if not memory.writable else "one whose elements share bytes"
             raise plan.parameters[i].wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
+        if arguments[i].__class__ is Gathered and arguments[i].source.repeats:
+            found = "one that picks an element twice, since the kernel writes it"
+            raise plan.parameters[i].wrong(found, "pick each element once", "index")
 
 
 @functools.cache
@@ -348,6 +356,9 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     if len(given) > len(arguments):
         message = f"{len(given)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
         raise LaunchError(Diagnostic(message, kernel.span, "count"))
+    if any(argument.__class__ is Gathered for argument in arguments):
+        message = "picked elements have an adjoint on a tape only"
+        raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
     bars = _bars(kernel, arguments, [*given, *(None,) * (len(arguments) - len(given))])
     reverse = kernel.reverse(tuple(bars), sharing(kernel, arguments))
     if reverse.residuals:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Array, Value, int32, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
@@ -338,8 +338,13 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
     # -------------------------------------------------------------------------------------- views
 
     def __getitem__(self, key: Index | tuple[Index, ...]) -> Any:
-        """A view of the same memory; an element's value where every axis has an integer."""
+        """A view of the same memory; an element's value where every axis has an integer.
+
+        An array or a list of indices for an axis picks elements: an `indexedarray`.
+        """
         keys = self._keys(key)
+        if any(_is_indices(k) for k in keys):
+            return _picked(self, keys)
         try:
             values = self.host()[keys]
         except IndexError as error:
@@ -351,6 +356,9 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
         keys = self._keys(key)
+        if any(_is_indices(k) for k in keys):
+            self[key].assign(value)
+            return
         _require_inside(self.shape, keys)
         view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in keys)]
         if not isinstance(value, array):
@@ -361,8 +369,8 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
 
     def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
         keys = key if isinstance(key, tuple) else (key,)
-        if any(not (_is_integer(k) or isinstance(k, slice) or k is Ellipsis) for k in keys):
-            message = "an array is indexed by integers and slices"
+        if any(not (_is_integer(k) or isinstance(k, slice) or k is Ellipsis or _is_indices(k)) for k in keys):
+            message = "an array is indexed by integers, slices, and arrays of integers"
             hint = "index the NumPy view instead: x.numpy()[...]"
             raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
         given = sum(k is not Ellipsis for k in keys)
@@ -370,9 +378,9 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
             message = f"{given} indices for an array of {self.ndim} dimensions"
             raise KernelIndexError(Diagnostic(message, code="index"))
         rest = (slice(None),) * (self.ndim - given)
-        if Ellipsis not in keys:
+        at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
+        if at is None:
             return keys + rest
-        at = keys.index(Ellipsis)
         return keys[:at] + rest + keys[at + 1 :]
 
     def _seen(self, values: HostArray, axes: int) -> "array":
@@ -593,6 +601,21 @@ def _require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
         if _is_integer(key) and not -extent <= key < extent:
             message = f"index {key} is out of bounds for axis {axis} with size {extent}"
             raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index"))
+
+
+def _is_indices(key: Any) -> bool:
+    """Whether these are indices for an axis: an array, a NumPy array or a list of integers."""
+    if isinstance(key, array):
+        return key.dtype == int32 and key.ndim == 1
+    if isinstance(key, np.ndarray):
+        return key.ndim == 1 and key.dtype.kind in "iu"
+    return isinstance(key, list) and bool(key) and all(_is_integer(k) for k in key)
+
+
+def _picked(data: array, keys: tuple[Any, ...]) -> Any:
+    from kernelab.runtime.indexed import pick  # which is built on launches
+
+    return pick(data, keys)
 
 
 def _is_integer(key: Any) -> bool:

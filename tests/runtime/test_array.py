@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -192,9 +193,10 @@ def test_too_many_indices_are_counted() -> None:
         make.zeros(3)[1, 2]
 
 
-def test_fancy_indexing_is_refused_with_the_way_out() -> None:
+@pytest.mark.parametrize("key", [np.array([True, False, True]), [[0, 1], [1, 2]], 1.5, "mass", None], ids=str)
+def test_masks_and_the_like_are_refused_with_the_way_out(key: Any) -> None:
     with pytest.raises(KernelTypeError, match="index the NumPy view"):
-        make.zeros(3)[[0, 1]]  # type: ignore[index]
+        make.zeros(3)[key]
 
 
 @pytest.mark.parametrize(

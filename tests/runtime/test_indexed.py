@@ -1,0 +1,120 @@
+"""`indexedarray`: elements picked by indices, for kernels, copies and gradients."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def squares(x: indexedarray[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def doubled(x: kl.indexedarray2d(dtype=vec3)):
+    i, j = tid()
+    x[i, j] = 2.0 * x[i, j]
+"""
+
+
+@pytest.fixture(scope="module", params=["cpu", "interp"])
+def kernels(request: pytest.FixtureRequest) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "interp":
+            patch.setenv("KERNELAB_BACKEND", "interp")
+        yield kl.compile(TEXT)
+
+
+def grid() -> Any:
+    return kl.array(np.arange(36.0).reshape(3, 4, 3), dtype=kl.vec3, requires_grad=True)
+
+
+def test_a_kernel_reads_picked_elements_and_gradients_reach_the_array_behind(kernels: Any) -> None:
+    x, y = kl.array([0.0, 1, 2, 3, 4], requires_grad=True), kl.zeros(3, requires_grad=True)
+    picked = kl.indexedarray(x, [kl.array([4, 1, 4])])
+    with kl.Tape() as tape:
+        kl.launch(kernels["squares"], 3, inputs=[picked], outputs=[y])
+    assert y.list() == [16, 1, 16]
+    tape.backward(grads={y: kl.ones(3)})
+    assert x.grad.list() == [0, 2, 0, 0, 16]
+    assert picked.grad.list() == [16, 2, 16]
+
+
+def test_what_a_kernel_writes_goes_back_also_on_a_tape(kernels: Any) -> None:
+    x = grid()
+    before = x.numpy().copy()
+    rows = kl.array([2, 0])
+    kl.launch(kernels["doubled"], (2, 4), inputs=[x[rows]])
+    with kl.Tape() as tape:
+        kl.launch(kernels["doubled"], (2, 1), inputs=[kl.indexedarray2d(x, [rows, kl.array([-1])])])
+    expected = np.ones((3, 4, 1))
+    expected[[0, 2]] *= 2
+    assert (x.numpy()[:, :3] == (before * expected)[:, :3]).all()
+    assert (x.numpy()[:, 3] == (before * expected**2)[:, 3]).all()
+    tape.backward(grads={x: kl.ones_like(x)})
+    assert x.grad.numpy()[:, :, 0].tolist() == [[1, 1, 1, 2], [1, 1, 1, 1], [1, 1, 1, 2]]
+
+
+def test_indices_are_arrays_numpys_arrays_or_lists_with_slices_and_integers_beside_them() -> None:
+    x = grid()
+    values = x.numpy()
+    for rows in ([0, 2], np.array([0, 2]), kl.array([0, 2])):
+        assert (x[rows].numpy() == values[[0, 2]]).all()
+    assert (x[1:, [0, 3]].numpy() == values[1:, [0, 3]]).all()
+    assert (x[2, [0, 3]].numpy() == values[2, [0, 3]]).all()
+    assert (x[[0, 2], [1, 3]].numpy() == values[np.ix_([0, 2], [1, 3])]).all()
+
+
+def test_copies_and_assignment_go_both_ways() -> None:
+    x, y = kl.array([0.0, 1, 2, 3]), kl.zeros(2)
+    kl.copy(y, x[[3, 1]])
+    assert y.list() == [3, 1]
+    kl.copy(x[[0, 2]], y)
+    assert x.list() == [3, 1, 1, 3]
+    x[[0, 1]] = [8.0, 9.0]
+    x[[2, 3]].fill_(5)
+    assert x.list() == [8, 9, 5, 5] and kl.clone(x[[1]]).list() == [9]
+
+
+def test_a_copy_of_picked_elements_is_differentiated() -> None:
+    x = kl.array([1.0, 2, 3], requires_grad=True)
+    with kl.Tape() as tape:
+        y = x[[2, 2, 0]].contiguous()
+    tape.backward(grads={y: kl.array([1.0, 10, 100])})
+    assert x.grad.list() == [100, 0, 11]
+
+
+def test_it_says_what_it_is() -> None:
+    x = grid()[[0, 2]]
+    assert (x.shape, x.ndim, x.size, len(x), x.dtype, x.is_contiguous) == ((2, 4), 2, 8, 2, kl.vec3, False)
+    assert "indexedarray" in repr(x)
+    assert kl.indexedarray[float] == kl.array[float] and kl.indexedarray2d[float] == kl.array2d[float]
+    assert kl.indexedarray(dtype=kl.vec3, ndim=2) == kl.array(dtype=kl.vec3, ndim=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: kl.indexedarray([1.0], [None]), "what is picked from is an array of kernelab, not a list"),
+        (lambda: kl.indexedarray(kl.ones(3), [kl.ones(2)]), "indices are an array of int32 of 1 dimension"),
+        (lambda: kl.indexedarray(kl.ones(3), [[0, 1]]), "indices are an array of kernelab, not a list"),
+        (lambda: kl.indexedarray(kl.ones(3), [None, None]), "indices for 2 axes of an array of 1"),
+        (lambda: kl.indexedarray2d(kl.ones(3), [None]), "the array has 1 dimensions, not 2"),
+        (lambda: kl.ones(3)[[3]].numpy(), "index 3 is out of bounds for axis 0 with size 3"),
+        (lambda: kl.copy(kl.ones(3)[[0]], kl.ones(1), count=1), "copied all together"),
+        (lambda: kl.ones(3)[[0, 1]].assign(kl.ones(3)), r"float32 \(2,\), the data float32 \(3,\)"),
+    ],
+)
+def test_what_cannot_be_picked_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(kl.KernelError, match=message):
+        make()
+
+
+def test_a_launch_refuses_what_would_have_no_defined_result(kernels: Any) -> None:
+    with pytest.raises(kl.LaunchError, match="picks an element twice, since the kernel writes it"):
+        kl.launch(kernels["doubled"], (2, 4), inputs=[grid()[[0, 0]]])
+    with pytest.raises(kl.LaunchError, match=r"not picked elements of an array2d\[vec3\]"):
+        kl.launch(kernels["squares"], 1, inputs=[grid()[[0]], kl.zeros(1)])
+    with pytest.raises(kl.LaunchError, match="an adjoint on a tape only"):
+        kl.launch(kernels["squares"], 1, inputs=[kl.ones(2)[[0]], kl.zeros(1)], adjoint=True)
