@@ -199,7 +199,7 @@ def point_at(
     itemsize: int,
     deleter: Callable[[int, int], None] | None = None,
 ) -> Allocation:
-    """Memory that someone else owns, for elements from an address on; raises KernelValueError for address 0.
+    """The allocation over memory at an address; raises KernelValueError for address 0.
 
     `deleter` is called with the address and the size when nobody looks at it any more.
     """
@@ -210,10 +210,12 @@ def point_at(
     if low < address:
         message = f"elements at {low:#x} stand before the address {address:#x}: strides are 0 or more"
         raise KernelValueError(Diagnostic(message, code="memory"))
-    made = Allocation(address, high - low, None, borrowed=True)
+    if low == high:
+        return Allocation(address, 0, None, borrowed=True)
+    memory: Any = (ctypes.c_ubyte * (high - low)).from_address(address)
     if deleter is not None:
-        weakref.finalize(made, deleter, address, high - low)
-    return made
+        weakref.finalize(memory, deleter, address, high - low)
+    return borrow(np.frombuffer(memory, np.uint8))
 
 
 def address_of(values: np.ndarray[Any, Any]) -> int:

@@ -7,13 +7,12 @@ makes passes through `_overwrite` or `transfer`: they warn the memory's watchers
 import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.types import Array, Value, int32, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
@@ -24,7 +23,6 @@ from kernelab.runtime.interop import (
     HostArray,
     array_type,
     element,
-    extents_of,
     fitting,
     host_values,
     itemsize,
@@ -43,11 +41,20 @@ from kernelab.runtime.memory import (
 )
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.viewing import (
+    Index,
+    Views,
+    fits,
+    is_indices,
+    is_integer,
+    other_shape,
+    picked,
+    require_inside,
+    shaped,
+)
 
-Index = int | slice | EllipsisType
 
-
-class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -122,10 +129,7 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
         get_device(device)
         elem = None if dtype is None else value_type(dtype)
         if ptr is not None:
-            extents = shape_tuple(() if shape is None else shape)
-            elem = value_type(float) if elem is None else elem
-            steps = contiguous_strides(extents, itemsize(elem)) if strides is None else tuple(strides)
-            self._setup(point_at(ptr, extents, steps, itemsize(elem), deleter), 0, extents, steps, elem)
+            self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter)
         elif data is None:
             assert shape is not None
             self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem)
@@ -139,6 +143,12 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
         if grad is not None:
             self.grad = grad
 
+    def _point(self, ptr: int, shape: tuple[int, ...], strides: Any, dtype: Any, deleter: Any) -> None:
+        elem = value_type(float if dtype is None else dtype)
+        steps = contiguous_strides(shape, itemsize(elem)) if strides is None else tuple(strides)
+        memory = point_at(ptr, shape, steps, itemsize(elem), deleter)
+        self._setup(memory, ptr - memory.address, shape, steps, elem)
+
     def _allocate(self, shape: tuple[int, ...], elem: Value) -> None:
         strides = contiguous_strides(shape, itemsize(elem))
         count = math.prod(shape)
@@ -151,12 +161,12 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
         axes = values.ndim - len(shape_of(elem))
         if shape is not None:
             wanted = shape_tuple(shape)
-            values, axes = _shaped(values, wanted, shape_of(elem)), len(wanted)
+            values, axes = shaped(values, wanted, shape_of(elem)), len(wanted)
         elif axes == 0:
             values, axes = values[None], 1
         if axes > 4:
             raise KernelTypeError(Diagnostic(f"an array has 1 to 4 dimensions, not {axes}", code="ndim"))
-        if copy or not _fits(values, elem) or not np.may_share_memory(values, data):
+        if copy or not fits(values, elem) or not np.may_share_memory(values, data):
             self._allocate(values.shape[:axes], elem)
             self.host()[...] = values
             return
@@ -343,8 +353,8 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
         An array or a list of indices for an axis picks elements: an `indexedarray`.
         """
         keys = self._keys(key)
-        if any(_is_indices(k) for k in keys):
-            return _picked(self, keys)
+        if any(is_indices(k) for k in keys):
+            return picked(self, keys)
         try:
             values = self.host()[keys]
         except IndexError as error:
@@ -356,69 +366,16 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
         keys = self._keys(key)
-        if any(_is_indices(k) for k in keys):
+        if any(is_indices(k) for k in keys):
             self[key].assign(value)
             return
-        _require_inside(self.shape, keys)
-        view = self[tuple(slice(k, k + 1 or None) if _is_integer(k) else k for k in keys)]
+        require_inside(self.shape, keys)
+        view = self[tuple(slice(k, k + 1 or None) if is_integer(k) else k for k in keys)]
         if not isinstance(value, array):
             view._overwrite(value, "item assignment")
             return
         part = self[key]
         self._store(part if isinstance(part, array) else view, value)
-
-    def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
-        keys = key if isinstance(key, tuple) else (key,)
-        if any(not (_is_integer(k) or isinstance(k, slice) or k is Ellipsis or _is_indices(k)) for k in keys):
-            message = "an array is indexed by integers, slices, and arrays of integers"
-            hint = "index the NumPy view instead: x.numpy()[...]"
-            raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
-        given = sum(k is not Ellipsis for k in keys)
-        if given > self.ndim:
-            message = f"{given} indices for an array of {self.ndim} dimensions"
-            raise KernelIndexError(Diagnostic(message, code="index"))
-        rest = (slice(None),) * (self.ndim - given)
-        at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
-        if at is None:
-            return keys + rest
-        return keys[:at] + rest + keys[at + 1 :]
-
-    def _seen(self, values: HostArray, axes: int) -> "array":
-        offset = address_of(values) - self.allocation.address
-        return array.over(self.allocation, offset, values.shape[:axes], values.strides[:axes], self.dtype)
-
-    def reshape(self, *shape: Any) -> "array":
-        """A view of another shape; one extent may be -1.  Raises KernelValueError if it does not fit."""
-        several = len(shape) == 1 and isinstance(shape[0], Sequence) and not isinstance(shape[0], str)
-        wanted = extents_of(tuple(shape[0]) if several else shape)
-        if not self.is_contiguous:
-            message = "only a contiguous array can be reshaped without a copy"
-            hint = "write x.contiguous().reshape(...)"
-            raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
-        try:
-            extents = np.empty(self.shape, np.bool_).reshape(wanted).shape
-        except ValueError:
-            message = f"an array of shape {self.shape} cannot be reshaped to {wanted}"
-            raise KernelValueError(Diagnostic(message, code="shape")) from None
-        extents = shape_tuple(extents)
-        strides = contiguous_strides(extents, itemsize(self.dtype))
-        return array.over(self.allocation, self.offset, extents, strides, self.dtype)
-
-    def flatten(self) -> "array":
-        """A one-dimensional view."""
-        return self.reshape(-1)
-
-    def transpose(self, axes: Any = None) -> "array":
-        """A view with the axes in another order, by default reversed."""
-        if axes is not None and not isinstance(axes, Sequence):
-            message = f"transpose takes the axes in their new order, not {described(axes)}"
-            raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
-        order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
-        if sorted(order) != list(range(self.ndim)):
-            message = f"{order} is no order of the {self.ndim} axes"
-            raise KernelValueError(Diagnostic(message, code="shape"))
-        shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
-        return array.over(self.allocation, self.offset, shape, strides, self.dtype)
 
     def contiguous(self) -> "array":
         """This array if it is contiguous, else a copy that is."""
@@ -446,7 +403,7 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
         if found.ndim > len(shape) or any(
             n not in (1, m) for n, m in zip(found.shape[::-1], shape[::-1], strict=False)
         ):
-            raise KernelValueError(_other_shape(shape, found.shape))
+            raise KernelValueError(other_shape(shape, found.shape))
         return found
 
     def fill_(self, value: Any) -> "array":
@@ -466,7 +423,7 @@ class array(Arithmetic, Exchange, Hints):  # noqa: N801 (the name users know)
             return self
         values, _ = host_values(src, self.dtype)
         if values.shape != self.host().shape:
-            raise KernelValueError(_other_shape(self.shape, values.shape))
+            raise KernelValueError(other_shape(self.shape, values.shape))
         self._overwrite(values, "assign")
         return self
 
@@ -537,7 +494,7 @@ def transfer(dest: array, src: array, how: str) -> None:
         message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
         raise KernelTypeError(Diagnostic(message, code="dtype"))
     if dest.shape != src.shape:
-        raise KernelValueError(_other_shape(dest.shape, src.shape))
+        raise KernelValueError(other_shape(dest.shape, src.shape))
     _require_writable(dest)
     dest.allocation.will_write(dest)
     _set(dest.host(), src.host())
@@ -569,54 +526,7 @@ def duplicate(src: array, requires_grad: bool, how: str) -> array:
     return made
 
 
-def _shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...]) -> HostArray:
-    if values.shape == components:
-        return np.broadcast_to(values, shape + components)
-    try:
-        return values.reshape(shape + components)
-    except ValueError:
-        found = values.shape[: values.ndim - len(components)]
-        raise KernelValueError(_other_shape(shape, found)) from None
-
-
-def _other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
-    return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape")
-
-
-def _fits(values: HostArray, elem: Value) -> bool:
-    """Whether the components of an element lie side by side, as kernels expect them."""
-    components = shape_of(elem)
-    dense = contiguous_strides(components, values.itemsize)
-    return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
-
-
 def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
     made = array(values, dtype, requires_grad=requires_grad)
     assert isinstance(made, array)
     return made
-
-
-def _require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
-    for axis, (extent, key) in enumerate(zip(shape, keys, strict=True)):
-        if _is_integer(key) and not -extent <= key < extent:
-            message = f"index {key} is out of bounds for axis {axis} with size {extent}"
-            raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index"))
-
-
-def _is_indices(key: Any) -> bool:
-    """Whether these are indices for an axis: an array, a NumPy array or a list of integers."""
-    if isinstance(key, array):
-        return key.dtype == int32 and key.ndim == 1
-    if isinstance(key, np.ndarray):
-        return key.ndim == 1 and key.dtype.kind in "iu"
-    return isinstance(key, list) and bool(key) and all(_is_integer(k) for k in key)
-
-
-def _picked(data: array, keys: tuple[Any, ...]) -> Any:
-    from kernelab.runtime.indexed import pick  # which is built on launches
-
-    return pick(data, keys)
-
-
-def _is_integer(key: Any) -> bool:
-    return isinstance(key, int | np.integer) and not isinstance(key, bool)

@@ -117,6 +117,8 @@ def test_an_address_becomes_an_array() -> None:
     every_other = kl.from_ptr(memory.ctypes.data, 3, float, strides=(8,))
     whole[0] = 10.0
     assert memory[0] == 10 and every_other.list() == [10, 2, 4]
+    assert kl.array(memory, copy=False).allocation is whole.allocation is every_other.allocation
+    assert kl.from_ptr(0, 0, float).list() == []
     with pytest.raises(kl.KernelValueError, match="no memory at address 0"):
         kl.from_ptr(0, 3, float)
 

@@ -1,0 +1,148 @@
+"""Views of an array's memory: what an index means, other shapes, other orders of the axes.
+
+Knows shapes and strides; the methods here are those of `array` that make arrays over the same memory.
+"""
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.lang.types import Value, int32, shape_of
+from kernelab.runtime.conversion import described
+from kernelab.runtime.interop import HostArray, extents_of, itemsize, shape_tuple
+from kernelab.runtime.memory import Allocation, address_of, contiguous_strides
+
+if TYPE_CHECKING:
+    from kernelab.runtime.strided import array
+
+Index = int | slice | EllipsisType
+
+
+class Views:
+    """The part of an array that looks at its memory in other ways."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        allocation: Allocation
+        shape: tuple[int, ...]
+        strides: tuple[int, ...]
+        dtype: Value
+        ndim: int
+
+        @property
+        def offset(self) -> int: ...
+
+        @property
+        def is_contiguous(self) -> bool: ...
+
+        @classmethod
+        def over(cls, *_: Any) -> "array": ...
+
+    def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
+        keys = key if isinstance(key, tuple) else (key,)
+        if any(not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)) for k in keys):
+            message = "an array is indexed by integers, slices, and arrays of integers"
+            hint = "index the NumPy view instead: x.numpy()[...]"
+            raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
+        given = sum(k is not Ellipsis for k in keys)
+        if given > self.ndim:
+            message = f"{given} indices for an array of {self.ndim} dimensions"
+            raise KernelIndexError(Diagnostic(message, code="index"))
+        rest = (slice(None),) * (self.ndim - given)
+        at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
+        if at is None:
+            return keys + rest
+        return keys[:at] + rest + keys[at + 1 :]
+
+    def _seen(self, values: HostArray, axes: int) -> "array":
+        offset = address_of(values) - self.allocation.address
+        return self.over(self.allocation, offset, values.shape[:axes], values.strides[:axes], self.dtype)
+
+    def reshape(self, *shape: Any) -> "array":
+        """A view of another shape; one extent may be -1.  Raises KernelValueError if it does not fit."""
+        several = len(shape) == 1 and isinstance(shape[0], Sequence) and not isinstance(shape[0], str)
+        wanted = extents_of(tuple(shape[0]) if several else shape)
+        if not self.is_contiguous:
+            message = "only a contiguous array can be reshaped without a copy"
+            hint = "write x.contiguous().reshape(...)"
+            raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
+        try:
+            extents = np.empty(self.shape, np.bool_).reshape(wanted).shape
+        except ValueError:
+            message = f"an array of shape {self.shape} cannot be reshaped to {wanted}"
+            raise KernelValueError(Diagnostic(message, code="shape")) from None
+        extents = shape_tuple(extents)
+        strides = contiguous_strides(extents, itemsize(self.dtype))
+        return self.over(self.allocation, self.offset, extents, strides, self.dtype)
+
+    def flatten(self) -> "array":
+        """A one-dimensional view."""
+        return self.reshape(-1)
+
+    def transpose(self, axes: Any = None) -> "array":
+        """A view with the axes in another order, by default reversed."""
+        if axes is not None and not isinstance(axes, Sequence):
+            message = f"transpose takes the axes in their new order, not {described(axes)}"
+            raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
+        order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
+        if sorted(order) != list(range(self.ndim)):
+            message = f"{order} is no order of the {self.ndim} axes"
+            raise KernelValueError(Diagnostic(message, code="shape"))
+        shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
+        return self.over(self.allocation, self.offset, shape, strides, self.dtype)
+
+
+def is_integer(key: Any) -> bool:
+    """Whether an index is one number."""
+    return isinstance(key, int | np.integer) and not isinstance(key, bool)
+
+
+def is_indices(key: Any) -> bool:
+    """Whether these are indices for an axis: an array, a NumPy array or a list of integers."""
+    if isinstance(key, Views):
+        return key.dtype == int32 and key.ndim == 1
+    if isinstance(key, np.ndarray):
+        return key.ndim == 1 and key.dtype.kind in "iu"
+    return isinstance(key, list) and bool(key) and all(is_integer(k) for k in key)
+
+
+def require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
+    """Raise KernelIndexError for an integer beyond its axis."""
+    for axis, (extent, key) in enumerate(zip(shape, keys, strict=True)):
+        if is_integer(key) and not -extent <= key < extent:
+            message = f"index {key} is out of bounds for axis {axis} with size {extent}"
+            raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index"))
+
+
+def picked(data: Any, keys: tuple[Any, ...]) -> Any:
+    """The elements at indices."""
+    from kernelab.runtime.indexed import pick  # which is built on launches
+
+    return pick(data, keys)
+
+
+def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...]) -> HostArray:
+    """Host data in the shape of an array; raises KernelValueError where they do not fit."""
+    if values.shape == components:
+        return np.broadcast_to(values, shape + components)
+    try:
+        return values.reshape(shape + components)
+    except ValueError:
+        found = values.shape[: values.ndim - len(components)]
+        raise KernelValueError(other_shape(shape, found)) from None
+
+
+def other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
+    """What is wrong with data of another shape."""
+    return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape")
+
+
+def fits(values: HostArray, elem: Value) -> bool:
+    """Whether the components of an element lie side by side, as kernels expect them."""
+    components = shape_of(elem)
+    dense = contiguous_strides(components, values.itemsize)
+    return values.strides[values.ndim - len(components) :] == dense and values.dtype.isnative
