@@ -267,12 +267,10 @@ def _plot_labels(
 
 
 def _plot_errors(report: GradcheckReport, relative: bool, absolute: bool) -> None:
-    for wanted, found, title in (
-        (absolute, report.absolute, "absolute error"),
-        (relative, report.relative, "relative error"),
-    ):
-        if wanted:
-            plot_kernel_jacobians(found, title=f"{title} of {report.kernel}", colormap="coolwarm")
+    if absolute:
+        plot_kernel_jacobians(report.absolute, title=f"absolute error of {report.kernel}")
+    if relative:
+        plot_kernel_jacobians(report.relative, title=f"relative error of {report.kernel}")
 
 
 def _subject(

@@ -70,23 +70,57 @@ def _slopes(
     labels: Sequence[str],
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """The derivatives of all outputs along some elements of an input, by Richardson extrapolation."""
-    started, batch = subject.start(), Batch(BASE, len(SHIFTS) * len(wanted))
+    steps = _steps(subject, i, eps, scale)[wanted]
+    targets, looked = _moved(subject, i, np.arange(len(wanted)), wanted, steps, labels)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return targets, [_extrapolated(y, steps[:, None]) for y in looked]
+
+
+def differences_by_color(
+    subject: Subject,
+    i: int,
+    j: int,
+    colors: np.ndarray[Any, Any],
+    places: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+    eps: float | None,
+    scale: float,
+    labels: Sequence[str],
+) -> Floats:
+    """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
+    (row, column), steps = places, _steps(subject, i, eps, scale)
+    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, labels)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _extrapolated(looked[j][:, colors[column], row], steps[column])
+
+
+def _steps(subject: Subject, i: int, eps: float | None, scale: float) -> Floats:
+    """The larger step for each number of an input."""
+    values = scalars(subject.sources[i].elements).host().astype(np.float64).reshape(-1)
+    return np.full(len(values), eps) if eps is not None else scale * STEP * np.maximum(1.0, np.abs(values))
+
+
+def _moved(
+    subject: Subject,
+    i: int,
+    lane: np.ndarray[Any, Any],
+    wanted: np.ndarray[Any, Any],
+    steps: Floats,
+    labels: Sequence[str],
+) -> tuple[Sequence[Variable], list[Floats]]:
+    """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
+    lanes = int(lane.max(initial=0)) + 1
+    started, batch = subject.start(), Batch(BASE, len(SHIFTS) * lanes)
     level = Wide(batch)
     start = scalars(started.inputs[i]).host().astype(np.float64).reshape(-1)
-    at = start[wanted]
-    steps = np.full(len(at), eps) if eps is not None else scale * STEP * np.maximum(1.0, np.abs(at))
-    values = np.tile(start, (len(SHIFTS), len(at), 1))
-    lane = np.arange(len(at))
+    values = np.tile(start, (len(SHIFTS), lanes, 1))
     for k, shift in enumerate(SHIFTS):
         values[k, lane, wanted] += shift * steps
     moved = level.wide(started.inputs[i])
     with batch.active():
         batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))
         found = started.go(level)
-    targets = subject.targets(found, labels)
-    looked = [scalars(batch.view(level.wide(out))).host().reshape(len(SHIFTS), len(at), -1) for out in found]
-    with np.errstate(invalid="ignore", over="ignore"):
-        return targets, [_extrapolated(y, steps[:, None]) for y in looked]
+    looked = [scalars(batch.view(level.wide(out))).host().reshape(len(SHIFTS), lanes, -1) for out in found]
+    return subject.targets(found, labels), looked
 
 
 def _extrapolated(y: Floats, steps: Floats) -> Floats:

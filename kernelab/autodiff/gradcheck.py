@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.differences import Floats, differences
-from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection, columns, jacobians
-from kernelab.autodiff.subject import Key, Subject, Variable, apart, of_kernel
-from kernelab.errors import KernelError
+from kernelab.autodiff.differences import Floats
+from kernelab.autodiff.jacobian import Jacobians, Selection
+from kernelab.autodiff.subject import Subject, Variable, apart, of_kernel
+from kernelab.autodiff.witnesses import Pair, Witnesses, witnesses
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 
@@ -69,17 +69,24 @@ class GradcheckReport:
     kernel: str
     pairs: tuple[PairResult, ...]
     shown: bool = False
-    compared: tuple["_Pair", ...] = ()
+    compared: tuple[Pair, ...] = ()
 
     @property
     def absolute(self) -> Jacobians:
         """The errors of all entries, as matrices."""
-        return Jacobians(self.kernel, [pair.errors(False) for pair in self.compared])
+        return Jacobians(self.kernel, [p.matrix(_errors(p.adjoint, p.numeric)) for p in self.compared])
 
     @property
     def relative(self) -> Jacobians:
         """The same, relative to the differences."""
-        return Jacobians(self.kernel, [pair.errors(True) for pair in self.compared])
+        smallest = np.finfo(np.float32).tiny
+        return Jacobians(
+            self.kernel,
+            [
+                p.matrix(_errors(p.adjoint, p.numeric) / np.maximum(np.abs(p.numeric), smallest))
+                for p in self.compared
+            ],
+        )
 
     @property
     def passed(self) -> bool:
@@ -145,96 +152,59 @@ def check(
     """
     limit, chosen = tolerance or Tolerance(), selection or Selection()
     with apart("gradcheck"):
-        adjoint = jacobians(subject, chosen, labels)
-        numeric = differences(subject, chosen, limit.eps, labels=labels)
-        pairs = [_Pair(adjoint[key], numeric[key]) for key in adjoint]
+        asked = witnesses(subject, chosen, limit.eps, labels)
         if limit.eps is None:
-            for pair in pairs:
-                _look_closer(subject, chosen, pair, limit)
-        found = [_compare(pair, limit) for pair in pairs]
+            for k, pair in enumerate(asked.pairs):
+                _look_closer(asked, k, pair, limit)
+        found = [_compare(pair, limit) for pair in asked.pairs]
         if not all(result.passed for result in found):
-            found = _judged(subject, chosen, labels, pairs, found, limit)
-    return GradcheckReport(subject.name, tuple(found), compared=tuple(pairs))
+            found = _judged(asked, found, limit)
+    return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
 
 
-class _Pair:
-    """A Jacobian by the adjoint and by differences, over the entries that both know."""
-
-    def __init__(self, adjoint: Jacobian, numeric: Jacobian) -> None:
-        self.input, self.output = adjoint.input, adjoint.output
-        self.known = adjoint.evaluated & numeric.evaluated
-        self.adjoint: Floats = adjoint.numpy().astype(np.float64)
-        self.numeric: Floats = numeric.numpy()
-
-    @property
-    def key(self) -> tuple[Key, Key]:
-        return self.input.key, self.output.key
-
-    def errors(self, relative: bool) -> Jacobian:
-        """How far apart the two are, NaN where only one is known."""
-        found = np.where(self.known, _errors(self.adjoint, self.numeric), np.nan)
-        if relative:
-            found = found / np.maximum(np.abs(self.numeric), np.finfo(np.float32).tiny)
-        rows, columns = int(self.known.any(1).sum()), int(self.known.any(0).sum())
-        return Jacobian(found, self.input, self.output, rows, columns)
-
-
-def _look_closer(subject: Subject, selection: Selection, pair: _Pair, limit: Tolerance) -> None:
+def _look_closer(asked: Witnesses, k: int, pair: Pair, limit: Tolerance) -> None:
     """Take differences that disagree again, much closer: the function may bend sharply there."""
     off = _excess(pair, limit) > 1.0
-    wanted = np.flatnonzero(off.any(axis=0))
-    if not wanted.size:
+    if not off.any():
         return
-    i = next(k for k, source in enumerate(subject.sources) if source is pair.input)
-    closer = differences(subject, selection, None, SMALLER, (i, wanted.tolist()))[pair.key].numpy()
+    closer = asked.closer(k, off)
     with np.errstate(invalid="ignore"):
         better = np.abs(closer - pair.adjoint) < np.abs(pair.numeric - pair.adjoint)
     pair.numeric = np.where(off & better, closer, pair.numeric)
 
 
-SMALLER = 1e-4
-"""How much smaller the step is where a first difference disagrees with the adjoint."""
-
-
-def _judged(
-    subject: Subject,
-    selection: Selection,
-    labels: Sequence[str],
-    pairs: Sequence[_Pair],
-    found: Sequence[PairResult],
-    limit: Tolerance,
-) -> list[PairResult]:
+def _judged(asked: Witnesses, found: Sequence[PairResult], limit: Tolerance) -> list[PairResult]:
     """The results with a verdict for those that failed."""
-    again = jacobians(subject, selection, labels)
-    try:
-        tangent: Jacobians | None = columns(subject, selection, labels)
-    except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
-        tangent = None
+    again, tangents = asked.again(), asked.tangents()
     judged = []
-    for pair, result in zip(pairs, found, strict=True):
-        moved = None if tangent is None else tangent[pair.key].numpy().astype(np.float64)
-        verdict = "" if result.passed else _verdict(pair, again[pair.key].numpy(), moved, limit)
+    for k, (pair, result) in enumerate(zip(asked.pairs, found, strict=True)):
+        moved = None if tangents is None else tangents[k]
+        verdict = "" if result.passed else _verdict(pair, again[k], moved, limit)
         judged.append(replace(result, verdict=verdict))
     return judged
 
 
-def _verdict(pair: _Pair, again: Floats, tangent: Floats | None, limit: Tolerance) -> str:
-    if not np.array_equal(
-        np.where(pair.known, again, 0), np.where(pair.known, pair.adjoint, 0), equal_nan=True
-    ):
+def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance) -> str:
+    before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
+    if not np.array_equal(before, after, equal_nan=True):
         return "nondeterministic"
     if tangent is None:
         return "all differ"
     off = _excess(pair, limit) > 1.0
-    worst = float(np.abs(tangent - pair.adjoint)[off].max())
-    between = float(np.abs(tangent - pair.numeric)[off].max())
-    apart = float(np.abs(pair.adjoint - pair.numeric)[off].max())
-    if worst <= 0.01 * apart:
+    from_adjoint, from_differences, between = (
+        float(np.abs(a - b)[off].max())
+        for a, b in (
+            (tangent, pair.adjoint),
+            (tangent, pair.numeric),
+            (pair.adjoint, pair.numeric),
+        )
+    )
+    if from_adjoint <= 0.01 * between:
         return "both"
-    return "adjoint" if between <= 0.1 * apart else "all differ"
+    return "adjoint" if from_differences <= 0.1 * between else "all differ"
 
 
-def _excess(pair: _Pair, limit: Tolerance) -> Floats:
+def _excess(pair: Pair, limit: Tolerance) -> Floats:
     """The error of each entry relative to what is allowed: above 1 it fails."""
     allowed = np.maximum(
         limit.allowed(pair.adjoint[pair.known], pair.numeric[pair.known]), np.finfo(np.float64).tiny
@@ -256,21 +226,24 @@ def _errors(adjoint: Floats, numeric: Floats) -> Floats:
     return np.asarray(np.where(adjoint == numeric, 0.0, np.where(np.isfinite(error), error, np.inf)))
 
 
-def _compare(pair: _Pair, limit: Tolerance) -> PairResult:
+def _compare(pair: Pair, limit: Tolerance) -> PairResult:
     error, excess = np.where(pair.known, _errors(pair.adjoint, pair.numeric), 0.0), _excess(pair, limit)
-    row, column = np.unravel_index(int(np.argmax(excess)), excess.shape)
-    scale = np.abs(pair.numeric[row, column])
-    relative = error[row, column] / scale if scale > 0 else (np.inf if error[row, column] > 0 else 0.0)
+    if not error.size:  # a pattern without entries: the adjoint is zero, and so are the differences
+        first = _index(pair.input, 0), _index(pair.output, 0)
+        return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
+    k = int(np.argmax(excess))
+    worst, adjoint, numeric = (values.reshape(-1)[k] for values in (error, pair.adjoint, pair.numeric))
+    scale, (row, column) = np.abs(numeric), pair.place(k)
     return PairResult(
         pair.input.label,
         pair.output.label,
         float(error.max()),
-        float(relative),
-        _index(pair.input, int(column)),
-        _index(pair.output, int(row)),
-        float(pair.adjoint[row, column]),
-        float(pair.numeric[row, column]),
-        int(pair.known.sum()),
+        float(worst / scale if scale > 0 else (np.inf if worst > 0 else 0.0)),
+        _index(pair.input, column),
+        _index(pair.output, row),
+        float(adjoint),
+        float(numeric),
+        pair.entries,
         bool(excess.max() <= 1.0),
     )
 

@@ -1,6 +1,6 @@
 """Sparse Jacobians: columns or rows that share no entry are computed together, and told apart by the pattern.
 
-The pattern is found once for a launch of a kernel, by the shapes of its arguments, and kept.  One lane more
+The pattern is found once for a kernel or function, by the shapes of its arguments, and kept.  One lane more
 takes a random vector: its product must be that of the matrix found, or the pattern has changed and is found
 again.  Where no pattern can be found, the Jacobian is computed whole.
 """
@@ -52,13 +52,13 @@ class Compressed:
         return color_columns(pattern.columns[order], pattern.rows[order], pattern.shape[::-1])
 
     @cached_property
-    def by_columns(self) -> bool:
+    def is_by_columns(self) -> bool:
         return _colors(self.columns) <= REVERSE_COST * _colors(self.rows)
 
     @cached_property
     def lanes(self) -> int:
         """How many runs the matrix takes."""
-        return _colors(self.columns if self.by_columns else self.rows)
+        return _colors(self.columns if self.is_by_columns else self.rows)
 
     @cached_property
     def row_starts(self) -> Numbers:
@@ -77,7 +77,7 @@ class Found:
     parts: tuple[Compressed, ...]
 
 
-class _ChangedError(Exception):
+class ChangedError(Exception):
     """The entries are not those of the pattern."""
 
 
@@ -86,7 +86,7 @@ def sparse_jacobians(
 ) -> Jacobians:
     """The Jacobians in compressed rows; unless `always`, whole where that takes no more work."""
     whole: Jacobians | None = None
-    problem = _Problem(subject, labels)
+    problem = Problem(subject, labels)
     made: list[Jacobian] = []
     for i, j in selection.pairs(subject.sources, problem.targets):
         found = _sparse(problem, i, j, always)
@@ -97,7 +97,7 @@ def sparse_jacobians(
     return Jacobians(subject.name, made)
 
 
-class _Problem:
+class Problem:
     """A subject, which runs in reverse mode only where that is asked for."""
 
     def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
@@ -113,7 +113,7 @@ class _Problem:
         return self.trace.targets if self.subject.outputs is None else self.subject.outputs
 
 
-def _sparse(problem: _Problem, i: int, j: int, always: bool) -> Jacobian | None:
+def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
     subject, labels = problem.subject, problem.labels
     source, target = subject.sources[i], problem.targets[j]
     if not always and source.count * target.count < SMALL:
@@ -126,16 +126,31 @@ def _sparse(problem: _Problem, i: int, j: int, always: bool) -> Jacobian | None:
             part = found.parts[j]
             if not always and 4 * part.lanes > min(source.count, target.count):
                 return None
-            run = _by_columns if part.by_columns else _by_rows
+            run = by_columns if part.is_by_columns else by_rows
             entries = run(problem, i, j, part)
             return Jacobian(entries, source, target, target.count, source.count)
         except NotTraceableError:
             return None
-        except _ChangedError:
+        except ChangedError:
             del kept[i]
             if is_new or attempt:
                 return None
     return None
+
+
+def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
+    """The pattern of a pair, None where there is none, or where the matrix takes no more work without."""
+    source, target = problem.subject.sources[i], problem.targets[j]
+    if source.count * target.count < SMALL:
+        return None
+    kept = _kept(problem.subject)
+    try:
+        found = kept[i] = kept[i] if i in kept else _find(problem.subject, i, problem.labels)
+    except NotTraceableError:
+        return None
+    part = found.parts[j]
+    lanes = max(_colors(part.columns), _colors(part.rows))
+    return part if 4 * lanes <= min(source.count, target.count) else None
 
 
 def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
@@ -145,9 +160,7 @@ def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
 
 def _kept(subject: Subject) -> dict[int, Found]:
     """The patterns by position of the input that are known for arguments of these shapes."""
-    if subject.kernel is None:
-        return {}
-    known: dict[Any, dict[int, Found]] = subject.kernel.beside.setdefault("patterns", {})
+    known: dict[Any, dict[int, Found]] = subject.beside.setdefault("patterns", {})
     shapes = tuple(
         (a.shape, a.dtype, a.requires_grad) if isinstance(a, array) else a for a in subject.arguments
     )
@@ -164,7 +177,7 @@ def _kept(subject: Subject) -> dict[int, Found]:
 # ------------------------------------------------------------------------------------------ both ways
 
 
-def _by_columns(problem: _Problem, i: int, j: int, part: Compressed) -> Entries:
+def by_columns(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     source = problem.subject.sources[i]
     seeds, vector = _seeds(part.columns, source)
     batch = Batch(BASE, len(seeds))
@@ -176,7 +189,7 @@ def _by_columns(problem: _Problem, i: int, j: int, part: Compressed) -> Entries:
     return Entries(part.row_starts, columns, data)
 
 
-def _by_rows(problem: _Problem, i: int, j: int, part: Compressed) -> Entries:
+def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     trace, target = problem.trace, problem.targets[j]
     seeds, vector = _seeds(part.rows, target)
     batch, bars = Batch(BASE, len(seeds)), Bars()
@@ -199,7 +212,7 @@ def _seeds(colors: Numbers, variable: Variable) -> tuple[Values, Values]:
 
 
 def _check(places: Numbers, data: Values, factors: Values, product: Values) -> None:
-    """Raise _ChangedError unless the entries times a vector are the product that was computed with it."""
+    """Raise ChangedError unless the entries times a vector are the product that was computed with it."""
     terms = data.astype(np.float64) * factors
     sums = np.bincount(places, terms, len(product))
     sizes = np.bincount(places, np.abs(terms), len(product))
@@ -209,6 +222,6 @@ def _check(places: Numbers, data: Values, factors: Values, product: Values) -> N
     largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
     finite = np.isfinite(sums) & np.isfinite(product)
     if (error[finite] > rounding * (sizes[finite] + largest) + np.finfo(np.float32).tiny).any():
-        raise _ChangedError
+        raise ChangedError
     if (np.isfinite(product) & ~np.isfinite(sums)).any() or (~np.isfinite(product) & np.isfinite(sums)).any():
-        raise _ChangedError
+        raise ChangedError

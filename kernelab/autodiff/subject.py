@@ -63,7 +63,8 @@ class Started:
 class Subject:
     """A function from inputs to outputs; `kernel` is what is launched where it is a single launch.
 
-    `outputs` are None where they are known only once a Python function has returned them.
+    `outputs` are None where they are known only once a Python function has returned them.  `beside` is where
+    facts about the function are kept as long as it lives.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Subject:
     sources: tuple[Variable, ...]
     outputs: tuple[Variable, ...] | None
     call: Callable[[list[Any]], Any]
+    beside: dict[str, Any]
     kernel: Kernel | None = None
     grid: Any = None
 
@@ -164,7 +166,8 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
         launch(kernel, dim, arguments)
 
     grid = dim if isinstance(dim, int) else tuple(dim)
-    return Subject(kernel.name, tuple(named.values()), tuple(sources), tuple(targets), run, kernel, grid)
+    arguments = tuple(named.values())
+    return Subject(kernel.name, arguments, tuple(sources), tuple(targets), run, kernel.beside, kernel, grid)
 
 
 def _borrowed(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
@@ -218,7 +221,8 @@ def of_function(
 
     run.__name__ = name_of(function)
     arguments = (*inputs, *outputs)
-    return Subject(name_of(function), arguments, tuple(sources), targets or None, run)
+    beside = getattr(function, "__dict__", {}).setdefault("__kernelab_beside__", {})
+    return Subject(name_of(function), arguments, tuple(sources), targets or None, run, beside)
 
 
 def _labels(function: Callable[..., Any], count: int) -> list[str]:

@@ -143,6 +143,55 @@ def test_a_gradient_that_is_off_fails_and_the_entry_is_named(
     assert worst.max_rel_error > 1e-3
 
 
+@pytest.mark.parametrize("factor", [1.004, 0.0])
+def test_large_sparse_jacobians_are_checked_by_their_entries(
+    kernels: dict[str, Any], faulty: type[Faulty], factor: float
+) -> None:
+    n = 300
+    right = check(kernels["wave"], n, [reals(n), 1.5], [kl.zeros(n, dtype=float)])
+    assert right
+    assert right.pairs[0].entries == n * n
+    assert right.compared[0].places is not None
+    faulty.factor = factor
+    kernel = faulty.of("wave", kernels["wave"]._load)
+    report = check(kernel, n, [reals(n), 1.5], [kl.zeros(n, dtype=float)], raise_exception=False)
+    assert not report
+    worst = report.worst()
+    assert worst.input_index == worst.output_index
+    assert worst.verdict == "adjoint"
+    error = report.relative[0, 0].numpy()
+    assert np.count_nonzero(error > 1e-3) == np.count_nonzero(np.diag(error) > 1e-3) > 0
+
+
+RULES = """
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = cube(x[i])
+
+def cube(x: float):
+    return x * x * x
+
+@func_grad(cube, check=False)
+def adj_cube(x: float, adj_ret: float):
+    adjoint[x] += {grad} * x * x * adj_ret
+
+@func_jvp(cube)
+def jvp_cube(x: float, x_dot: float):
+    return {jvp} * x * x * x_dot
+"""
+
+
+@pytest.mark.parametrize("n", [3, 300])
+@pytest.mark.parametrize(
+    ("grad", "jvp", "verdict"), [(3.03, 3.0, "adjoint"), (3.03, 3.03, "both"), (3.1, 3.3, "all differ")]
+)
+def test_the_verdict_is_the_fault_that_was_planted(n: int, grad: float, jvp: float, verdict: str) -> None:
+    kernel = kl.compile(RULES.format(grad=grad, jvp=jvp))["k"]
+    report = check(kernel, n, [reals(n)], [kl.zeros(n, dtype=float)], raise_exception=False)
+    assert not report
+    assert report.worst().verdict == verdict
+
+
 def test_a_failure_raises_and_names_both_values(kernels: dict[str, Any], faulty: type[Faulty]) -> None:
     faulty.factor = -1.0
     kernel = faulty.of("wave", kernels["wave"]._load)
