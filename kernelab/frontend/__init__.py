@@ -9,6 +9,7 @@ from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.custom import attach
 from kernelab.frontend.definitions import KernelDefinition, UserFunction
 from kernelab.frontend.generics import GenericKernel
+from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.rules import rule_from
 from kernelab.frontend.source import file_of, source_of
 
@@ -17,6 +18,7 @@ __all__ = [
     "GenericKernel",
     "KernelDefinition",
     "Lowered",
+    "Overloads",
     "StructDefinition",
     "UserFunction",
     "attach",

@@ -41,6 +41,9 @@ def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     match node:
         case ast.Constant(value=str() as text):
             return annotation(scope, places, _parsed(places, node, text))
+        case ast.Name(name) if isinstance(scope.namespace.get(name), Array | StructArray):
+            alias: Array | StructArray = scope.namespace[name]
+            return alias
         case ast.Subscript(value=head, slice=elem):
             return _subscripted(scope, places, node, head, elem)
         case ast.Call(func=head):

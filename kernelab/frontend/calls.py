@@ -26,16 +26,18 @@ from kernelab.frontend.values import (
     StructArrayRef,
     StructRef,
     TupleOf,
+    TupleType,
     Typed,
     TypeRef,
     View,
+    ViewType,
     Weak,
     describe,
 )
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, AtomicKind, Call, Const, Var
-from kernelab.lang.structs import Struct, StructArray
+from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import Array, Mat, Quat, Scalar, Value, Vec, bool_, scalar_of, size_of
 
 
@@ -526,6 +528,8 @@ def _passed(
 ) -> tuple[Bound, list[Atom]]:
     """What an argument contributes to the choice of the instance, and the atoms handed over."""
     value = argument.value
+    if isinstance(value, TupleOf) and value.struct is None:
+        return _tuple(frame, function, parameter, argument, value)
     if isinstance(value, StructArrayRef) and value.indices:
         raise frame.error(
             argument.node,
@@ -554,6 +558,8 @@ def _passed(
                     argument.node, f"{function.name} cannot take {describe(value)} for {parameter.name}"
                 )
     purpose = f"the argument {parameter.name} of {function.name} is"
+    if isinstance(parameter.type, TupleType):
+        raise frame.error(argument.node, f"{purpose} a tuple, not {describe(value)}")
     if isinstance(parameter.type, Array):
         if isinstance(value, ArrayRef) and value.var.type == parameter.type:
             return parameter.type, [value.var]
@@ -562,6 +568,25 @@ def _passed(
         given = structs.require(frame, value, parameter.type, argument.node, purpose)
         return parameter.type, structs.atoms(frame, given, argument.node)
     return parameter.type, [convert(frame, value, parameter.type, argument.node, purpose)]
+
+
+def _tuple(
+    frame: Frame, function: Callee, parameter: Parameter, argument: Argument, value: TupleOf
+) -> tuple[Bound, list[Atom]]:
+    """A tuple is handed over item by item."""
+    wanted = parameter.type.items if isinstance(parameter.type, TupleType) else (None,) * len(value.items)
+    if len(wanted) != len(value.items) or isinstance(parameter.type, AnyType):
+        kind = f"a tuple of {len(wanted)}" if isinstance(parameter.type, TupleType) else f"{parameter.type}"
+        message = f"the argument {parameter.name} of {function.name} is {kind}, not {describe(value)}"
+        raise frame.error(argument.node, message)
+    kinds, atoms = list[Bound](), list[Atom]()
+    for k, (item, type) in enumerate(zip(value.items, wanted, strict=True)):
+        assert not isinstance(type, ViewType | Weak | TypeRef | BuiltinRef | FunctionRef)
+        part = Parameter(f"{parameter.name}[{k}]", type, None, parameter.span)
+        bound, passed = _passed(frame, function, part, Argument(item, argument.node))
+        kinds.append(bound)
+        atoms += passed
+    return TupleType(tuple(kinds)), atoms
 
 
 def _received(

@@ -26,6 +26,7 @@ from kernelab.frontend.values import (
     Parameter,
     Poison,
     TupleOf,
+    TupleType,
     Typed,
     Weak,
 )
@@ -132,7 +133,10 @@ def _trips(template: Template) -> Callable[[ast.For], int | None]:
                 return None
 
     def trips(loop: ast.For) -> int | None:
-        bounds = [bound(part) for part in loop.iter.args] if isinstance(loop.iter, ast.Call) else [None]
+        if isinstance(loop.iter, ast.Tuple):
+            return len(loop.iter.elts)
+        ranges = fence.range_of(loop.iter)
+        bounds = [None] if ranges is None else [bound(part) for part in ranges.args]
         known = [number for number in bounds if number is not None]
         if len(known) != len(bounds) or not 1 <= len(known) <= 3 or known[2:] == [0]:
             return None
@@ -190,6 +194,8 @@ def _uses_warp(node: ast.FunctionDef) -> bool:
 
 def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
     """What a parameter of a function stands for, given what decides on its instance."""
+    if isinstance(bound, TupleType):
+        return TupleOf(tuple(as_meaning(f"{name}_{k}", item, span) for k, item in enumerate(bound.items)))
     return bound if isinstance(bound, Meaning) else structs.parameter(name, bound, span)
 
 
@@ -381,11 +387,7 @@ class UserFunction:
 
     def _parameter(self, argument: ast.arg, default: ast.expr | None) -> Parameter:
         template = self.template
-        type = (
-            None
-            if argument.annotation is None or is_any(argument.annotation, template.scope)
-            else annotation(template.scope, template.places, argument.annotation)
-        )
+        type = _stated(template, argument.annotation)
         value = None if default is None else self._default(default)
         return Parameter(argument.arg, type, value, template.places(argument))
 
@@ -509,7 +511,25 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
             return value
 
 
+def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | None:
+    """The type that the annotation of a function's parameter asks for, None for any."""
+    if node is None or is_any(node, template.scope):
+        return None
+    match node:
+        case ast.Name("tuple"):
+            return None
+        case ast.Subscript(value=ast.Name("tuple"), slice=inner):
+            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            items = [_stated(template, part) for part in parts if not isinstance(part, ast.Constant)]
+            known = [item for item in items if item is not None]
+            return TupleType(tuple(known)) if len(known) == len(parts) else None
+        case _:
+            return annotation(template.scope, template.places, node)
+
+
 def _key(part: Bound) -> Hashable:
+    if isinstance(part, TupleType):
+        return tuple(map(_key, part.items))
     # 1, 1.0 and True are equal, and mean different things.
     return (type(part.number), repr(part.number)) if isinstance(part, Weak) else part
 

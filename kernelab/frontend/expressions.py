@@ -5,20 +5,21 @@ computed without a branch.
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from kernelab.errors import Related
-from kernelab.frontend import calls, expectations, places, printing, several, structs
+from kernelab.frontend import calls, expectations, known, places, printing, several, slices, structs
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
 from kernelab.frontend.frame import Frame, Poisoned, counted
-from kernelab.frontend.names import EXPECTATIONS, Unknown, meaning_of
+from kernelab.frontend.names import EXPECTATIONS, Unknown
 from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import materialise, operate
 from kernelab.frontend.values import (
     ArrayRef,
     BuiltinRef,
+    FunctionRef,
     HostArray,
     Meaning,
     ModuleRef,
@@ -31,7 +32,7 @@ from kernelab.frontend.values import (
     describe,
     is_struct,
 )
-from kernelab.lang.build import FALSE, TRUE, zero
+from kernelab.lang.build import FALSE, TRUE, integer, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt, Var
 from kernelab.lang.types import Mat, Scalar, Transform, Vec, bool_, int32
 
@@ -89,7 +90,10 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
 
 def number(frame: Frame, node: ast.expr) -> Weak | Typed:
     """An expression that is a number, vector or matrix."""
-    value = expr(frame, node)
+    return _number(frame, expr(frame, node), node)
+
+
+def _number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     if isinstance(value, Weak | Typed):
         return value
     hint = "index it to take one element" if isinstance(value, ArrayRef | View) else ""
@@ -133,7 +137,8 @@ def _perhaps_unset(frame: Frame, node: ast.Name) -> Meaning:
     raise frame.error(node, message, "unset", hint, related=related)
 
 
-def _outer(frame: Frame, node: ast.Name) -> Meaning:
+def _outer(frame: Frame, node: ast.Name, called: bool = False) -> Meaning:
+    """What a name means outside of the def; one of a word of the language may be a number, unless called."""
     if isinstance(frame.env.get(node.id), Poison) or node.id in frame.unknown:
         raise Poisoned
     try:
@@ -153,6 +158,8 @@ def _outer(frame: Frame, node: ast.Name) -> Meaning:
         raise frame.error(node, unknown.message, "name", unknown.hint) from None
     if value == BuiltinRef("adjoint"):
         raise _misplaced_adjoint(frame, node)
+    if isinstance(value, BuiltinRef) and not called:
+        value = frame.scope.number(node.id) or value
     if isinstance(value, HostArray):
         return places.vector_constant(frame, value)
     return _known(value)
@@ -231,9 +238,13 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             return Typed(size)
         case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
             return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))
+        case _, "dtype" if (found := known.dtype(base)) is not None:
+            return found
+        case Weak(), "value" if isinstance(node.value, ast.Attribute):
+            return base  # a member of an enumeration
         case _:
-            known = (
-                "shape, ndim and size"
+            there = (
+                "shape, ndim, size and dtype"
                 if isinstance(base, ArrayRef | View)
                 else "p and q"
                 if isinstance(base, Typed) and isinstance(base.type, Transform)
@@ -242,7 +253,7 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
                 else ""
             )
             raise frame.error(
-                node, f"{describe(base)} has no {node.attr}", "name", f"it has {known}" if known else ""
+                node, f"{describe(base)} has no {node.attr}", "name", f"it has {there}" if there else ""
             )
 
 
@@ -253,15 +264,44 @@ def _has_components(base: Meaning) -> bool:
 # ------------------------------------------------------------------------- arithmetic
 
 
-def _binary(frame: Frame, node: ast.BinOp) -> Weak | Typed:
-    left, right = number(frame, node.left), number(frame, node.right)
+def _binary(frame: Frame, node: ast.BinOp) -> Meaning:
+    values = [expr(frame, part) for part in (node.left, node.right)]
+    overloaded = _operator(frame, _FUNCTIONS.get(type(node.op), ""), values, (node.left, node.right), node)
+    if overloaded is not None:
+        return overloaded
+    left, right = (_number(frame, *pair) for pair in zip(values, (node.left, node.right), strict=True))
     return binary(frame, node.op, left, right, node, (node.left, node.right))
 
 
-def _unary(frame: Frame, node: ast.UnaryOp) -> Weak | Typed:
+_FUNCTIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "mod"}
+
+
+def _operator(
+    frame: Frame, name: str, values: Sequence[Meaning], parts: Sequence[ast.expr], node: ast.expr
+) -> Meaning | None:
+    """An operator on structs: the user's function of its name, such as `add`; None where there is none."""
+    if not any(map(is_struct, values)):
+        return None
+    try:
+        callee = frame.scope.lookup(name)
+    except Unknown:
+        return None
+    if not isinstance(callee, FunctionRef):
+        return None
+    arguments = [calls.Argument(*pair) for pair in zip(values, parts, strict=True)]
+    written = ast.copy_location(ast.Call(ast.copy_location(ast.Name(name), node), list(parts), []), node)
+    return calls.call(frame, callee, arguments, written)
+
+
+def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     if isinstance(node.op, ast.Not):
         return _boolean(_not(frame, condition(frame, node.operand)))
-    operand = number(frame, node.operand)
+    value = expr(frame, node.operand)
+    name = {ast.USub: "neg", ast.UAdd: "pos"}.get(type(node.op), "")
+    overloaded = _operator(frame, name, [value], [node.operand], node)
+    if overloaded is not None:
+        return overloaded
+    operand = _number(frame, value, node.operand)
     name = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}[type(node.op)]
     return operate(frame, name, [operand], node, (node.operand,))
 
@@ -421,10 +461,12 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
 
 
 def _call(frame: Frame, node: ast.Call) -> Meaning | None:
-    callee = expr(frame, node.func)
+    callee = _callee(frame, node.func)
     match callee:
         case BuiltinRef("static"):
-            return _static(frame, node)
+            return known.static(frame, node)
+        case BuiltinRef("type"):
+            return known.type_of(frame, node, expr)
         case BuiltinRef("print"):
             printing.print_(frame, node, expr)
             return None
@@ -439,33 +481,34 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
             return index
     if any(word in frame.refused for word in node.keywords):
         raise Poisoned
-    arguments = [calls.Argument(expr(frame, part), part) for part in node.args]
+    arguments = [argument for part in node.args for argument in _arguments(frame, part)]
     arguments += [calls.Argument(expr(frame, word.value), word.value, word.arg) for word in node.keywords]
     return calls.call(frame, callee, arguments, node)
 
 
-def _static(frame: Frame, node: ast.Call) -> Meaning:
-    """`static(expression)`: evaluated by Python when the kernel is compiled, in the notebook's names."""
-    if len(node.args) != 1 or node.keywords:
-        raise frame.error(node, "static(...) takes one expression")
-    code = compile(ast.fix_missing_locations(ast.Expression(node.args[0])), frame.places.source.label, "eval")
-    names = {**frame.scope.namespace, **frame.scope.assigned}
-    try:
-        value = eval(code, names)
-    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-        raise frame.error(
-            node.args[0], f"static(...) raised {type(error).__name__}: {error}", "value"
-        ) from None
-    text = frame.places.text(node.args[0])
-    meaning = meaning_of(text, value)
-    if meaning is None:
-        raise frame.error(
-            node.args[0],
-            f"static(...) gives {type(value).__name__}, which a kernel cannot use",
-            hint="give a number, a small NumPy vector, a type or a function",
-        )
-    frame.scope.captured[f"static({text})"] = value
-    return places.vector_constant(frame, meaning) if isinstance(meaning, HostArray) else meaning
+def _callee(frame: Frame, node: ast.expr) -> Meaning:
+    is_outer = isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer"
+    return _outer(frame, node, True) if isinstance(node, ast.Name) and is_outer else expr(frame, node)
+
+
+def _arguments(frame: Frame, node: ast.expr) -> list[calls.Argument]:
+    """An argument, or with a star those that a tuple, vector, matrix or slice of known length stands for."""
+    if not isinstance(node, ast.Starred):
+        return [calls.Argument(expr(frame, node), node)]
+    if isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice):
+        few = slices.few(frame, expr(frame, node.value.value), node.value.slice, expr)
+        if few is not None:
+            return [calls.Argument(item, node) for item in few]
+    match expr(frame, node.value):
+        case TupleOf(items, None):
+            found: Sequence[Meaning] = items
+        case Typed(atom) as value if isinstance(value.type, Vec | Mat):
+            operation = "row" if isinstance(value.type, Mat) else "extract"
+            found = [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
+        case value:
+            message = f"{describe(value)} cannot be unpacked: how many values it has is not known"
+            raise frame.error(node, message, hint="unpack a tuple, a vector, a matrix or x[0:3]")
+    return [calls.Argument(item, node) for item in found]
 
 
 def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:

@@ -65,12 +65,12 @@ REFUSALS: dict[type[ast.AST], Refusal] = {
     ),
     ast.Import: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
     ast.ImportFrom: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
+    ast.Starred: Refusal("a kernel cannot unpack with a star here", "write the values one by one"),
     ast.NamedExpr: Refusal(
         "a kernel cannot assign inside an expression", "assign on a line of its own, then use the name"
     ),
     ast.Match: Refusal("a kernel cannot contain a match statement", "write if, elif and else"),
     ast.JoinedStr: Refusal("a kernel cannot build text", 'write print("x =", x), or printf("x = %f\\n", x)'),
-    ast.Starred: Refusal("a kernel cannot unpack with a star", "write the values one by one"),
 }
 
 _IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")
@@ -78,7 +78,7 @@ _MEMBERSHIP = Refusal("a kernel cannot search with in", "write a for loop that c
 _LOOP_ELSE = Refusal(
     "a kernel cannot have an else on a loop", "set a variable before the break and test it after the loop"
 )
-_ITERATION = Refusal("a loop in a kernel goes over range(...)", "write for i in range(len(x)) and use x[i]")
+ITERATION = Refusal("a loop in a kernel goes over range(...)", "write for i in range(len(x)) and use x[i]")
 _TARGET = Refusal("the index of a loop is one name", "write for i in range(...)")
 _TEXT = Refusal(
     "a kernel cannot use text as a value", "use a number, for example an int that stands for the case"
@@ -87,6 +87,20 @@ _NOTHING = Refusal("a kernel has no None", "use a number that stands for nothing
 _COMPLEX = Refusal("a kernel has no complex numbers", "use a vec2 for the real and the imaginary part")
 _STAR_PARAMETERS = Refusal("a kernel cannot take *args or **kwargs", "name every argument, or pass an array")
 _STAR_CALL = Refusal("a call in a kernel cannot unpack with **", "write the arguments one by one")
+
+
+_ITERATORS = ("enumerate", "zip", "map", "filter", "iter", "list", "sorted", "reversed")
+
+
+def _may_be_known(iterable: ast.expr) -> bool:
+    """Whether a loop may go over this: `range`, or what may turn out to have a few items that are known."""
+    match iterable:
+        case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Tuple():
+            return True
+        case ast.Call(func=ast.Name(name)):
+            return name not in _ITERATORS or range_of(iterable) is not None
+        case _:
+            return isinstance(iterable, ast.Call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +139,9 @@ def refused(node: ast.AST) -> Iterator[tuple[ast.AST, Refusal]]:
 
 def _refusal(node: ast.AST) -> Refusal | None:
     match node:
-        case ast.For(iter=iterable) if not is_range(iterable):
-            return _ITERATION
-        case ast.For(target=target) if not isinstance(target, ast.Name):
+        case ast.For(iter=iterable) if not _may_be_known(iterable):
+            return ITERATION
+        case ast.For(target=target, iter=iterable) if range_of(iterable) and not isinstance(target, ast.Name):
             return _TARGET
         case ast.For(orelse=[_, *_]) | ast.While(orelse=[_, *_]):
             return _LOOP_ELSE
@@ -165,6 +179,10 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Call(func=ast.Name("print" | "printf") | ast.Attribute(attr="print" | "printf")):
             values = [part for part in node.args if not is_text(part)]
             yield from (*values, *(word for word in node.keywords if not is_text(word.value)))
+        case ast.Call(func=func, args=args, keywords=words):
+            # What a star unpacks in a call is known once its type is.
+            values = [part.value if isinstance(part, ast.Starred) else part for part in args]
+            yield from (func, *values, *words)
         case _:
             yield from ast.iter_child_nodes(node)
 
@@ -172,6 +190,17 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 def is_text(node: ast.expr) -> bool:
     """Whether an expression is text in quotes."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def range_of(node: ast.expr) -> ast.Call | None:
+    """The call of `range` that a loop goes over, forwards or in `reversed(...)`."""
+    match node:
+        case ast.Call(func=ast.Name("reversed") | ast.Attribute(attr="reversed"), args=[inner], keywords=[]):
+            return inner if isinstance(inner, ast.Call) and is_range(inner) else None
+        case ast.Call() if is_range(node):
+            return node
+        case _:
+            return None
 
 
 def is_range(node: ast.expr) -> bool:

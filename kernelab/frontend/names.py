@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, EnumType
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -71,6 +72,7 @@ SPECIAL = (
     "len",
     "range",
     "static",
+    "type",
     "constant",
     "adjoint",
     "array",
@@ -173,6 +175,13 @@ class Scope:
             return ModuleRef(name, None)
         raise Unknown(f"the name {name} is not known here", self._did_you_mean(name, (*words, *also)))
 
+    def number(self, name: str) -> Meaning | None:
+        """The number of the notebook that is called like a word of the language, None if there is none."""
+        meaning = meaning_of(name, self.namespace.get(name))
+        if not isinstance(meaning, Weak | Typed | HostArray):
+            return None
+        return self._value(name, self.namespace[name])
+
     def attribute(self, module: ModuleRef, name: str) -> Meaning:
         """What `module.name` means; raises Unknown."""
         words = language()
@@ -250,6 +259,10 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
     match value:
         case bool() | int() | float() if type(value) in (bool, int, float):
             return Weak(value)
+        case Enum(value=bool() | int() | float() as held):
+            return Weak(held)
+        case EnumType():
+            return ModuleRef(name, value)
         case Scalar() | Vec() | Mat():
             return TypeRef(value)
         case ModuleType():

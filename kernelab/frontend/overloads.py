@@ -18,9 +18,14 @@ Shape = Sequence[tuple[str | None, Meaning]]
 class Overloads(UserFunction):
     """Functions that share a name; what is said of the name alone is said of the first."""
 
-    def __init__(self, templates: Sequence[Template]) -> None:
+    def __init__(self, templates: Sequence[Template], members: Sequence[UserFunction] = ()) -> None:
         super().__init__(templates[0])
-        self._members = tuple(UserFunction(template) for template in templates)
+        self._members = tuple(members) or tuple(UserFunction(template) for template in templates)
+
+    @classmethod
+    def of(cls, members: Sequence[UserFunction]) -> "Overloads":
+        """Functions that have been made already, under one name."""
+        return cls([member.template for member in members], members)
 
     @property
     def members(self) -> tuple[UserFunction, ...]:

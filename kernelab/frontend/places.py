@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kernelab.frontend import views
+from kernelab.frontend import slices, views
 from kernelab.frontend.frame import Frame, counted
 from kernelab.frontend.promote import cast, convert, spelled
 from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Typed, View, Weak, describe
@@ -66,8 +66,9 @@ def _step(
             return element(frame, views.enter(frame, base, groups[0], evaluate, node)), groups[1:]
         case ArrayRef():
             return _enter_array(frame, base, groups[0], evaluate, node), groups[1:]
-        case Typed() if isinstance(base.type, Vec) and isinstance(groups[0][0], ast.Slice):
-            return views.sliced_vector(frame, base, groups[0][0], evaluate), groups[1:]
+        case Typed() if isinstance(base.type, Vec | Mat) and views.has_slice(groups[0]):
+            chosen = _part(frame, base.type, groups[0], evaluate)
+            return Typed(slices.read(frame, base.atom, chosen)), groups[1:]
         case Typed() if not isinstance(base.type, Scalar):
             indices, rest = _component_indices(base.type, groups)
             return _component(frame, base, indices, evaluate), rest
@@ -162,6 +163,18 @@ def component_atoms(
     )
 
 
+def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], evaluate: Evaluate) -> slices.Part:
+    if len(group) > len(type.shape):
+        raise frame.error(group[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(group)}")
+    return slices.part(
+        frame,
+        type,
+        group,
+        lambda node, extent: _component_index(frame, node, extent, type, evaluate),
+        evaluate,
+    )
+
+
 def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value, evaluate: Evaluate) -> Atom:
     atom = index(frame, node, evaluate)
     if isinstance(atom, Const):
@@ -219,12 +232,14 @@ class Place:
     array: Var | None
     indices: tuple[Atom, ...]
     held: Value
-    components: tuple[Atom, ...]
+    components: tuple[Atom, ...] | slices.Part
     path: tuple[int, ...] = ()
 
     @property
     def type(self) -> Value:
         """The type of what is written."""
+        if isinstance(self.components, slices.Part):
+            return self.components.type
         match self.held, len(self.components):
             case _, 0:
                 return self.held
@@ -315,14 +330,16 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr,
 
 def component_path(
     frame: Frame, type: Value, groups: Groups, target: ast.expr, evaluate: Evaluate
-) -> tuple[Atom, ...]:
-    """The indices of a component that is to be written within a vector or matrix."""
+) -> tuple[Atom, ...] | slices.Part:
+    """The indices of a component, or a slice, that is to be written within a vector or matrix."""
     if not groups:
         return ()
     if isinstance(type, Scalar):
         raise frame.error(target, f"{spelled(type)} has no components to assign")
     if isinstance(type, Mat):
         refuse_component(frame, Typed(zero(type)), groups[0], target)
+    if views.has_slice(groups[0]) and len(groups) == 1:
+        return _part(frame, type, groups[0], evaluate)
     indices, rest = _component_indices(type, groups)
     if rest:
         raise frame.error(target, f"{type} has too many indices here")
@@ -332,6 +349,8 @@ def component_path(
 def load(frame: Frame, target: Place) -> Typed:
     """What a place holds."""
     held = _held(frame, target)
+    if isinstance(target.components, slices.Part):
+        return Typed(slices.read(frame, held, target.components))
     if not target.components:
         return Typed(held)
     operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
@@ -365,6 +384,8 @@ def store(frame: Frame, target: Place, value: Atom) -> None:
 
 def inserted(frame: Frame, held: Atom, target: Place, value: Atom) -> Atom:
     """A vector or matrix with one component, or one row, replaced."""
+    if isinstance(target.components, slices.Part):
+        return slices.written(frame, held, target.components, value)
     if not (isinstance(target.held, Mat) and len(target.components) == 1):
         return frame.builder.apply("insert", held, *target.components, value)
     for column in range(target.held.m):
@@ -380,6 +401,8 @@ def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:
         return Typed(frame.builder.atomic_add(target.array, target.indices, value))
     alone = inserted(frame, zero(target.held), target, value)
     old = frame.builder.atomic_add(target.array, target.indices, alone)
+    if isinstance(target.components, slices.Part):
+        return Typed(slices.read(frame, old, target.components))
     operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
     return Typed(frame.builder.apply(operation, old, *target.components))
 

@@ -12,9 +12,10 @@ would have set are poisoned, and lowering goes on to find the next mistake.
 import ast
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, local, places, several, structs
+from kernelab.frontend import calls, fence, local, places, several, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number, threads
@@ -28,7 +29,7 @@ from kernelab.frontend.storage import chosen_storage
 from kernelab.frontend.values import BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Scalar, bool_, int32
+from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
 
 Live = Collection[str]
 
@@ -325,10 +326,15 @@ def _whole(stmt: ast.AugAssign) -> ast.expr:
 
 
 def _for(frame: Frame, stmt: ast.For) -> None:
+    ranges = fence.range_of(stmt.iter)
+    if ranges is None:
+        _for_each(frame, stmt)
+        return
     assert isinstance(stmt.target, ast.Name)
-    assert isinstance(stmt.iter, ast.Call)
     name = stmt.target.id
-    head, start, step = _range(frame, stmt.iter, name)
+    head, start, step = _range(frame, ranges, name)
+    if head is not None and ranges is not stmt.iter:
+        head, start, step = _reversed(frame, head, start, step)
     if head is None:
         for changed in changed_in([stmt]):
             frame.poison(changed)
@@ -344,6 +350,43 @@ def _for(frame: Frame, stmt: ast.For) -> None:
         ran = frame.builder.apply("gt", head.count, _like(head.count, 0))
         before = truth(frame.env.get(WATCH + name))
         frame.env[WATCH + name] = Typed(frame.builder.apply("or", before, ran))
+
+
+def _reversed(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[LoopHead, Atom, Atom]:
+    """The same indices, last first."""
+    b = frame.builder
+    last = b.apply("sub", head.count, _like(head.count, 1))
+    back = b.apply("neg", step)
+    index = Var(head.index.type, "k", head.index.span)
+    return replace(head, index=index), b.apply("add", start, b.apply("mul", last, step)), back
+
+
+def _for_each(frame: Frame, stmt: ast.For) -> None:
+    """A loop over what is known to have a few items: its body, once for each."""
+    items = _items(frame, stmt)
+    jumps = escaping(stmt.body)
+    if jumps:
+        hint = "write for i in range(n), or set a variable and test it"
+        message = f"a loop over a tuple runs through: it cannot {min(jumps)}"
+        raise frame.error(stmt.iter, message, "unsupported", hint)
+    for item in items:
+        assign(frame, stmt.target, item, stmt.iter)
+        block(frame, stmt.body, _live_in_loop(frame, stmt, jumps))
+
+
+def _items(frame: Frame, stmt: ast.For) -> Sequence[Meaning]:
+    match expr(frame, stmt.iter):
+        case TupleOf(items, None):
+            return items
+        case Typed(atom) as value if isinstance(value.type, Vec):
+            return [Typed(frame.builder.apply("extract", atom, integer(k))) for k in range(value.type.n)]
+        case Typed(atom) as value if isinstance(value.type, Mat):
+            return [Typed(frame.builder.apply("row", atom, integer(k))) for k in range(value.type.n)]
+        case _:
+            refusal = fence.ITERATION
+            raise Mistake(
+                Diagnostic(refusal.message, frame.places.first_line(stmt), "unsupported", hint=refusal.hint)
+            )
 
 
 def _index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> Atom:

@@ -6,6 +6,7 @@ at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import EnumType
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -94,6 +95,13 @@ class ViewType:
 
     array: Array
     pattern: tuple[Scalar | int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """What kind of tuple a function is handed: what decides on each item."""
+
+    items: tuple["Bound", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +198,10 @@ class BuiltinRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleRef:
-    """A module as the user calls it; `module` is None for a `kl` or `wp` that was never imported."""
+    """A module or enumeration as the user calls it; None for a `kl` or `wp` that was never imported."""
 
     name: str
-    module: ModuleType | None
+    module: ModuleType | EnumType | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,7 +242,7 @@ Meaning = (
 )
 """What a name or an expression stands for."""
 
-Bound = AnyType | ViewType | Weak | TypeRef | BuiltinRef | FunctionRef
+Bound = AnyType | ViewType | TupleType | Weak | TypeRef | BuiltinRef | FunctionRef
 """What decides how a function is instantiated: the type of an argument, or a compile-time value itself."""
 
 
@@ -243,7 +251,7 @@ class Parameter:
     """A parameter of a function that users wrote; without a type it takes the argument's."""
 
     name: str
-    type: AnyType | None
+    type: AnyType | TupleType | None
     default: Meaning | None
     span: Span
 
@@ -315,8 +323,8 @@ def describe(meaning: Meaning) -> str:
             return f"the type {type}"
         case BuiltinRef(name):
             return f"the function {name}"
-        case ModuleRef(name):
-            return f"the module {name}"
+        case ModuleRef(name, module):
+            return f"the {'enumeration' if isinstance(module, EnumType) else 'module'} {name}"
         case KernelRef(name):
             return f"the kernel {name}"
         case FunctionRef(function):

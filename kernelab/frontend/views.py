@@ -18,7 +18,7 @@ from kernelab.frontend.values import Along, ArrayRef, Meaning, Typed, View, View
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, Type, Vec, int32, int64
+from kernelab.lang.types import Array, Scalar, Type, int32, int64
 
 Evaluate = Callable[[Frame, ast.expr], Meaning]
 Pick = Atom | Along | None
@@ -166,30 +166,6 @@ def extent(frame: Frame, view: View, axis: int) -> Typed:
     if isinstance(pick, Along):
         return Typed(pick.count)
     return Typed(frame.builder.let(SHAPE, (view.var, integer(free[axis])), int32))
-
-
-def sliced_vector(frame: Frame, vector: Typed, node: ast.Slice, evaluate: Evaluate) -> Typed:
-    """``v[1:3]``: a shorter vector; the bounds are constants."""
-    assert isinstance(vector.type, Vec)
-    bounds: list[int | None] = []
-    for part in (node.lower, node.upper, node.step):
-        match None if part is None else evaluate(frame, part):
-            case None:
-                bounds.append(None)
-            case Weak(int() as number) | Typed(Const(int() as number)):
-                bounds.append(int(number))
-            case _:
-                assert part is not None
-                hint = "pick the components one by one"
-                raise frame.error(part, "the bounds of a vector's slice are constants", hint=hint)
-    if bounds[2] == 0:
-        raise frame.error(node, "the step of a slice is not zero", "value")
-    chosen = range(vector.type.n)[slice(*bounds)]
-    if len(chosen) < 2:
-        hint = f"write [{chosen[0]}] for one component" if chosen else ""
-        raise frame.error(node, f"this slice of {vector.type} has {len(chosen)} components", "value", hint)
-    parts = [frame.builder.apply("extract", vector.atom, integer(k)) for k in chosen]
-    return Typed(frame.builder.apply(str(Vec(vector.type.scalar, len(chosen))), *parts))
 
 
 # ------------------------------------------------------------------------- views as values

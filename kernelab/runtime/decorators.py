@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
-from kernelab.frontend import GenericKernel, UserFunction, attach, rule_from, struct_of
+from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
 from kernelab.runtime.conversion import described
 from kernelab.runtime.generic import stated
 from kernelab.runtime.kernel import (
@@ -186,16 +186,27 @@ class Function:
         self._python = function
         self._namespace = namespace
         self._lowered: UserFunction | None = None
+        self._together: UserFunction | None = None
+        self._others = _overloaded(function, namespace.get(function.__name__))
         self._rules: list[Callable[[UserFunction], None]] = []
 
     def __repr__(self) -> str:
         return f"<kernelab function {self.name}>"
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self._python(*arguments)
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._python(*arguments, **named)
 
     @property
     def __kernelab_function__(self) -> UserFunction:
+        """The function for kernels, with the others of its name."""
+        if not self._others:
+            return self._own
+        if self._together is None:
+            self._together = Overloads.of([*(other._own for other in self._others), self._own])
+        return self._together
+
+    @property
+    def _own(self) -> UserFunction:
         if self._lowered is None:
             self._lowered = self._lower()
         # A rule names the function that it belongs to: it is attached once that is there.
@@ -212,6 +223,25 @@ class Function:
         found = definition_of(self._python, names, "func")
         assert isinstance(found, UserFunction)
         return found
+
+
+def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ...]:
+    """The functions of its name and file that take arguments of other types."""
+    if not isinstance(before, Function) or not _alike(function, before._python):
+        return ()
+    found = (*before._others, before)
+    return tuple(other for other in found if _taken(other._python) != _taken(function))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two functions stand in one file under one name, and every argument has a type."""
+    typed = all(len(_taken(f)) == f.__code__.co_argcount for f in (one, other))
+    same_place = one.__code__.co_filename == other.__code__.co_filename
+    return typed and same_place and one.__qualname__ == other.__qualname__
+
+
+def _taken(function: Any) -> tuple[str, ...]:
+    return tuple(repr(type) for name, type in function.__annotations__.items() if name != "return")
 
 
 class NativeFunction(Function):

@@ -29,7 +29,7 @@ from kernelab.frontend import (
 )
 from kernelab.frontend.options import settled, unknown
 from kernelab.lang.ir import Custom, Function, Save, Storage, Var, walk
-from kernelab.lang.structs import AnyType
+from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
 from kernelab.passes.effects import Effects, effects
@@ -463,11 +463,30 @@ def definition_of(
         if isinstance(node, ast.FunctionDef):
             # Whoever decorated it has evaluated the decorator already, whatever it was called there.
             node.decorator_list = [ast.copy_location(ast.Name(word), node)]
+            namespace = _annotated(node, function, namespace)
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
     found = lowered.definitions[function.__name__]
     assert not isinstance(found, StructDefinition)
     return found
+
+
+def _annotated(
+    node: ast.FunctionDef, function: Callable[..., Any], namespace: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Python has evaluated the annotations of a function: a type counts, whatever its text means by now."""
+    types: dict[str, Any] = {}
+    for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
+        given = getattr(function, "__annotations__", {}).get(argument.arg)
+        if argument.annotation is not None and _is_type(given):
+            name = f"__annotation_{argument.arg}"
+            types[name] = given
+            argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)
+    return ChainMap(types, *maps_of(namespace)) if types else namespace
+
+
+def _is_type(given: Any) -> bool:
+    return isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
 
 
 def native_of(

@@ -75,7 +75,6 @@ REFUSED = {
     ),
     "an f-string": ("y = f'{x}'", "a kernel cannot build text", "write print(", "f'{x}'"),
     "text": ("y = 'mode'", "a kernel cannot use text as a value", "an int", "'mode'"),
-    "a star in a call": ("y = min(*x)", "a kernel cannot unpack with a star", "one by one", "*x"),
     "two stars in a call": ("y = min(**x)", "a call in a kernel cannot unpack with **", "one by one", "**x"),
     "a star on the left": ("a, *b = 1, 2", "a kernel cannot unpack with a star", "one by one", "*b"),
     "is": ("y = x[0] is 1", "a kernel cannot compare with is", "==", "x[0] is 1"),

@@ -30,6 +30,46 @@ def test_a_kernel_is_made_of_a_function_under_another_name() -> None:
     np.testing.assert_array_equal(x.numpy(), [2.0, 4.0])
 
 
+@kl.func
+def size(x: float):
+    return x
+
+
+@kl.func
+def size(v: kl.vec2):  # noqa: F811
+    return kl.length(v)
+
+
+@kl.func
+def size(x: float):  # noqa: F811
+    return -x
+
+
+@kl.kernel
+def sizes(x: kl.array[float]):
+    x[0] = size(kl.vec2(3.0, 4.0)) + size(x[1])
+
+
+def test_functions_of_one_name_are_overloads_and_a_second_definition_replaces_the_first() -> None:
+    x = kl.array([0.0, 2.0], dtype=float)
+    kl.launch(sizes, 1, [x])
+    assert x.numpy()[0] == 3.0
+
+
+def test_annotations_mean_what_python_made_of_them() -> None:
+    def made(dtype):
+        @kl.kernel
+        def set_one(x: kl.array(dtype=dtype)):
+            x[0] = kl.tid() + 1
+
+        return set_one
+
+    for dtype in (kl.int32, kl.int32):
+        x = kl.zeros(1, dtype=dtype)
+        kl.launch(made(dtype), 1, [x])
+        assert x.numpy()[0] == 1
+
+
 def test_an_array_holds_no_structs_without_fields() -> None:
     with pytest.raises(KernelTypeError, match="an array cannot hold Nothing: it has no fields"):
         kl.zeros(2, dtype=Nothing)
