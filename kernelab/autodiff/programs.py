@@ -4,7 +4,7 @@ A program's parameters are told by position, so that programs can be derived of 
 an adjoint, and many lanes of both.  Knows passes and how to build; must not know what runs where.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from kernelab.backend.base import Entry
 from kernelab.backend.order import independent
 from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, GradientError
-from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Store, Var, walk
+from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Storage, Store, Var, walk
 from kernelab.lang.types import Array, Value, int32, is_differentiable
 from kernelab.passes import batch
 from kernelab.passes.effects import effects
@@ -43,10 +43,14 @@ class Pullback:
 
 
 class Program:
-    """A function over arrays and numbers, compared by identity."""
+    """A function over arrays and numbers, compared by identity.
 
-    def __init__(self, function: Function) -> None:
+    `frugal` makes the same program with checkpoints in its loops, if it is an adjoint.
+    """
+
+    def __init__(self, function: Function, frugal: "Callable[[], Program] | None" = None) -> None:
         self.function = function
+        self._frugal = frugal
         self._made: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -137,11 +141,25 @@ class Program:
         """The entry for arrays that share memory."""
         return build(replace(self.flat, aliased=True))
 
+    def entry_for(self, shares: bool) -> Entry:
+        """The entry for arrays that share memory, or do not."""
+        return self.aliased_entry if shares else self.entry
+
+    def frugal_entry(self, shares: bool) -> Entry:
+        """The entry to go on with where the usual one would save too much; itself if there is no other."""
+        return (self if self._frugal is None else self._frugal()).entry_for(shares)
+
+    def _derived(self, function: Function, again: "Callable[[Program], Program]") -> "Program":
+        """A program derived from this one; `again` derives it from another."""
+        frugal = self._frugal
+        return Program(function, None if frugal is None else lambda: again(frugal()))
+
     def tangent(self, active: Positions) -> "Program":
         """The tangent program; its last parameters are the tangents of the active ones."""
         key = "tangent", active
         if key not in self._made:
-            self._made[key] = Program(self._unlike(jvp(self.function, self._names(active))))
+            function = self._unlike(jvp(self.function, self._names(active)))
+            self._made[key] = self._derived(function, lambda other: other.tangent(active))
         return self._made[key]  # type: ignore[no-any-return]
 
     def pullback(self, active: Positions, groups: Sequence[Positions] = ()) -> Pullback:
@@ -155,7 +173,12 @@ class Program:
 
     def _pullback(self, active: Positions, groups: Sequence[Positions]) -> Pullback:
         made = self._vjp(active, groups)
-        primal, adjoint = Program(made.primal), Program(self._unlike(made.adjoint))
+
+        def frugal() -> Program:
+            other = self._vjp(active, groups, "checkpoint")
+            return Program(self._unlike(other.adjoint)) if other.sites == made.sites else adjoint
+
+        primal, adjoint = Program(made.primal), Program(self._unlike(made.adjoint), frugal)
         needed = tuple(i for i in range(len(self.function.params)) if i in adjoint.reads)
         residuals = tuple(residual.array.type.elem for residual in made.residuals)  # type: ignore[union-attr]
         return Pullback(primal, adjoint, active, needed, residuals)
@@ -177,7 +200,8 @@ class Program:
         """The program for many lanes; `wide` are the arrays with an axis for them."""
         key = "batched", wide, rank, distinct
         if key not in self._made:
-            self._made[key] = Program(batch.batched(self.flat, wide, rank, distinct))
+            function = batch.batched(self.flat, wide, rank, distinct)
+            self._made[key] = self._derived(function, lambda other: other.batched(wide, rank, distinct))
         return self._made[key]  # type: ignore[no-any-return]
 
     def to_widen(self, wide: Positions) -> frozenset[int]:
@@ -191,12 +215,13 @@ class Program:
         """The program in which each thread has its own copy of some arrays, along a new first axis."""
         key = "by thread", wide
         if key not in self._made:
-            self._made[key] = Program(batch.by_thread(self.flat, wide))
+            function = batch.by_thread(self.flat, wide)
+            self._made[key] = self._derived(function, lambda other: other.by_thread(wide))
         return self._made[key]  # type: ignore[no-any-return]
 
-    def _vjp(self, active: Positions, groups: Sequence[Positions]) -> Vjp:
+    def _vjp(self, active: Positions, groups: Sequence[Positions], storage: Storage = "save") -> Vjp:
         shared = [[self.function.params[i] for i in group] for group in groups]
-        return vjp(replace(self.function, aliased=bool(groups)), self._names(active), shared)
+        return vjp(replace(self.function, aliased=bool(groups)), self._names(active), shared, storage)
 
     def _names(self, positions: Positions) -> tuple[str, ...]:
         return tuple(self.function.params[i].hint for i in positions)
@@ -219,7 +244,7 @@ class _KernelProgram(Program):
         self._kernel = kernel
         self._references = references
 
-    def _vjp(self, active: Positions, groups: Sequence[Positions]) -> Vjp:
+    def _vjp(self, active: Positions, groups: Sequence[Positions], storage: Storage = "save") -> Vjp:
         names = self._names(active)
         made = self._kernel.reverse(names, tuple(self._names(group) for group in groups)).program
         return super()._vjp(active, groups) if self._references else made

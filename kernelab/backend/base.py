@@ -132,8 +132,8 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
             return memory_error(info.name, thread)
         case code, _ if code == FULL:
             full = StorageFull(memory_error(info.name, thread).diagnostics[0])
-            # Only adjoints save, and they run the last thread first.
-            full.done = math.prod(grid[:GRID_SLOTS]) - 1 - status[THREAD]
+            rest = math.prod(grid[:GRID_SLOTS]) - 1 - status[THREAD]
+            full.done = rest if info.descending else status[THREAD]
             return full
         case code, _ if code == STOPPED:
             return stopped_error(info.name)

@@ -216,7 +216,8 @@ class _Chunk:
         self.stack(stmt.stack).push(self.own(frame), [frame.values(atom) for atom in stmt.atoms])
         used = sum(stack.nbytes for stack in self.stacks.values()) if self.room else 0
         if used > self.room and stmt in self.program.early:
-            self.failure = Failure(FULL, 0, self.threads.stop - 1)
+            first = self.threads[-1 if self.program.function.descending else 0]
+            self.failure = Failure(FULL, 0, first)
             raise _NobodyLeft
 
     def stack(self, stack: Stack) -> LaneStack:
@@ -514,9 +515,8 @@ class Interpreter:
 def entry(function: Function, width: int = WIDTH) -> InterpretedEntry:
     """The entry of a function that runs `width` threads at once."""
     program = Program.of(function)
-    info = EntryInfo(
-        function.name, function.name, layout_of(function), program.sites, len(function.threads), range(0)
-    )
+    name, layout, coordinates = function.name, layout_of(function), len(function.threads)
+    info = EntryInfo(name, name, layout, program.sites, coordinates, range(0), descending=function.descending)
     return InterpretedEntry(info, program, width)
 
 

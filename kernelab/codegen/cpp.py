@@ -147,9 +147,10 @@ class _Body:
         self.positions: ChainMap[tuple[Var, int, Atom], str] = ChainMap()
 
     def info(self, lines: range) -> EntryInfo:
-        coordinates = len(self.function.threads)
+        function, layout = self.function, self.layout
         sites, messages = tuple(self.sites), tuple(self.messages)
-        return EntryInfo(self.function.name, self.symbol, self.layout, sites, coordinates, lines, messages)
+        coordinates, last_first = len(function.threads), function.descending
+        return EntryInfo(function.name, self.symbol, layout, sites, coordinates, lines, messages, last_first)
 
     # -------------------------------------------------------------------------------------- lines
 

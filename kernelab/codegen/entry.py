@@ -80,7 +80,7 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class EntryInfo:
     """What a caller must know of an entry: status[SITE] counts in `sites`, the entry's text is `lines`,
-    `messages` are what its prints say."""
+    `messages` are what its prints say; `descending` says that the last thread comes first."""
 
     name: str
     symbol: str
@@ -89,6 +89,12 @@ class EntryInfo:
     coordinates: int
     lines: range
     messages: tuple[Message, ...] = ()
+    descending: bool = False
+
+    @property
+    def saves(self) -> bool:
+        """Whether its threads save values."""
+        return self.layout.arena is not None
 
     @property
     def spans(self) -> tuple[Span, ...]:

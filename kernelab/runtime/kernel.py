@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal, Self
 
-from kernelab.backend.base import Entry
+from kernelab.backend.base import Args, Entry
 from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, Span
 from kernelab.frontend import (
@@ -28,7 +28,7 @@ from kernelab.frontend import (
     source_of,
 )
 from kernelab.frontend.options import settled, unknown
-from kernelab.lang.ir import Custom, Function, Save, Storage, Var, walk
+from kernelab.lang.ir import Custom, Function, Storage, Var, walk
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
@@ -51,6 +51,7 @@ from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
+from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structs import Instance, class_of
 
 Groups = tuple[tuple[str, ...], ...]
@@ -101,7 +102,6 @@ class Reverse:
         self.program = program
         self.active = active
         self._frugal = frugal
-        self.saves = any(isinstance(stmt, Save) for stmt in walk(program.adjoint.body))
         self.spilled = 0
         self._ahead: Future[Entry] | None = None
         self._process = 0
@@ -132,6 +132,10 @@ class Reverse:
         """The adjoint that saves little, or the usual one if the other would need more of the primal."""
         frugal = self._frugal()
         return build(frugal.adjoint) if frugal.sites == self.program.sites else self.adjoint_entry
+
+    def sweep(self, args: Args) -> None:
+        """Run the adjoint, within the memory that loops may take."""
+        self.spilled += run_within_budget(self.adjoint_entry, lambda: self.frugal_entry, args)
 
     def build_ahead(self) -> None:
         """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""

@@ -28,7 +28,6 @@ from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
-from kernelab.runtime.storage import sweep
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import is_settled, touched
 
@@ -197,14 +196,15 @@ def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
     return kernel.primal_entry
 
 
-def _packed(parts: Sequence[bytes]) -> Args:
+def packed_slots(parts: Sequence[bytes]) -> Args:
+    """The slots of a launch, the grid's first."""
     packed = b"".join(parts)
     return _slots(len(packed) >> 3).from_buffer_copy(packed)
 
 
 def enter(entry: Entry, parts: Sequence[bytes]) -> None:
     """Run an entry over packed slots, the grid's first."""
-    entry(_packed(parts))
+    entry(packed_slots(parts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -270,7 +270,7 @@ class Call:
         for i, saved in replaced.items():
             parts[1 + i] = saved.packed
         parts += [made.packed for made in (*bars, *residuals)]
-        sweep(reverse, _packed(parts))
+        reverse.sweep(packed_slots(parts))
 
 
 def _load_free() -> Callable[[int], None]:

@@ -2,13 +2,13 @@
 
 An adjoint first runs as it is, saving every iteration.  A thread that would save more than the budget stops
 before it has changed anything, and from it on another adjoint of the same kernel goes on: one that keeps
-checkpoints and runs the iterations between them again.  The gradients are the same to the last bit.
+checkpoints and runs the iterations between them again, in the same order of operations.
 """
 
+from collections.abc import Callable
 from contextvars import ContextVar
 
-from kernelab.backend.base import Args, StorageFull
-from kernelab.runtime.kernel import Reverse
+from kernelab.backend.base import Args, Entry, StorageFull
 
 LOOP_MEMORY: ContextVar[int] = ContextVar("loop_memory", default=64 << 20)
 """How many bytes a thread may save for its sweep before its loops keep checkpoints; 0 is any number.
@@ -17,11 +17,11 @@ Beyond some megabytes another run of a short iteration costs about as much as th
 """
 
 
-def sweep(reverse: Reverse, args: Args) -> None:
-    """Run an adjoint within the budget."""
-    limit = LOOP_MEMORY.get() if reverse.saves else 0
+def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> bool:
+    """Run an adjoint, and another of the same function where it saves too much; whether it did."""
     try:
-        reverse.adjoint_entry(args, limit)
+        usual(args, LOOP_MEMORY.get() if usual.info.saves else 0)
     except StorageFull as full:
-        reverse.spilled += 1
-        reverse.frugal_entry(args, done=full.done)
+        frugal()(args, done=full.done)
+        return True
+    return False

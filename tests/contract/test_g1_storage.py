@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.storage import LOOP_MEMORY
+from kernelab.runtime.storage import LOOP_MEMORY, run_within_budget
 from kernelab.views.kernel import view
 from kernelab.views.tape import tape_view
 from kernelab.views.text import render
@@ -96,6 +96,32 @@ def test_beyond_the_budget_the_gradient_is_the_same_to_the_last_bit(
         rtol = 1e-12 if (name, backend) == ("shared", "interp") else 0.0
         np.testing.assert_allclose(gradient(kernel, dim, 40), expected, rtol=rtol, atol=0.0)
     assert spilled(kernel) >= (1 if name in ("kept", "search") else 3)
+
+
+def test_derivatives_of_any_order_stay_within_the_budget(
+    kernels: dict[str, Any], budget: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spills: list[bool] = []
+
+    def counted(*given: Any) -> bool:
+        spills.append(run_within_budget(*given))
+        return spills[-1]
+
+    def energy(rate: Any) -> Any:
+        population = kl.zeros(1, dtype=kl.float64)
+        kl.launch(kernels["shared"], (1, 3), inputs=[rate, 0.3, 20], outputs=[population])
+        return population
+
+    monkeypatch.setattr("kernelab.autodiff.levels.run_within_budget", counted)
+    rate = kl.array([0.2, 0.3, 0.4], dtype=kl.float64)
+    for transform in (kl.func.grad(energy), kl.func.hessian(energy)):
+        budget.loop_memory = 0
+        expected = transform(rate).numpy()
+        assert not any(spills)
+        budget.loop_memory = 100
+        np.testing.assert_array_equal(transform(rate).numpy(), expected)
+        assert any(spills)
+        spills.clear()
 
 
 def test_a_loop_within_the_budget_saves_every_iteration(kernels: dict[str, Any], budget: Any) -> None:
