@@ -177,7 +177,9 @@ def division_error(site: Site, thread: str) -> KernelZeroDivisionError:
 def memory_error(name: str, thread: str) -> KernelError:
     """The error of a launch whose saved values no longer fit into memory."""
     message = f"`{name}` ran out of memory for the values that its gradient needs; in thread {thread}"
-    hint = "launch over fewer threads at a time, or make its loops shorter"
+    hint = (
+        'launch over fewer threads at a time, or let loops keep less: for k in range(n, adjoint="checkpoint")'
+    )
     return KernelError(Diagnostic(message, None, "out-of-memory", hint=hint))
 
 
