@@ -355,9 +355,10 @@ class Kernel:
         """How many sweeps kept checkpoints because their loops would have saved more than they may."""
         return sum(reverse.spilled for reverse in self._reverse.values())
 
-    def loops(self, active: Iterable[str]) -> tuple[LoopStorage, ...]:
-        """What the adjoint with respect to the named parameters saves of each loop."""
-        return loop_storage(self.primal, self.vjp(active).adjoint)
+    def loops(self, active: Iterable[str] | None = None) -> tuple[LoopStorage, ...]:
+        """What the adjoint with respect to the named parameters, or to all, saves of each loop."""
+        every = [param.hint for param in self.primal.params if is_differentiable(param.type)]
+        return loop_storage(self.primal, self.vjp(every if active is None else active).adjoint)
 
     def jvp(self, active: Iterable[str]) -> Function:
         """The tangent program with respect to the named parameters."""

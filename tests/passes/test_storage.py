@@ -1,5 +1,7 @@
 """What loops keep: save, recompute and checkpoint give the same gradient to the last bit, in other memory."""
 
+import itertools
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -51,6 +53,17 @@ def assert_same(function: Function, arguments: Arguments, grid: tuple[int, ...])
 def test_every_storage_gives_the_gradient_of_random_programs_to_the_last_bit() -> None:
     for text in drawn(15, seed=11):
         assert_same(lowered(text, "program"), draw_arguments(len(text)), GRID)
+
+
+def test_random_programs_may_choose_for_each_loop() -> None:
+    words = itertools.cycle([", adjoint='checkpoint'", ", adjoint='recompute'", "", ", adjoint='save'"])
+    for text in drawn(15, seed=13):
+        chosen = re.sub(r"(range\(.*)\):", lambda head: f"{head[1]}{next(words)}):", text)
+        arguments = draw_arguments(len(text))
+        expected = pulled(lowered(text, "program"), "save", arguments, GRID)
+        found = pulled(lowered(chosen, "program"), "checkpoint", arguments, GRID)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value)
 
 
 def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
@@ -126,6 +139,18 @@ def k(x: array[float], n: array[int], out: array[float]):
     for j in range(n[i]):
         if out[i] < 2.0:
             out[i] = out[i] * x[j % 3] + cos(out[i])
+""",
+    "indices of other widths": """
+def k(x: array[float], n: array[int], out: array[float]):
+    i = tid()
+    s = x[i]
+    m = int8(1)
+    for j in range(int64(n[i])):
+        s = sin(s) * x[j % int64(3)] + 0.1
+        m += int8(50)
+    for j in range(int8(0), int8(n[i]), int8(2)):
+        s = s * x[int(j) % 3] + 0.01 * float(m)
+    out[i] = s * s
 """,
     "loops in branches of loops": """
 def k(x: array[float], n: array[int], out: array[float]):
