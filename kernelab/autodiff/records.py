@@ -7,6 +7,7 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
@@ -56,8 +57,8 @@ class Outline:
     """What launches of a kernel with the same active parameters have in common: positions of arguments.
 
     `references` says that arrays stand for some of the numbers, `passive` are arrays read that did not
-    require gradients.  `reverse` is the KernelTypeError where there
-    is no adjoint, None where nothing could be differentiated.
+    require gradients.  `reverse` is the KernelTypeError where there is no adjoint, None where nothing could
+    be differentiated; `switched_off` says that the user wants none.
     """
 
     reverse: Reverse | KernelTypeError | None
@@ -66,6 +67,7 @@ class Outline:
     written: tuple[int, ...]
     references: bool
     passive: tuple[int, ...]
+    switched_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -99,6 +101,11 @@ class LaunchRecord:
         return self.outline.reverse
 
     @property
+    def is_switched_off(self) -> bool:
+        """Whether the user has said that the kernel has no backward pass."""
+        return self.outline.switched_off
+
+    @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments by the names of the parameters."""
         names = (parameter.name for parameter in self.kernel.plan.parameters)
@@ -113,6 +120,11 @@ class LaunchRecord:
     def versions_read(self) -> Mapping[str, int]:
         """The versions of the arrays that the launch read, before it, by parameter."""
         return self._versions(self.kernel.plan.read, 1)
+
+    def version_of(self, primal: array) -> int | None:
+        """The version of an array that the launch read, before it."""
+        names = (name for name, argument in self.arguments.items() if argument is primal)
+        return next((self.versions_read[name] for name in names if name in self.versions_read), None)
 
     def _versions(self, positions: tuple[int, ...], back: int) -> dict[str, int]:
         plan = self.kernel.plan
@@ -162,6 +174,9 @@ class LaunchRecord:
 
     def pull(self, adjoints: Adjoints) -> None:
         reverse, arguments = self.outline.reverse, self.call.arguments
+        if self.is_switched_off:
+            self._end_here(adjoints)
+            return
         if isinstance(reverse, KernelTypeError):
             raise reverse
         if reverse is None:
@@ -174,6 +189,14 @@ class LaunchRecord:
             bars = [adjoints.of(arguments[i]) for i in reverse.active]
         replaced = {i: watch.saved for i, watch in self.watches if watch.saved is not None}
         self.call.adjoint(reverse, bars, self.residuals, replaced)
+
+    def _end_here(self, adjoints: Adjoints) -> None:
+        """What the launch wrote depends on nothing before it, as far as gradients go."""
+        kernel = self.kernel
+        for i in self.outline.written:
+            bar = adjoints.known(self.call.arguments[i])
+            if bar is not None and kernel.primal.params[i] in kernel.effects.writes:
+                bar.host()[...] = 0
 
 
 def _bar(argument: Any, adjoints: Adjoints) -> array:
@@ -311,6 +334,15 @@ def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class HostValues:
+    """Where the host made an array of its values, and what of the tape it had looked at before, and where."""
+
+    place: Place
+    source: array
+    taken: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """A named stretch of a tape: the records from `begin` up to `end`, counted from 0."""
 
@@ -318,6 +350,10 @@ class Scope:
     metadata: Any
     begin: int
     end: int
+
+
+FILLS = ("fill_", "zero_")
+"""Overwrites by one number, which is rarely computed from an array."""
 
 
 class Recording:
@@ -331,6 +367,8 @@ class Recording:
         self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
         self._written: dict[Allocation, Written] = {}
+        self._seen: tuple[array, Place] | None = None
+        self.from_host: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -339,6 +377,8 @@ class Recording:
         self._open.clear()
         self._watches.clear()
         self._written.clear()
+        self._seen = None
+        self.from_host.clear()
         self.guard.saved_bytes = 0
         self.guard.swept = False
 
@@ -450,8 +490,23 @@ class Recording:
             self._has_written(dest.allocation)
             self.records += made
 
+    def looked_at(self, elements: array) -> None:
+        """Remember what of the tape's results the host has seen last."""
+        if elements.requires_grad and elements.allocation in self._written:
+            self._seen = elements, caller()
+
+    def came_in(self, elements: array) -> None:
+        """Remember what the host had seen when it made an array: that may be where the values come from."""
+        if self._seen is None or not is_differentiable(elements.dtype):
+            return
+        source, taken = self._seen
+        if elements.size <= source.size and elements.allocation is not source.allocation:
+            self.from_host[elements.allocation] = HostValues(caller(), source, taken)
+
     def overwritten(self, dest: array, how: str) -> None:
         """Record an overwrite from the host."""
+        if how not in FILLS:
+            self.came_in(dest)
         targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
         if targets:
             self._look_for_unseen(dest, own=1)
@@ -477,10 +532,12 @@ def _outline(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
     active = {i for i in plan.floats if arguments[i].requires_grad or i in plan.written} | references
     read = references.union(i for i in plan.read if i in plan.floats)
     reverse = _reverse(call.kernel, active, groups, settled) if active else None
-    reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read
+    off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
+    reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read if not off else ()
     written = tuple(i for i in plan.written if i in plan.floats)
     passive = tuple(sorted(read - active))
-    return Outline(reverse, tuple(sorted(read)), tuple(sorted(reached)), written, bool(references), passive)
+    positions = tuple(sorted(read)), tuple(sorted(reached)), written
+    return Outline(reverse, *positions, bool(references), passive, off)
 
 
 def _not_kept(kernel: Kernel) -> Diagnostic:

@@ -6,18 +6,16 @@ Where nothing was written before that first read, `x` is a leaf and its gradient
 gradient of anything else is replaced.
 """
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from kernelab.autodiff.records import CopyRecord, OverwriteRecord, Record
-from kernelab.errors import Diagnostic, KernelWarning, Related
+from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
+from kernelab.autodiff.records import Record
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import Allocation, allocate
-from kernelab.runtime.recorder import name_in_caller
 from kernelab.runtime.strided import array
 
 Region = tuple[Allocation, int, tuple[int, ...], tuple[int, ...]]
@@ -64,15 +62,6 @@ def steps_of(records: Iterable[Record]) -> list[Step]:
     return [Step(record, record.read, record.reached, record.written) for record in records]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """An array without gradients in the middle of a chain that has them."""
-
-    elements: array
-    producer: Record
-    consumer: Record
-
-
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Through which records adjoints pass on their way from the seeds, and what they meet."""
@@ -81,11 +70,15 @@ class Flow:
     reached: tuple[array, ...]
     cuts: tuple[Cut, ...]
 
+    def on_the_way(self, seeds: Iterable[array]) -> dict[Allocation, array]:
+        """The memory that adjoints pass, with an array over each."""
+        return {elements.allocation: elements for elements in (*self.reached, *seeds)}
 
-def flow(steps: Sequence[Step], seeds: Iterable[array]) -> Flow:
+
+def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
     """Follow the adjoints of the seeds backwards, without computing any."""
     needed = {seed.allocation for seed in seeds}
-    suspects = _suspects(steps)
+    passive = suspects(steps)
     live: set[int] = set()
     reached: list[array] = []
     cuts: list[Cut] = []
@@ -97,54 +90,10 @@ def flow(steps: Sequence[Step], seeds: Iterable[array]) -> Flow:
         found = [source for source in step.reached if source.allocation.requires_grad]
         needed.update([source.allocation for source in found])
         reached += found
-        cuts += [cut for cut in suspects.get(i, ()) if step.record.would_reach(cut.elements)]
+        cuts += [cut for cut in passive.get(i, ()) if step.record.would_reach(cut.elements)]
+    cuts += switched_off(steps, live)
+    cuts += rounded(steps, live, needed)
     return Flow(frozenset(live), tuple(reached), tuple(cuts))
-
-
-def _suspects(steps: Sequence[Step]) -> dict[int, list[Cut]]:
-    """Where records read arrays without gradients that were computed from arrays with gradients."""
-    carrying: dict[Allocation, Record] = {}
-    found: dict[int, list[Cut]] = {}
-    if all(target.allocation.requires_grad for step in steps for target in step.written):
-        return found
-    for i, (record, read, reached, written) in enumerate(steps):
-        carried = [source for source in read if source.allocation in carrying]
-        if carried:
-            found[i] = [Cut(source, carrying[source.allocation], record) for source in carried]
-        depends = bool(carried) or any(source.requires_grad for source in reached)
-        for target in written:
-            if depends and not target.requires_grad and not _detaches(record):
-                carrying.setdefault(target.allocation, record)
-            elif isinstance(record, CopyRecord | OverwriteRecord):
-                carrying.pop(target.allocation, None)
-    return found
-
-
-def _detaches(record: Record) -> bool:
-    """Cloning without gradients is how one says that a chain is to end."""
-    return isinstance(record, CopyRecord) and record.how == "clone"
-
-
-def warn_of_cuts(cuts: Iterable[Cut]) -> None:
-    """Warn of each array that cuts a chain, once."""
-    for cut in {cut.elements.allocation: cut for cut in cuts}.values():
-        place = cut.consumer.place
-        warnings.warn_explicit(describe_cut(cut).render(), KernelWarning, place.filename, place.line)
-
-
-def describe_cut(cut: Cut) -> Diagnostic:
-    """What is wrong with an array that cuts a chain."""
-    name = name_in_caller(cut.elements)
-    called = f"`{name}`" if name else "an array"
-    written = Related(f"{cut.producer.title} computes it here:", cut.producer.place.span)
-    return Diagnostic(
-        f"no gradient flows through {called}, read by {cut.consumer.title}: it does not require gradients",
-        cut.consumer.place.span,
-        "cut",
-        hint="create it with requires_grad=True; if the gradient is meant to end there, pass "
-        "clone(..., requires_grad=False) of it",
-        related=(written,),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +110,10 @@ class Publications:
 
     before: list[array] = field(default_factory=list)
     after: dict[int, list[Publication]] = field(default_factory=dict)
+
+    def leaves(self) -> Iterator[tuple[int, array]]:
+        """The leaves, each with the step that reads it first."""
+        return ((i, p.elements) for i, group in self.after.items() for p in group if p.leaf)
 
     def all(self) -> Iterator[Publication]:
         for elements in self.before:

@@ -15,19 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.cuts import Cut, detours, unrecorded, warn_of
 from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
-from kernelab.autodiff.sweep import (
-    Buffers,
-    Cut,
-    describe_cut,
-    flow,
-    publications,
-    steps_of,
-    sweep,
-    warn_of_cuts,
-)
+from kernelab.autodiff.sweep import Buffers, Flow, Publications, Step, flow, publications, steps_of, sweep
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
 from kernelab.lang.types import Scalar, is_differentiable
 from kernelab.runtime.interop import host_values
@@ -203,9 +195,11 @@ class Tape:
         records = tuple(self._recording.records)
         steps = steps_of(records)
         found = flow(steps, seeds)
+        plan = publications(steps)
+        cuts = [*found.cuts, *self._cuts_outside(steps, found, plan, seeds)]
         if not found.reached:
-            raise TapeError(_leads_nowhere(seeds, found.cuts))
-        warn_of_cuts(found.cuts)
+            raise TapeError(_leads_nowhere(seeds, cuts))
+        warn_of(cuts)
         _refuse_latecomers(records[i] for i in sorted(found.live))
         adjoints = Buffers()
         replaced: frozenset[Allocation] = frozenset()
@@ -218,7 +212,6 @@ class Tape:
         self._seeds = list(seeds)
         token = RECORDER.set(None)
         try:
-            plan = publications(steps)
             # Of elements that no record touches, too, the gradient is that of the value at the end.
             plan.before[:0] = [target for target in seeds if target.requires_grad]
             sweep(records, found.live, adjoints, plan, replaced)
@@ -252,6 +245,22 @@ class Tape:
             else:
                 raise self._unrecorded(target)
         return seeds
+
+    def _cuts_outside(
+        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Iterable[array]
+    ) -> list[Cut]:
+        """Where chains go on outside of the tape: by the host, or through launches that it did not see."""
+        on_the_way = found.on_the_way(seeds)
+        leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
+        outside: list[Cut] = [*detours(self._recording.from_host, on_the_way)]
+        strangers = unrecorded(steps, leaves)
+        if len(strangers) == len(leaves):
+            return [*outside, *strangers]
+        # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
+        for cut in strangers:
+            for memory in cut.sources:
+                memory.missing = cut.describe()
+        return outside
 
     def _is_written(self, target: array) -> bool:
         records = reversed(self._recording.records)
@@ -331,12 +340,22 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Any:
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = _called(target, f"a {type(target).__name__}")
         raise _refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
-    given = cotangent.host() if isinstance(cotangent, array) else host_values(cotangent, target.dtype)[0]
+    given = cotangent.host() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
     if given.shape != target.host().shape:
         name = _called(target, "the array")
         message = f"the cotangent of {name} has shape {given.shape}, its elements {target.host().shape}"
         raise _refusal("seed", message, "give one cotangent for each element")
     return given.astype(target.host().dtype)
+
+
+def _host_cotangent(target: array, cotangent: Any) -> Any:
+    kind = np.asarray(cotangent).dtype.kind
+    if kind not in "fiub":
+        found = f"a {type(cotangent).__name__}" + (" of complex numbers" if kind == "c" else "")
+        message = f"the cotangent of {_called(target, 'the array')} is {found}: it has to be real numbers"
+        raise _refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
+    values = host_values(cotangent, target.dtype)[0]
+    return values.reshape(target.host().shape) if values.ndim == 0 and target.size == 1 else values
 
 
 def _refuse_latecomers(records: Iterable[Record]) -> None:
@@ -351,7 +370,7 @@ def _refuse_latecomers(records: Iterable[Record]) -> None:
 
 def _leads_nowhere(seeds: Iterable[array], cuts: Sequence[Cut]) -> Diagnostic:
     if cuts:
-        return describe_cut(cuts[0])
+        return cuts[0].describe()
     names = " and ".join(_called(target, "the loss") for target in seeds)
     message = f"{names} does not depend on any array that requires gradients"
     hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"

@@ -32,6 +32,7 @@ from kernelab.lang.ir import Custom, Function, Storage, Var, walk
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
+from kernelab.passes.casts import Cast, casts
 from kernelab.passes.effects import Effects, effects
 from kernelab.passes.expand import expanded
 from kernelab.passes.forward import forward
@@ -303,6 +304,16 @@ class Kernel:
         return contests(forward(expanded(self.laid_out)))
 
     @cached_property
+    def casts(self) -> tuple[Cast, ...]:
+        """Which array parameters reach what the kernel writes through an integer."""
+        return casts(self.primal)
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether the kernel may be differentiated, as far as its options go."""
+        return bool(self.definition.options.get("enable_backward", ENABLE_BACKWARD.get()))
+
+    @cached_property
     def plan(self) -> Plan:
         """What a launch must know."""
         params, found = self.primal.params, self.effects
@@ -334,7 +345,7 @@ class Kernel:
         """
         key = (active, groups, intact)
         if key not in self._reverse:
-            if not self.definition.options.get("enable_backward", ENABLE_BACKWARD.get()):
+            if not self.has_backward:
                 raise KernelTypeError(_no_backward(self))
             if not self._widened:
                 check_rules(self.laid_out)

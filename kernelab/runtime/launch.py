@@ -25,6 +25,7 @@ from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.origin import note_origin
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
@@ -129,6 +130,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
     else:
         will_write(kernel, grid, arguments)
+        if record_tape and any(arguments[i].allocation.requires_grad for i in plan.written):
+            note_origin(kernel, arguments)
         packed = b"".join(parts)
         _entry_for(kernel, arguments)(_slots(len(packed) >> 3).from_buffer_copy(packed))
     for i in plan.written:

@@ -17,6 +17,7 @@ from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.ranges import Ranges
 
 if TYPE_CHECKING:
+    from kernelab.runtime.origin import Origin
     from kernelab.runtime.strided import array
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -76,7 +77,8 @@ class Allocation:
 
     `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
     any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
-    that share bytes.
+    that share bytes.  `origin` is the version that a launch outside of tapes left, and that launch; `missing`
+    says why a backward pass could not reach what is here.
     """
 
     __slots__ = (
@@ -86,7 +88,9 @@ class Allocation:
         "adjoint",
         "borrowed",
         "folded",
+        "missing",
         "nbytes",
+        "origin",
         "owner",
         "requires_grad",
         "version",
@@ -107,6 +111,8 @@ class Allocation:
         self.version = 0
         self.requires_grad = False
         self.adjoint: Allocation | None = None
+        self.origin: tuple[int, Origin] | None = None
+        self.missing: Diagnostic | None = None
         self.watches = Watches()
         self.witnesses: list[weakref.ref[Watcher]] = []
         self._exposure: weakref.ref[Any] | None = None

@@ -30,6 +30,12 @@ class Recorder(Protocol):
     def overwritten(self, dest: "array", how: str) -> None:
         """`dest` now holds values that come from no array; `how` names the operation."""
 
+    def looked_at(self, elements: "array") -> None:
+        """The host gets the values of an array."""
+
+    def came_in(self, elements: "array") -> None:
+        """An array was made of values that the host had."""
+
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """What follows belongs together, under a name."""
 

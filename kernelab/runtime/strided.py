@@ -39,6 +39,7 @@ from kernelab.runtime.memory import (
     folds,
     point_at,
 )
+from kernelab.runtime.origin import tell_what_is_missing
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.viewing import (
@@ -156,6 +157,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
     def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
         if isinstance(data, array):
+            _look_at(data)
             elem, data = elem or data.dtype, data.host()
         values, elem = host_values(data, elem)
         axes = values.ndim - len(shape_of(elem))
@@ -169,11 +171,14 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         if copy or not fits(values, elem) or not np.may_share_memory(values, data):
             self._allocate(values.shape[:axes], elem)
             self.host()[...] = values
-            return
-        allocation = borrow(values)
-        offset = address_of(values) - allocation.address
-        self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
-        allocation.folded |= self.folds
+        else:
+            allocation = borrow(values)
+            offset = address_of(values) - allocation.address
+            self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
+            allocation.folded |= self.folds
+        recorder = RECORDER.get()
+        if recorder is not None:
+            recorder.came_in(self)
 
     def _setup(
         self,
@@ -295,6 +300,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
         What is written through it changes the array; a tape that needs the old values notices.
         """
+        _look_at(self)
         view = self._view(self.allocation.expose())
         if not self.allocation.writable:
             view.flags.writeable = False
@@ -314,6 +320,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's description of the memory, which it keeps alive."""
+        _look_at(self)
         values = self.host()
         described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
         if not self.allocation.writable:
@@ -326,6 +333,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
+        _look_at(self)
         flat = self.host().reshape((-1, *shape_of(self.dtype)))
         return flat.tolist() if flat.ndim == 1 else [value.copy() for value in flat]
 
@@ -361,6 +369,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
         if axes == 0:
+            _look_at(self)
             return values.copy() if values.ndim else values
         return self._seen(values, axes)
 
@@ -451,6 +460,8 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         if not allocation.requires_grad:
             return None
         if allocation.adjoint is None:
+            if allocation.missing is not None:
+                tell_what_is_missing(allocation)
             allocation.adjoint = allocate(allocation.nbytes, cleared=True)
         if self._grad is None or self._grad.allocation is not allocation.adjoint:
             self._grad = self.twin(allocation.adjoint)
@@ -486,6 +497,12 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
     if not isinstance(value, array):
         message = f"{wants} an array of kernelab, not {described(value)}"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+
+
+def _look_at(elements: array) -> None:
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.looked_at(elements)
 
 
 def transfer(dest: array, src: array, how: str) -> None:

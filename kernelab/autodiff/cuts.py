@@ -1,0 +1,295 @@
+"""Cuts: where a chain that has gradients ends though values go on, and how to tell.
+
+An intermediate without gradients, a kernel without an adjoint, an integer between two floats, a detour
+through NumPy, a launch that no tape saw: each would leave a gradient too small without a word.  Every cut on
+a way from the loss is reported by `backward`: as a warning where some gradient is left, as the error where
+none is.  Knows records and what they read; must not compute any adjoint.
+"""
+
+import threading
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelab.autodiff.records import CopyRecord, HostValues, LaunchRecord, OverwriteRecord, Record
+from kernelab.errors import Diagnostic, KernelWarning, Related, Span
+from kernelab.lang.types import is_differentiable
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import Place, name_in_caller
+from kernelab.runtime.strided import array
+
+
+class Step(Protocol):
+    """A record, and what it read, reached and wrote."""
+
+    @property
+    def record(self) -> Record: ...
+    @property
+    def read(self) -> Sequence[array]: ...
+    @property
+    def reached(self) -> Sequence[array]: ...
+    @property
+    def written(self) -> Sequence[array]: ...
+
+
+class Cut(Protocol):
+    """A place where a chain ends."""
+
+    @property
+    def place(self) -> Place:
+        """The line to warn at."""
+
+    @property
+    def key(self) -> object:
+        """Equal for cuts that are worth one warning together."""
+
+    def describe(self) -> Diagnostic:
+        """What is wrong, and what to do."""
+
+
+# ------------------------------------------------------------------------------ no requires_grad between
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passive:
+    """An array without gradients in the middle of a chain that has them."""
+
+    elements: array
+    producer: Record
+    consumer: Record
+
+    @property
+    def place(self) -> Place:
+        return self.consumer.place
+
+    @property
+    def key(self) -> object:
+        return self.elements.allocation
+
+    def describe(self) -> Diagnostic:
+        return Diagnostic(
+            f"no gradient flows through {called(self.elements)}, read by {self.consumer.title}: "
+            "it does not require gradients",
+            self.place.span,
+            "cut",
+            hint="create it with requires_grad=True; if the gradient is meant to end there, pass "
+            "clone(..., requires_grad=False) of it",
+            related=(Related(f"{self.producer.title} computes it here:", self.producer.place.span),),
+        )
+
+
+def suspects(steps: Sequence[Step]) -> dict[int, list[Passive]]:
+    """Where records read arrays without gradients that were computed from arrays with gradients."""
+    carrying: dict[Allocation, Record] = {}
+    found: dict[int, list[Passive]] = {}
+    if all(target.allocation.requires_grad for step in steps for target in step.written):
+        return found
+    for i, step in enumerate(steps):
+        carried = [source for source in step.read if source.allocation in carrying]
+        if carried:
+            found[i] = [Passive(source, carrying[source.allocation], step.record) for source in carried]
+        depends = bool(carried) or any(source.requires_grad for source in step.reached)
+        for target in step.written:
+            if depends and not target.requires_grad and not _detaches(step.record):
+                carrying.setdefault(target.allocation, step.record)
+            elif isinstance(step.record, CopyRecord | OverwriteRecord):
+                carrying.pop(target.allocation, None)
+    return found
+
+
+def _detaches(record: Record) -> bool:
+    """Cloning without gradients is how one says that a chain is to end."""
+    return isinstance(record, CopyRecord) and record.how == "clone"
+
+
+# ------------------------------------------------------------------------------ no adjoint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SwitchedOff:
+    """A launch of a kernel whose backward pass its user has switched off."""
+
+    record: LaunchRecord
+    sources: Sequence[array]
+
+    @property
+    def place(self) -> Place:
+        return self.record.place
+
+    @property
+    def key(self) -> object:
+        return self.record.kernel
+
+    def describe(self) -> Diagnostic:
+        names = " and ".join(dict.fromkeys(called(source) for source in self.sources))
+        return Diagnostic(
+            f"no gradient flows through {self.record.title} to {names}: "
+            "the backward pass of the kernel is switched off",
+            self.place.span,
+            "cut",
+            hint="take enable_backward=False (or --no-backward) away; if the gradient is meant to end "
+            "there, pass record_tape=False to the launch",
+            related=(Related("the kernel stands here:", self.record.kernel.span),),
+        )
+
+
+def switched_off(steps: Sequence[Step], live: Collection[int]) -> Iterator[SwitchedOff]:
+    """The launches on the way from the loss that end it because their kernels have no backward pass."""
+    for i in sorted(live):
+        record = steps[i].record
+        if isinstance(record, LaunchRecord) and record.is_switched_off:
+            sources = [source for source in record.read if source.requires_grad]
+            if sources:
+                yield SwitchedOff(record, sources)
+
+
+# ------------------------------------------------------------------------------ an integer between
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rounded:
+    """An array that reaches the loss only as an integer."""
+
+    elements: array
+    record: LaunchRecord
+    span: Span
+    through: LaunchRecord | None
+
+    @property
+    def place(self) -> Place:
+        return self.record.place
+
+    @property
+    def key(self) -> object:
+        return self.elements.allocation
+
+    def describe(self) -> Diagnostic:
+        related = [Related("it becomes an integer here:", self.span)]
+        if self.through is not None:
+            related.append(Related("and a float again here:", self.through.place.span))
+        return Diagnostic(
+            f"no gradient flows to {called(self.elements)}, read by {self.record.title}: "
+            "its values go on as integers only, and these have no derivative",
+            self.place.span,
+            "cut",
+            hint="leave them floats; if the gradient is meant to end there, pass "
+            "clone(..., requires_grad=False) of it",
+            related=tuple(related),
+        )
+
+
+def rounded(
+    steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
+) -> Iterator[Rounded]:
+    """The arrays with gradients whose values reach the loss as integers, and in no other way."""
+    integers: dict[Allocation, LaunchRecord] = {}  # those that become floats on the way, and where
+    for i in range(max(live, default=-1), -1, -1):
+        record = steps[i].record
+        if not isinstance(record, LaunchRecord) or not record.kernel.casts:
+            continue
+        arguments = record.arguments
+        for cast in record.kernel.casts:
+            source, target = arguments[cast.source], arguments[cast.target]
+            through = integers.get(target.allocation)
+            if through is None and not (i in live and target.allocation in on_the_way):
+                continue
+            if not is_differentiable(source.dtype):
+                integers.setdefault(source.allocation, through or record)
+            elif source.requires_grad and source.allocation not in on_the_way:
+                yield Rounded(source, record, cast.span, through)
+
+
+# ------------------------------------------------------------------------------ a detour through the host
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Detour:
+    """An array of the host's values, made after the host had looked at what nothing on the tape uses."""
+
+    elements: array
+    values: HostValues
+
+    @property
+    def place(self) -> Place:
+        return self.values.place
+
+    @property
+    def key(self) -> object:
+        return self.elements.allocation
+
+    def describe(self) -> Diagnostic:
+        seen = called(self.values.source)
+        return Diagnostic(
+            f"no gradient flows from {called(self.elements)} back to {seen}: the values came by the host",
+            self.place.span,
+            "cut",
+            hint="compute it on the tape (kl.map, operators of arrays, copy, a kernel); if the gradient is "
+            "meant to end there, take the values from a clone: clone(x, requires_grad=False).numpy()",
+            related=(Related(f"the host took {seen} here:", self.values.taken.span),),
+        )
+
+
+def detours(
+    values: Mapping[Allocation, HostValues], on_the_way: Mapping[Allocation, array]
+) -> Iterator[Detour]:
+    """The arrays on the way from the loss whose values the host seems to have computed from the tape's."""
+    for memory, made in values.items():
+        if memory in on_the_way and made.source.allocation not in on_the_way:
+            yield Detour(on_the_way[memory], made)
+
+
+# ------------------------------------------------------------------------------ launches that no tape saw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unrecorded:
+    """An array that the tape takes for a leaf, though a launch outside of the tape computed it."""
+
+    elements: array
+    reader: LaunchRecord
+
+    @property
+    def place(self) -> Place:
+        return self.reader.place
+
+    @property
+    def key(self) -> object:
+        return self.elements.allocation
+
+    @property
+    def sources(self) -> list[Allocation]:
+        """The memory that the launch read and that no gradient has reached."""
+        origin = self.elements.allocation.origin
+        return [] if origin is None else origin[1].alive
+
+    def describe(self) -> Diagnostic:
+        origin = self.elements.allocation.origin
+        assert origin is not None
+        return origin[1].explain(called(self.elements), self.place, threading.get_ident())
+
+
+def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> list[Unrecorded]:
+    """The leaves, each with the step that reads it first, that came from elsewhere and have not changed."""
+    found: list[Unrecorded] = []
+    for i, leaf in leaves:
+        record, origin = steps[i].record, leaf.allocation.origin
+        if origin is not None and isinstance(record, LaunchRecord) and record.version_of(leaf) == origin[0]:
+            found.append(Unrecorded(leaf, record))
+    return [cut for cut in found if cut.sources]
+
+
+# ------------------------------------------------------------------------------ telling
+
+
+def warn_of(cuts: Iterable[Cut]) -> None:
+    """Warn of each cut, once for those that belong together."""
+    for cut in {(type(cut), cut.key): cut for cut in cuts}.values():
+        message = cut.describe().render()
+        warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
+
+
+def called(elements: array) -> str:
+    """What a message calls an array: by the name of its variable, if it has one."""
+    name = name_in_caller(elements)
+    return f"`{name}`" if name else "an array"

@@ -1,0 +1,128 @@
+"""Casts: which arrays reach what a kernel writes through an integer, where every derivative ends.
+
+    before    k = int32(x[i]); y[i] = float32(k) * w[i]
+    after     Cast(x -> y, at the first line)
+
+Only values count: an index, a comparison or a branch that hangs on a float is no chain that somebody could
+have meant to differentiate.  A load from an array of integers counts as such a value too, so that what was
+stored as an integer by one kernel can be followed into the next.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernelab.errors import Span
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import (
+    Atom,
+    Atomic,
+    Block,
+    Custom,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    While,
+    blocks,
+)
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, scalar_of
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Elements of the parameter `source` become an integer at `span`, and reach those of `target`."""
+
+    source: str
+    target: str
+    span: Span
+
+
+Origins = Mapping[Var, Span | None]
+"""From which arrays a value comes, and where it became an integer; None as long as it is a float."""
+
+
+def casts(function: Function) -> tuple[Cast, ...]:
+    """The casts of a program without calls, one for each pair of arrays."""
+    finder = _Finder()
+    while finder.grew:
+        finder.grew = False
+        finder.block(function.body)
+    return tuple(
+        Cast(source.hint, target.hint, span)
+        for target in function.params
+        for source, span in finder.origins.get(target, {}).items()
+        if span is not None and source in function.params
+    )
+
+
+class _Finder:
+    """Follows values forwards until nothing changes, since loops carry them around."""
+
+    def __init__(self) -> None:
+        self.origins: dict[Var, dict[Var, Span | None]] = {}
+        self.grew = True
+
+    def block(self, block: Block) -> None:
+        for stmt in block.stmts:
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(out, op, args, span):
+                if op is not SHAPE:
+                    self.flow(out, args, span)
+            case Load(out, array, _, span):
+                self.load(out, array, span)
+            case Atomic(out, _, array, _, value, span):
+                self.load(out, array, span)
+                self.flow(array, [value], span)
+            case Store(array, _, value, span):
+                self.flow(array, [value], span)
+            case If(outs, _, then, orelse):
+                self.block(then)
+                self.block(orelse)
+                self.pairs(outs, then.yields, stmt.span)
+                self.pairs(outs, orelse.yields, stmt.span)
+            case For() | While():
+                self.pairs(stmt.carries, stmt.inits, stmt.span)
+                self.block(stmt.body)
+                self.pairs(stmt.carries, stmt.body.yields, stmt.span)
+                self.pairs(stmt.outs, stmt.carries, stmt.span)
+            case Custom(outs):
+                self.block(stmt.body)
+                self.pairs(outs, stmt.body.yields, stmt.span)
+            case _:
+                for inner in blocks(stmt):
+                    self.block(inner)
+
+    def load(self, out: Var, array: Var, span: Span) -> None:
+        self.flow(out, [array], span)
+        kind = scalar_of(type_of(out))
+        if kind.kind != "bool":
+            self.add(out, array, span if kind.is_int else None)
+
+    def pairs(self, outs: Iterable[Var], values: Iterable[Atom], span: Span) -> None:
+        for out, value in zip(outs, values, strict=False):
+            self.flow(out, [value], span)
+
+    def flow(self, out: Var, sources: Iterable[Atom], span: Span) -> None:
+        """What `sources` come from, `out` comes from too; as an integer from here on if it is one."""
+        elem = out.type.elem if isinstance(out.type, Array) else type_of(out)
+        if scalar_of(elem).kind == "bool":
+            return
+        whole = scalar_of(elem).is_int
+        for source in sources:
+            known = self.origins.get(source, {}) if isinstance(source, Var) else {}
+            for array, since in tuple(known.items()):
+                self.add(out, array, since or (span if whole else None))
+
+    def add(self, out: Var, array: Var, since: Span | None) -> None:
+        known = self.origins.setdefault(out, {})
+        if array not in known or (known[array] is None and since is not None):
+            known[array] = since
+            self.grew = True

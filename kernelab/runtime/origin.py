@@ -1,0 +1,72 @@
+"""Where arrays come from that no tape saw being computed.
+
+A launch outside of every tape, or in a thread where none is open, may be meant to be differentiated through.
+It leaves its origin with the memory that it writes, where both sides require gradients; a tape that later
+takes that memory for a leaf can say what is missing.  ``record_tape=False`` says that nothing is missing.
+"""
+
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kernelab.errors import Diagnostic, KernelWarning, Related
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import Place, caller
+
+if TYPE_CHECKING:
+    from kernelab.runtime.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An unrecorded launch: its kernel, its line, its thread, and the memory with gradients that it read."""
+
+    kernel: str
+    place: Place
+    thread: int
+    sources: "tuple[weakref.ref[Allocation], ...]"
+
+    @property
+    def alive(self) -> list[Allocation]:
+        """The memory that it read, as far as anybody still has it and no gradient has reached it."""
+        held = [source() for source in self.sources]
+        return [memory for memory in held if memory is not None and memory.adjoint is None]
+
+    def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
+        """That no gradient passes the launch, where a tape reads `name`, which it computed."""
+        elsewhere = self.thread != entered_by
+        where = "in another thread" if elsewhere else "outside of the tape"
+        hint = "launch it inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
+        return Diagnostic(
+            f"no gradient flows through the launch of `{self.kernel}`, which computed {name} {where}",
+            self.place.span,
+            "unrecorded-launch",
+            hint=f"{hint}; if the gradient is meant to end there, pass record_tape=False to it",
+            related=(Related("the tape reads its result here:", reader.span),),
+        )
+
+
+def note_origin(kernel: "Kernel", arguments: Sequence[Any]) -> None:
+    """Leave with what an unrecorded launch has written that it came from arrays with gradients."""
+    plan = kernel.plan
+    written = {arguments[i].allocation for i in plan.written}
+    read = {arguments[i].allocation for i in plan.read if i in plan.floats} - written
+    sources = [memory for memory in read if memory.requires_grad and memory.adjoint is None]
+    if not sources:
+        return
+    refs = tuple(weakref.ref(memory) for memory in sources)
+    origin = Origin(kernel.name, caller(), threading.get_ident(), refs)
+    for memory in written:
+        if memory.requires_grad:
+            memory.origin = (memory.version, origin)
+
+
+def tell_what_is_missing(memory: Allocation) -> None:
+    """Warn, once, that a backward pass could not reach an array whose gradient is asked for."""
+    message, memory.missing = memory.missing, None
+    if message is not None:
+        place = caller()
+        warnings.warn_explicit(message.render(), KernelWarning, place.filename, place.line)

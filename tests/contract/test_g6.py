@@ -1,0 +1,359 @@
+"""G6: a chain that is cut is reported, with array, launch and line; so is a seed that fits nothing."""
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def total(x: array[float], l: array[float]):
+    atomic_add(l, 0, x[tid()])
+
+def through_int(x: array[float], y: array[float]):
+    i = tid()
+    s = float(0.0)
+    for k in range(2):
+        n = int(x[i])
+        s += float(n) * 0.5
+    y[i] = s
+
+def to_int(x: array[float], n: array[int]):
+    i = tid()
+    n[i] = int(x[i])
+
+def shifted(n: array[int], m: array[int]):
+    i = tid()
+    m[i] = n[i] + 1
+
+def from_int(n: array[int], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * float(n[i])
+
+def fraction(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] - float(int(x[i]))
+
+def binned(x: array[float], table: array[float], y: array[float]):
+    i = tid()
+    k = int(x[i])
+    if x[i] > 1.0:
+        y[i] = table[k % 3]
+
+def counted(x: array[float], counts: array[int]):
+    k = int(floor(x[tid()]))
+    atomic_add(counts, k % 3, 1)
+
+def sized(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = w[i] * float(x.shape[0])
+"""
+
+kernels: dict[str, Any] = kl.compile(TEXT)
+square, total = kernels["square"], kernels["total"]
+
+
+@kl.kernel(enable_backward=False)
+def forward_only(x: kl.array[float], y: kl.array[float]):  # type: ignore[no-untyped-def,valid-type]
+    i = kl.tid()
+    y[i] = x[i] * x[i]
+
+
+def leaf(*values: float) -> kl.array:
+    return kl.array(values or (1.0, 2.0, 3.0), dtype=float, requires_grad=True)
+
+
+def result(count: int = 3) -> kl.array:
+    return kl.zeros(count, dtype=float, requires_grad=True)
+
+
+def gradient(x: kl.array) -> list[float]:
+    assert x.grad is not None
+    return x.grad.list()
+
+
+def told(act: Callable[[], object]) -> str:
+    """What warnings an action gives, as one text."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        act()
+    return "\n".join(str(warning.message) for warning in caught)
+
+
+# ------------------------------------------------------------------------------------------ no requires_grad
+
+
+def test_an_intermediate_without_gradients_is_reported_with_both_launches() -> None:
+    x, y, loss = leaf(), kl.zeros(3, dtype=float), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+        total[3](x, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows through `y`, read by the launch of `total`" in text
+    assert "total[3](y, loss)" in text and "square[3](x, y)" in text
+    assert "requires_grad=True" in text
+
+
+# ------------------------------------------------------------------------------------------ switched off
+
+
+def test_a_kernel_with_backward_switched_off_is_reported_beside_a_live_path() -> None:
+    x, y, z, loss = leaf(), result(), result(), result(1)
+    with kl.Tape() as tape:
+        forward_only[3](x, y)
+        square[3](x, z)
+        total[3](y, loss)
+        total[3](z, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows through the launch of `forward_only` to `x`" in text
+    assert "forward_only[3](x, y)" in text and "enable_backward=False" in text
+    assert gradient(x) == [2, 4, 6]
+
+
+def test_what_such_a_kernel_overwrites_passes_nothing_on() -> None:
+    x, y, z, loss = leaf(), result(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+        forward_only[3](x, y)
+        square[3](y, z)
+        total[3](z, loss)
+    assert "`forward_only`" in told(lambda: tape.backward(loss))
+    assert gradient(x) == [2, 4, 6]
+
+
+def test_such_a_kernel_is_silent_where_no_gradient_could_come_from() -> None:
+    x, weights, y, loss = leaf(), kl.array([1.0, 2.0, 3.0], dtype=float), result(), result(1)
+    with kl.Tape() as tape:
+        forward_only[3](weights, y)
+        total[3](y, loss)
+        total[3](x, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+    assert gradient(x) == [1, 1, 1]
+
+
+# ------------------------------------------------------------------------------------------ integers
+
+
+def test_a_cast_to_int_in_the_only_path_is_reported_at_its_line() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        kernels["through_int"][3](x, y)
+        total[3](y, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows to `x`, read by the launch of `through_int`" in text
+    assert "n = int(x[i])" in text
+
+
+def test_an_integer_that_travels_through_arrays_is_followed() -> None:
+    x, w, y, z, loss = leaf(), leaf(), result(), result(), result(1)
+    n, m = kl.zeros(3, dtype=int), kl.zeros(3, dtype=int)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        kernels["to_int"][3](y, n)
+        kernels["shifted"][3](n, m)
+        kernels["from_int"][3](m, z)
+        total[3](z, loss)
+        total[3](w, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows to `y`, read by the launch of `to_int`" in text
+    assert "n[i] = int(x[i])" in text and 'kernels["from_int"][3](m, z)' in text
+
+
+@pytest.mark.parametrize("name", ["fraction", "binned", "counted", "sized"])
+def test_integers_beside_a_live_path_in_indices_and_in_branches_are_silent(name: str) -> None:
+    x, w, y, loss = leaf(1.5, 2.5, 3.5), leaf(), result(), result(1)
+    arguments = {"fraction": [x, y], "binned": [x, w, y], "counted": [x, kl.zeros(3, dtype=int)],
+                 "sized": [x, w, y]}[name]  # fmt: skip
+    with kl.Tape() as tape:
+        kernels[name][3](*arguments)
+        total[3](y, loss)
+        total[3](w, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+def test_a_cast_beside_another_path_of_the_same_array_is_silent() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        kernels["through_int"][3](x, y)
+        total[3](y, loss)
+        total[3](x, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+# ------------------------------------------------------------------------------------------ NumPy
+
+
+@pytest.mark.parametrize("how", ["array", "assign", "item assignment", "array of an array"])
+def test_a_round_trip_through_numpy_is_reported(how: str) -> None:
+    x, y, w, z, loss = leaf(), result(), result(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        match how:
+            case "array":
+                w = kl.array(y.numpy() * 2, dtype=float, requires_grad=True)
+            case "assign":
+                w.assign(np.sqrt(y.numpy()))
+            case "item assignment":
+                w[:] = y.list()
+            case _:
+                w = kl.array(y, requires_grad=True)
+        square[3](w, z)
+        total[3](z, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows from `w` back to `y`" in text
+    assert "the host took `y` here" in text
+
+
+def test_looking_at_results_while_a_tape_records_is_silent() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        assert y.numpy().max() == 9.0
+        target = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+        total[3](y, loss)
+        total[3](target, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+def test_a_control_from_the_host_after_a_look_at_a_number_is_silent() -> None:
+    x, y, metric, loss = leaf(), result(), result(1), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, metric)
+        assert metric.item() == 14.0
+        control = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+        total[3](control, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+def test_values_of_a_detached_clone_end_the_chain_in_silence() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        w = kl.array(kl.clone(y, requires_grad=False).numpy() * 2, dtype=float, requires_grad=True)
+        total[3](w, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+# ------------------------------------------------------------------------------------------ unseen launches
+
+
+def test_a_launch_before_the_tape_is_reported() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    square[3](x, y)
+    with kl.Tape() as tape:
+        total[3](y, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows through the launch of `square`, which computed `y` outside of the tape" in text
+    assert "square[3](x, y)" in text
+
+
+def test_a_launch_in_another_thread_is_reported() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        thread = threading.Thread(target=lambda: square[3](x, y))
+        thread.start()
+        thread.join()
+        total[3](y, loss)
+    assert "which computed `y` in another thread" in told(lambda: tape.backward(loss))
+
+
+def test_beside_other_leaves_who_asks_for_the_missing_gradient_is_told() -> None:
+    mass, inverse, x, loss = leaf(), result(), leaf(), result(1)
+    square[3](mass, inverse)
+    with kl.Tape() as tape:
+        total[3](inverse, loss)
+        total[3](x, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+    text = told(lambda: mass.grad)
+    assert "no gradient flows through the launch of `square`" in text
+    assert told(lambda: mass.grad) == ""
+
+
+@pytest.mark.parametrize("how", ["record_tape", "clone", "changed since", "recomputed"])
+def test_what_is_meant_as_a_leaf_is_silent(how: str) -> None:
+    x, y, loss = leaf(), result(), result(1)
+    kl.launch(square, 3, [x], [y], record_tape=how != "record_tape")
+    if how == "clone":
+        y = kl.clone(y)
+    if how == "changed since":
+        y.assign([1.0, 2.0, 3.0])
+    with kl.Tape() as tape:
+        if how == "recomputed":
+            square[3](x, y)
+        total[3](y, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
+def test_an_optimisation_in_functional_style_is_silent() -> None:
+    x, history = leaf(), []
+    for _ in range(3):
+        loss = result(1)
+        with kl.Tape() as tape:
+            total[3](x, loss)
+        assert told(lambda tape=tape, loss=loss: tape.backward(loss)) == ""
+        history.append(x)
+        x = x - 0.1 * x.grad
+
+
+# ------------------------------------------------------------------------------------------ seeds
+
+
+@pytest.mark.parametrize(
+    ("seed", "said"),
+    [
+        (np.ones(2), "has shape"),
+        (1.0, "has shape"),
+        (np.ones(3, complex), "a ndarray of complex numbers"),
+        (["a", "b", "c"], "has to be real numbers"),
+        (None, "has to be real numbers"),
+    ],
+    ids=str,
+)
+def test_a_seed_of_the_wrong_shape_or_kind_is_an_error(seed: Any, said: str) -> None:
+    x, y = leaf(), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+    with pytest.raises(kl.TapeError, match=said):
+        tape.backward(grads={y: seed})
+    assert gradient(x) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", [2.0, [2], np.float64(2), kl.array([2])], ids=repr)
+def test_a_seed_of_one_number_may_be_any_real_number(seed: Any) -> None:
+    x, loss = leaf(), result(1)
+    with kl.Tape() as tape:
+        total[3](x, loss)
+    tape.backward(grads={loss: seed})
+    assert gradient(x) == [2, 2, 2]
+
+
+def test_a_loss_of_several_elements_is_an_error_that_offers_cotangents() -> None:
+    x, y = leaf(), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+    with pytest.raises(kl.TapeError, match=r"`y` is no single float: it has 3 elements(.|\n)*grads="):
+        tape.backward(y)
+
+
+def test_a_loss_that_nothing_differentiable_leads_to_is_an_error() -> None:
+    x, loss = kl.ones(3, dtype=float), result(1)
+    with kl.Tape() as tape:
+        total[3](x, loss)
+    with pytest.raises(kl.TapeError, match="`loss` does not depend on any array that requires gradients"):
+        tape.backward(loss)
+
+
+def test_nothing_to_check_is_an_error_of_gradcheck() -> None:
+    with pytest.raises(kl.GradientError, match="0 pairs checked"):
+        kl.autograd.gradcheck(square, 3, [kl.ones(3, dtype=float)], [kl.zeros(3, dtype=float)])
