@@ -28,6 +28,7 @@ from kernelab.errors import (
     KernelWarning,
     KernelZeroDivisionError,
     LaunchError,
+    NotFiniteError,
     TapeError,
 )
 from kernelab.lang.absent import absent as _absent
@@ -209,6 +210,7 @@ __all__ = [
     "KernelWarning",
     "KernelZeroDivisionError",
     "LaunchError",
+    "NotFiniteError",
     "ScopedDevice",
     "ScopedTimer",
     "Tape",

@@ -182,5 +182,9 @@ class GradientError(KernelError, ValueError):
     """A gradient that cannot be right, or a gradient check that failed."""
 
 
+class NotFiniteError(KernelError, FloatingPointError):
+    """A value or a gradient that turned NaN or infinite, with the place where it did."""
+
+
 class KernelWarning(UserWarning):
     """Something that runs, but probably does not do what was meant."""

@@ -15,7 +15,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
-from kernelab.runtime.kernel import Groups, Kernel, Reverse
+from kernelab.runtime.kernel import Culprit, Groups, Kernel, Reverse
 from kernelab.runtime.launch import Call, Grid
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
@@ -173,7 +173,7 @@ class LaunchRecord:
         return [argument.array if isinstance(argument, Reference) else argument for argument in given]
 
     def pull(self, adjoints: Adjoints) -> None:
-        reverse, arguments = self.outline.reverse, self.call.arguments
+        reverse = self.outline.reverse
         if self.is_switched_off:
             self._end_here(adjoints)
             return
@@ -181,6 +181,18 @@ class LaunchRecord:
             raise reverse
         if reverse is None:
             return
+        self.call.adjoint(reverse, *self._handed_over(reverse, adjoints))
+
+    def trace(self, adjoints: Adjoints) -> Culprit | None:
+        """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
+        assert isinstance(self.reverse, Reverse)
+        return self.call.trace_adjoint(self.reverse, *self._handed_over(self.reverse, adjoints))
+
+    def _handed_over(
+        self, reverse: Reverse, adjoints: Adjoints
+    ) -> tuple[list[array], tuple[array, ...], dict[int, array]]:
+        """What the adjoint runs on: the adjoints, what the launch kept, and what was saved for it since."""
+        arguments = self.call.arguments
         for _, watch in self.watches:
             watch.check()
         if self.outline.references:
@@ -188,7 +200,7 @@ class LaunchRecord:
         else:
             bars = [adjoints.of(arguments[i]) for i in reverse.active]
         replaced = {i: watch.saved for i, watch in self.watches if watch.saved is not None}
-        self.call.adjoint(reverse, bars, self.residuals, replaced)
+        return bars, self.residuals, replaced
 
     def _end_here(self, adjoints: Adjoints) -> None:
         """What the launch wrote depends on nothing before it, as far as gradients go."""

@@ -6,9 +6,9 @@ Where nothing was written before that first read, `x` is a leaf and its gradient
 gradient of anything else is replaced.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -153,24 +153,44 @@ def _is_whole(elements: array) -> bool:
     return elements.is_contiguous and elements.host().nbytes == elements.allocation.nbytes
 
 
+class Puller(Protocol):
+    """Takes the adjoints through one record after another."""
+
+    def pull(self, i: int, adjoints: Buffers) -> None: ...
+
+
+class Pulls:
+    """The plain way."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    def pull(self, i: int, adjoints: Buffers) -> None:
+        """Take the adjoints through record `i`."""
+        self._records[i].pull(adjoints)
+
+
 def sweep(
     records: Sequence[Record],
     live: Collection[int],
     adjoints: Buffers,
     plan: Publications,
     replaced: Collection[Allocation] = (),
+    pulling: Callable[[Sequence[Record]], Puller] | None = None,
 ) -> None:
     """Run the adjoints of the live records in reverse, and publish the gradients.
 
-    `replaced` are allocations whose gradient is replaced even where they are leaves.
+    `replaced` are allocations whose gradient is replaced even where they are leaves; `pulling` makes what
+    takes the adjoints through a record.
     """
+    puller = Pulls(records) if pulling is None else pulling(records)
     leaves = [p.elements for p in plan.all() if p.leaf and p.elements.allocation not in replaced]
     grown = {elements: _gradient_now(elements) for elements in leaves}
     for elements in plan.before:
         _publish(elements, adjoints, None)
     for i in range(len(records) - 1, -1, -1):
         if i in live:
-            records[i].pull(adjoints)
+            puller.pull(i, adjoints)
         for publication in plan.after.get(i, ()):
             if publication.elements not in grown:
                 _publish(publication.elements, adjoints, None)

@@ -16,10 +16,21 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.cuts import Cut, detours, unrecorded, warn_of
+from kernelab.autodiff.finite import FiniteChecks, check_seeds
 from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
-from kernelab.autodiff.sweep import Buffers, Flow, Publications, Step, flow, publications, steps_of, sweep
+from kernelab.autodiff.sweep import (
+    Buffers,
+    Flow,
+    Publications,
+    Pulls,
+    Step,
+    flow,
+    publications,
+    steps_of,
+    sweep,
+)
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
 from kernelab.lang.types import Scalar, is_differentiable
 from kernelab.runtime.interop import host_values
@@ -184,12 +195,21 @@ class Tape:
 
     # -------------------------------------------------------------------------------------- backward
 
-    def backward(self, loss: array | None = None, grads: Mapping[array, Any] | None = None) -> None:
+    def backward(
+        self,
+        loss: array | None = None,
+        grads: Mapping[array, Any] | None = None,
+        *,
+        check_finite: bool = False,
+    ) -> None:
         """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
 
         Leaves with ``requires_grad`` get the gradient added to their ``.grad``, everything else has it
         replaced.  Without arguments the gradients that the final arrays hold are the cotangents.  No primal
         data change.  Raises TapeError where no gradient can come of it.
+
+        With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
+        the launch, the thread and the line where a value first turned so.
         """
         seeds = self._cotangents(loss, grads)
         records = tuple(self._recording.records)
@@ -201,6 +221,8 @@ class Tape:
             raise TapeError(_leads_nowhere(seeds, cuts))
         warn_of(cuts)
         _refuse_latecomers(records[i] for i in sorted(found.live))
+        if check_finite:
+            check_seeds(records, found.live, seeds)
         adjoints = Buffers()
         replaced: frozenset[Allocation] = frozenset()
         if loss is None and grads is None:
@@ -214,7 +236,7 @@ class Tape:
         try:
             # Of elements that no record touches, too, the gradient is that of the value at the end.
             plan.before[:0] = [target for target in seeds if target.requires_grad]
-            sweep(records, found.live, adjoints, plan, replaced)
+            sweep(records, found.live, adjoints, plan, replaced, FiniteChecks if check_finite else Pulls)
         finally:
             RECORDER.reset(token)
         self._recording.guard.swept = True

@@ -17,13 +17,13 @@ import numpy as np
 
 from kernelab.backend.base import Args, Entry
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
-from kernelab.lang.types import Array, bytes_of, int64
+from kernelab.lang.types import Array, bytes_of, int32, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.gathered import Gathered
-from kernelab.runtime.kernel import Kernel, Plan, Reverse
+from kernelab.runtime.kernel import Culprit, Kernel, Plan, Reverse, Tracing
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.origin import note_origin
 from kernelab.runtime.recorder import RECORDER, caller
@@ -269,11 +269,37 @@ class Call:
         self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> None:
         """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
+        reverse.sweep(packed_slots(self._adjoint_parts(bars, residuals, replaced)))
+
+    def _adjoint_parts(
+        self, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
+    ) -> list[bytes]:
+        parts = self._parts(replaced)
+        return [*parts, *(made.packed for made in (*bars, *residuals))]
+
+    def _parts(self, replaced: dict[int, array]) -> list[bytes]:
         parts = list(self.parts)
-        for i, saved in replaced.items():
-            parts[1 + i] = saved.packed
-        parts += [made.packed for made in (*bars, *residuals)]
-        reverse.sweep(packed_slots(parts))
+        for i, other in replaced.items():
+            parts[1 + i] = other.packed
+        return parts
+
+    def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
+        """Where a value of the kernel turned NaN or infinite; `replaced` are copies of what it writes."""
+        return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads)
+
+    def trace_adjoint(
+        self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
+    ) -> Culprit | None:
+        """Where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
+        parts = self._adjoint_parts(bars, residuals, replaced)
+        return trace(reverse.tracing, parts, self.grid.threads)
+
+
+def trace(tracing: Tracing, parts: Sequence[bytes], threads: int) -> Culprit | None:
+    """Run a program that finds where values turn, on packed arguments; None if none does."""
+    found = array(shape=(threads,), dtype=int32)
+    enter(tracing.entry, [*parts, found.packed])
+    return tracing.culprit(found.host())
 
 
 def _load_free() -> Callable[[int], None]:

@@ -1,0 +1,244 @@
+"""Finding the culprit: the launch, thread and line where a value or an adjoint turned NaN or infinite.
+
+`backward(check_finite=True)` looks at the adjoints after every record.  Where one is not finite, the guilty
+launch alone is run again, by a program in which every float is accompanied by where it turned
+(`passes.poison`), on copies of what it writes.  As long as the loss and all adjoints are finite nothing is
+said, whatever the arrays hold that do not matter.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.cuts import called
+from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.unseen import Adjoints
+from kernelab.backend.base import thread_text
+from kernelab.errors import Diagnostic, NotFiniteError, Related
+from kernelab.lang.types import shape_of
+from kernelab.runtime.kernel import Culprit, Reverse
+from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.recorder import caller
+from kernelab.runtime.strided import array
+
+
+def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Mapping[array, Any]) -> None:
+    """Raise NotFiniteError if a cotangent is not finite, or the loss itself."""
+    for target, cotangent in seeds.items():
+        found = _first(np.broadcast_to(cotangent, target.host().shape), target)
+        if found:
+            message = f"the cotangent of {called(target)} is {found}"
+            raise NotFiniteError(Diagnostic(message, caller().span, "not-finite"))
+    for target in seeds:
+        found = _first(target.host(), target)
+        if found:
+            raise NotFiniteError(_primal_culprit(records, sorted(live)) or _lost(target, found))
+
+
+# ------------------------------------------------------------------------------ in the primal
+
+
+def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnostic | None:
+    """What to say of the first launch on the way to the loss that made a value turn."""
+    for i in live:
+        record = records[i]
+        if not isinstance(record, LaunchRecord):
+            continue
+        wrong = [(a, _first(a.host(), a)) for a in record.written if _is_current(record, a)]
+        if len(wrong) == len(record.written) and not any(found for _, found in wrong):
+            continue
+        inputs = _inputs(record)
+        if inputs is not None:
+            culprit = record.call.trace_primal(_with_copies(record, inputs))
+            if culprit is not None:
+                return _told(records[:i], record, culprit)
+        for elements, found in wrong:
+            if found:
+                return _by_output(record, elements, found)
+    return None
+
+
+def _is_current(record: LaunchRecord, elements: array) -> bool:
+    """Whether an array still holds what a launch left in it."""
+    versions = zip(record.kernel.plan.arrays, record.versions, strict=True)
+    return any(
+        record.call.arguments[i].allocation is elements.allocation and elements.allocation.version == version
+        for i, version in versions
+    )
+
+
+def _inputs(record: LaunchRecord) -> dict[int, array] | None:
+    """What a launch read and others have overwritten since, as it was; None where that is lost."""
+    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    found: dict[int, array] = {}
+    for i in plan.read:
+        given = record.call.arguments[i]
+        kept = saved.get(i)
+        if kept is not None:
+            found[i] = kept
+        elif i in plan.written or not _is_current(record, given):
+            return None
+    return found
+
+
+def _with_copies(record: LaunchRecord, inputs: Mapping[int, array]) -> dict[int, array]:
+    """The inputs, and memory to write to; what shared memory shares it still.
+
+    What is only added to starts from zero: what it was added to is not known any more.
+    """
+    plan, arguments = record.kernel.plan, record.call.arguments
+    read = {arguments[i].allocation for i in plan.read if i not in inputs}
+    copies = {
+        memory: _copy_of(memory) if memory in read else allocate(memory.nbytes, cleared=True)
+        for memory in {arguments[i].allocation for i in plan.written}
+    }
+    moved = [i for i in plan.arrays if i not in inputs and arguments[i].allocation in copies]
+    return {**inputs, **{i: arguments[i].twin(copies[arguments[i].allocation]) for i in moved}}
+
+
+def _copy_of(memory: Allocation) -> Allocation:
+    copied = allocate(memory.nbytes, cleared=False)
+    _copy(memory, copied)
+    return copied
+
+
+def _copy(source: Allocation, dest: Allocation) -> None:
+    np.frombuffer(dest.buffer(), np.uint8)[:] = np.frombuffer(source.buffer(), np.uint8)
+
+
+def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> Diagnostic:
+    thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
+    launched = Related("it was launched here:", record.place.span)
+    if culprit.value:
+        return _argument(record, culprit.value, culprit.word)
+    if not culprit.array:
+        return Diagnostic(
+            f"a value turns {culprit.word} here, in thread {thread} of {record.title}",
+            culprit.span,
+            "not-finite",
+            hint="what it is computed from is finite: keep that in the domain, with where(...) or clamp(...)",
+            related=(launched,),
+        )
+    source = record.arguments[culprit.array]
+    maker = _maker(before, source)
+    place = maker.place if maker is not None else None
+    origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
+    found = _first(source.host(), source) or culprit.word
+    return Diagnostic(
+        f"{called(source)} is {found} when {record.title} reads it, in thread {thread}; it is {origin}",
+        culprit.span,
+        "not-finite",
+        hint="look at where its values come from",
+        related=(launched, *((Related("it was set here:", place.span),) if place else ())),
+    )
+
+
+def _argument(record: LaunchRecord, name: str, word: str) -> Diagnostic:
+    message = f"the argument `{name}` of {record.title} is {word}"
+    return Diagnostic(message, record.place.span, "not-finite", hint="pass a finite number")
+
+
+def _maker(before: Sequence[Record], source: array) -> Record | None:
+    """The record that wrote an array last."""
+    for record in reversed(before):
+        if any(source.allocation is w.allocation and source.overlaps(w) for w in record.written):
+            return record
+    return None
+
+
+def _by_output(record: LaunchRecord, written: array, found: str) -> Diagnostic:
+    return Diagnostic(
+        f"{record.title} leaves {called(written)} {found}",
+        record.place.span,
+        "not-finite",
+        hint="what it read is overwritten by now, so the line is not known: launch it into another array",
+        related=(Related("the kernel stands here:", record.kernel.span),),
+    )
+
+
+def _lost(target: array, found: str) -> Diagnostic:
+    return Diagnostic(
+        f"{called(target)} is {found}; what it was computed from is overwritten by now",
+        caller().span,
+        "not-finite",
+        hint="call backward(check_finite=True) right after the launches, or write into other arrays",
+    )
+
+
+# ------------------------------------------------------------------------------ in the adjoint
+
+
+class FiniteChecks:
+    """Looks at the adjoints after every record of a sweep."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._over: dict[Allocation, array] = {}
+
+    def pull(self, i: int, adjoints: Adjoints) -> None:
+        """Take adjoints backwards through a record; raises NotFiniteError if one is not finite afterwards."""
+        record = self._records[i]
+        self._over = {a.allocation: a for a in (*record.reached, *record.written)}
+        before = {memory: _kept(adjoints, a) for memory, a in self._over.items()}
+        record.pull(adjoints)
+        for primal in dict.fromkeys(record.reached):
+            bar = adjoints.known(primal)
+            found = "" if bar is None else _first(bar.host(), primal)
+            if found:
+                raise NotFiniteError(self._told(i, record, primal, found, adjoints, before))
+
+    def _told(
+        self,
+        i: int,
+        record: Record,
+        primal: array,
+        found: str,
+        adjoints: Adjoints,
+        before: Mapping[Allocation, Allocation],
+    ) -> Diagnostic:
+        culprit = None
+        if isinstance(record, LaunchRecord) and isinstance(record.reverse, Reverse):
+            for memory, kept in before.items():
+                _copy(kept, adjoints.of(self._over[memory]).allocation)
+            culprit = record.trace(adjoints)
+        if culprit is None:
+            return Diagnostic(
+                f"the gradient of {called(primal)} turns {found} in the adjoint of {record.title}",
+                record.place.span,
+                "not-finite",
+            )
+        assert isinstance(record, LaunchRecord)
+        return _adjoint_culprit(self._records[:i], record, primal, found, culprit)
+
+
+def _adjoint_culprit(
+    before: Sequence[Record], record: LaunchRecord, primal: array, found: str, culprit: Culprit
+) -> Diagnostic:
+    if culprit.value or culprit.array in record.arguments:
+        return _told(before, record, culprit)
+    thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
+    return Diagnostic(
+        f"the gradient of {called(primal)} turns {found}: it begins at this line, where the adjoint of "
+        f"{record.title} computes {culprit.word} in thread {thread}",
+        culprit.span,
+        "not-finite",
+        hint="its slope is infinite there: keep the argument away from the edge of its domain, or guard "
+        "the line by where(...)",
+        related=(Related("it was launched here:", record.place.span),),
+    )
+
+
+def _kept(adjoints: Adjoints, primal: array) -> Allocation:
+    bar = adjoints.known(primal)
+    return allocate(primal.allocation.nbytes, cleared=True) if bar is None else _copy_of(bar.allocation)
+
+
+def _first(values: Any, elements: array) -> str:
+    """What the first element that is not finite is, and where it stands; "" if there is none."""
+    wrong = np.argwhere(~np.isfinite(np.asarray(values, np.float64)))
+    if not len(wrong):
+        return ""
+    position = tuple(int(i) for i in wrong[0])
+    index = position[: len(position) - len(shape_of(elements.dtype))]
+    return f"{np.asarray(values)[position]} at {list(index)}"
