@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from kernelab import func
+from kernelab.autodiff.checkpoint import checkpoint
 from kernelab.autodiff.tape import Tape
 from kernelab.errors import (
     BuildError,
@@ -230,6 +231,7 @@ __all__ = [
     "atomic_or",
     "atomic_sub",
     "atomic_xor",
+    "checkpoint",
     "clone",
     "compile",
     "constant",

@@ -105,6 +105,12 @@ class Level:
     def overwritten(self, dest: array, how: str) -> None:
         self.move(dest, duplicate(dest))
 
+    def looked_at(self, elements: array) -> None:
+        """What the host reads takes no part in a derivative."""
+
+    def came_in(self, elements: array) -> None:
+        """What the host knows is a constant."""
+
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Names of scopes mean nothing here."""
 

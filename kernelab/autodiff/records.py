@@ -4,7 +4,7 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 `Recording` is the recorder that makes them.
 """
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -379,6 +379,7 @@ class Recording:
         self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
         self._written: dict[Allocation, Written] = {}
+        self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self._seen: tuple[array, Place] | None = None
         self.from_host: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
 
@@ -391,10 +392,11 @@ class Recording:
         self._written.clear()
         self._seen = None
         self.from_host.clear()
+        self.lost.clear()
         self.guard.saved_bytes = 0
         self.guard.swept = False
 
-    def _look_for_unseen(self, target: array, own: int = 0) -> None:
+    def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
         known = self._written.get(target.allocation)
         if known is None:
@@ -404,7 +406,8 @@ class Recording:
         if found:
             known.note()
 
-    def _has_written(self, memory: Allocation) -> None:
+    def has_written(self, memory: Allocation) -> None:
+        """What some memory holds now is what the tape knows."""
         known = self._written.get(memory)
         if known is None:
             known = self._written[memory] = Written(memory)
@@ -415,7 +418,7 @@ class Recording:
         memories = call.memories()
         if self._written:
             for i in call.kernel.plan.floats:
-                self._look_for_unseen(call.arguments[i])
+                self.look_for_unseen(call.arguments[i])
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
@@ -438,7 +441,15 @@ class Recording:
         handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
         self.records.append(FunctionRecord(backward, handled, caller()))
         for primal in arrays:
-            self._has_written(primal.allocation)
+            self.has_written(primal.allocation)
+
+    def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
+        """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""
+        for target in record.written:
+            self.has_written(target.allocation)
+        self.records.append(record)
+        for memory in lost:
+            self.lost[memory] = record
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Begin a named scope."""
@@ -469,7 +480,7 @@ class Recording:
         self.guard.swept = False
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in call.kernel.plan.written:
-            self._has_written(call.arguments[i].allocation)
+            self.has_written(call.arguments[i].allocation)
 
     def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
         elements = call.arguments[region.position]
@@ -497,9 +508,9 @@ class Recording:
         made = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
         if made:
             if src.allocation is not dest.allocation:
-                self._look_for_unseen(src)
-            self._look_for_unseen(dest, own=1)
-            self._has_written(dest.allocation)
+                self.look_for_unseen(src)
+            self.look_for_unseen(dest, own=1)
+            self.has_written(dest.allocation)
             self.records += made
 
     def looked_at(self, elements: array) -> None:
@@ -509,6 +520,9 @@ class Recording:
 
     def came_in(self, elements: array) -> None:
         """Remember what the host had seen when it made an array: that may be where the values come from."""
+        self._link_to_host(elements)
+
+    def _link_to_host(self, elements: array) -> None:
         if self._seen is None or not is_differentiable(elements.dtype):
             return
         source, taken = self._seen
@@ -518,11 +532,11 @@ class Recording:
     def overwritten(self, dest: array, how: str) -> None:
         """Record an overwrite from the host."""
         if how not in FILLS:
-            self.came_in(dest)
+            self._link_to_host(dest)
         targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
         if targets:
-            self._look_for_unseen(dest, own=1)
-            self._has_written(dest.allocation)
+            self.look_for_unseen(dest, own=1)
+            self.has_written(dest.allocation)
             self.records += [OverwriteRecord(target, how, caller()) for target in targets]
 
 

@@ -6,7 +6,7 @@ Where nothing was written before that first read, `x` is a leaf and its gradient
 gradient of anything else is replaced.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -32,6 +32,7 @@ class Buffers:
     def __init__(self) -> None:
         self._memory: dict[Allocation, Allocation] = {}
         self._arrays: dict[array, array] = {}
+        self._over: dict[Allocation, list[array]] = {}
 
     def of(self, primal: array) -> array:
         """The adjoint of an array: the same elements of a buffer that starts as zeros."""
@@ -41,7 +42,18 @@ class Buffers:
             if memory is None:
                 memory = self._memory[primal.allocation] = allocate(primal.allocation.nbytes, cleared=True)
             bar = self._arrays[primal] = primal.twin(memory)
+            self._over.setdefault(primal.allocation, []).append(primal)
         return bar
+
+    def share(self, primal: Allocation, bar: Allocation) -> None:
+        """Let `bar` be the adjoint of some memory."""
+        self._memory[primal] = bar
+
+    def drop(self, primal: Allocation) -> None:
+        """Let go of an adjoint that nobody will ask for any more."""
+        self._memory.pop(primal, None)
+        for elements in self._over.pop(primal, ()):
+            del self._arrays[elements]
 
     def known(self, primal: array) -> array | None:
         """The same, None while it is zero everywhere."""
@@ -149,6 +161,19 @@ def publications(steps: Sequence[Step]) -> Publications:
     return plan
 
 
+def retirements(steps: Sequence[Step], kept: Collection[Allocation]) -> dict[int, list[Allocation]]:
+    """After the adjoint of which step the adjoints of what memory are done with, but for those to be kept."""
+    first: dict[Allocation, int] = {}
+    for i, step in enumerate(steps):
+        for elements in (*step.read, *step.reached, *step.written):
+            first.setdefault(elements.allocation, i)
+    found: dict[int, list[Allocation]] = {}
+    for memory, i in first.items():
+        if memory not in kept:
+            found.setdefault(i, []).append(memory)
+    return found
+
+
 def _is_whole(elements: array) -> bool:
     return elements.is_contiguous and elements.host().nbytes == elements.allocation.nbytes
 
@@ -177,11 +202,12 @@ def sweep(
     plan: Publications,
     replaced: Collection[Allocation] = (),
     pulling: Callable[[Sequence[Record]], Puller] | None = None,
+    retired: Mapping[int, Sequence[Allocation]] | None = None,
 ) -> None:
     """Run the adjoints of the live records in reverse, and publish the gradients.
 
     `replaced` are allocations whose gradient is replaced even where they are leaves; `pulling` makes what
-    takes the adjoints through a record.
+    takes the adjoints through a record; adjoints `retired` with a record are let go of after it.
     """
     puller = Pulls(records) if pulling is None else pulling(records)
     leaves = [p.elements for p in plan.all() if p.leaf and p.elements.allocation not in replaced]
@@ -194,6 +220,8 @@ def sweep(
         for publication in plan.after.get(i, ()):
             if publication.elements not in grown:
                 _publish(publication.elements, adjoints, None)
+        for memory in retired.get(i, ()) if retired is not None else ():
+            adjoints.drop(memory)
     for elements, before in grown.items():
         _publish(elements, adjoints, before)
 

@@ -28,6 +28,7 @@ from kernelab.autodiff.sweep import (
     Step,
     flow,
     publications,
+    retirements,
     steps_of,
     sweep,
 )
@@ -219,6 +220,7 @@ class Tape:
         cuts = [*found.cuts, *self._cuts_outside(steps, found, plan, seeds)]
         if not found.reached:
             raise TapeError(_leads_nowhere(seeds, cuts))
+        self._refuse_lost(found.reached)
         warn_of(cuts)
         _refuse_latecomers(records[i] for i in sorted(found.live))
         if check_finite:
@@ -236,7 +238,9 @@ class Tape:
         try:
             # Of elements that no record touches, too, the gradient is that of the value at the end.
             plan.before[:0] = [target for target in seeds if target.requires_grad]
-            sweep(records, found.live, adjoints, plan, replaced, FiniteChecks if check_finite else Pulls)
+            pulling = FiniteChecks if check_finite else Pulls
+            retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
+            sweep(records, found.live, adjoints, plan, replaced, pulling, retired)
         finally:
             RECORDER.reset(token)
         self._recording.guard.swept = True
@@ -267,6 +271,14 @@ class Tape:
             else:
                 raise self._unrecorded(target)
         return seeds
+
+    def _refuse_lost(self, reached: Iterable[array]) -> None:
+        for elements in reached:
+            record = self._recording.lost.get(elements.allocation)
+            if record is not None:
+                message = f"{_called(elements, 'an array')} was computed by {record.title}, but not returned"
+                hint = "return it from the function: its gradient has no other way in"
+                raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
 
     def _cuts_outside(
         self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Iterable[array]

@@ -6,9 +6,11 @@ through which they may change unseen.
 """
 
 import ctypes
+import itertools
 import weakref
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from kernelab.runtime.strided import array
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+_SERIALS = itertools.count(1)
+"""Allocations are numbered in the order in which they are made."""
 
 
 class Watcher(Protocol):
@@ -77,8 +83,8 @@ class Allocation:
 
     `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
     any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
-    that share bytes.  `origin` is the version that a launch outside of tapes left, and that launch; `missing`
-    says why a backward pass could not reach what is here.
+    that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
+    left, and that launch; `missing` says why a backward pass could not reach what is here.
     """
 
     __slots__ = (
@@ -93,6 +99,7 @@ class Allocation:
         "origin",
         "owner",
         "requires_grad",
+        "serial",
         "version",
         "watches",
         "witnesses",
@@ -109,6 +116,7 @@ class Allocation:
         self.folded = False
         self.writable = writable
         self.version = 0
+        self.serial = next(_SERIALS)
         self.requires_grad = False
         self.adjoint: Allocation | None = None
         self.origin: tuple[int, Origin] | None = None
@@ -222,6 +230,28 @@ def point_at(
     if deleter is not None:
         weakref.finalize(memory, deleter, address, high - low)
     return borrow(np.frombuffer(memory, np.uint8))
+
+
+def youngest() -> int:
+    """A number that no allocation made so far exceeds, and all later ones do."""
+    return next(_SERIALS)
+
+
+@contextmanager
+def set_aside(memory: Allocation) -> Iterator[None]:
+    """Within it some memory may change unnoticed; afterwards it is as it was."""
+    if not memory.writable:
+        yield
+        return
+    kept = ctypes.string_at(memory.address, memory.nbytes)
+    version, origin, watches, witnesses = memory.version, memory.origin, memory.watches, memory.witnesses
+    memory.watches, memory.witnesses = Watches(), []
+    try:
+        yield
+    finally:
+        ctypes.memmove(memory.address, kept, memory.nbytes)
+        memory.version, memory.origin = version, origin
+        memory.watches, memory.witnesses = watches, witnesses
 
 
 def address_of(values: np.ndarray[Any, Any]) -> int:

@@ -1,0 +1,319 @@
+"""`kl.checkpoint`: one record for what a function launches, run again for its adjoint."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def step(x: array[float], dt: float, y: array[float]):
+    i = tid()
+    y[i] = x[i] + dt * sin(x[i])
+
+def squash(x: array[float]):
+    i = tid()
+    x[i] = sin(x[i]) * x[i]
+
+def total(x: array[float], l: array[float]):
+    atomic_add(l, 0, x[tid()])
+
+def product(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * w[i] + y[i] * 0.5
+
+def shaken(x: array[float], seed: int, y: array[float]):
+    i = tid()
+    state = rand_init(seed, i)
+    y[i] = x[i] * randf(state) * x[i]
+
+def row(traj: array2d[float], t: int):
+    i = tid()
+    traj[t + 1, i] = sin(traj[t, i]) * 1.5
+"""
+
+kernels: dict[str, Any] = kl.compile(TEXT)
+step, squash, total = kernels["step"], kernels["squash"], kernels["total"]
+START = [0.3, -0.7, 1.1, 0.2]
+
+
+def leaf(values: Any = START) -> kl.array:
+    return kl.array(values, dtype=float, requires_grad=True)
+
+
+def zeros(count: int = 4) -> kl.array:
+    return kl.zeros(count, dtype=float, requires_grad=True)
+
+
+def two_steps(x: kl.array, dt: float = 0.1) -> kl.array:
+    for _ in range(2):
+        y = zeros()
+        step[4](x, dt, y)
+        x = y
+    return x
+
+
+def gradients(run: Callable[..., Any], checked: bool, *leaves: kl.array) -> list[np.ndarray[Any, Any]]:
+    """The gradients of what `run` adds up; it gets a function that is a checkpoint or a plain call."""
+    loss = zeros(1)
+    call: Callable[..., Any] = kl.checkpoint if checked else lambda func, *arrays: func(*arrays)
+    with kl.Tape() as tape:
+        result = run(call, *leaves)
+        total[4](result, loss)
+    tape.backward(loss)
+    return [x.grad.numpy().copy() for x in leaves if x.grad is not None]
+
+
+def both(run: Callable[..., Any], *starts: list[float]) -> None:
+    plain = gradients(run, False, *map(leaf, starts or (START,)))
+    again = gradients(run, True, *map(leaf, starts or (START,)))
+    assert len(plain) == len(again) > 0
+    for one, other in zip(plain, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert np.abs(one).max() > 0
+
+
+# ------------------------------------------------------------------------------------------ right
+
+
+def test_the_gradient_is_that_of_the_plain_calls() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        for _ in range(3):
+            x = call(two_steps, x)
+        return x
+
+    both(run)
+
+
+def test_checkpoints_nest() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        def outer(x: kl.array) -> kl.array:
+            for k in range(2):
+                x = call(two_steps, x, 0.1 * k)
+            return x
+
+        for _ in range(2):
+            x = call(outer, x)
+        return x
+
+    both(run)
+
+
+def test_an_input_changed_in_place_is_kept() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        def work(x: kl.array) -> None:
+            squash[4](x)
+            squash[4](x)
+
+        y = x * 1.0
+        for _ in range(3):
+            call(work, y)
+        return y
+
+    both(run)
+
+
+def test_ping_pong_between_two_buffers_is_kept() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        a, b = x * 1.0, zeros()
+
+        def work(a: kl.array, b: kl.array) -> None:
+            step[4](a, 0.3, b)
+            step[4](b, 0.2, a)
+
+        for _ in range(3):
+            call(work, a, b)
+        return a
+
+    both(run)
+
+
+def test_arrays_that_the_function_closes_over_are_differentiated() -> None:
+    def run(call: Any, x: kl.array, w: kl.array) -> kl.array:
+        def work() -> kl.array:
+            y = zeros()
+            kernels["product"][4](x, w, y)
+            kernels["product"][4](y, w, y)
+            return y
+
+        return call(work)
+
+    both(run, START, [1.0, 2.0, 3.0, 4.0])
+
+
+def test_accumulation_into_an_array_from_outside_is_kept() -> None:
+    def run(call: Any, x: kl.array, w: kl.array) -> kl.array:
+        y = x * 2.0
+        call(lambda: kernels["product"][4](x, w, y))
+        squash[4](y)
+        call(lambda: kernels["product"][4](x, w, y))
+        return y
+
+    both(run, START, [1.0, 2.0, 3.0, 4.0])
+
+
+def test_an_input_overwritten_after_the_checkpoint_is_kept() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        a = x * 1.0
+        y = call(two_steps, a)
+        a.fill_(7.0)
+        return y
+
+    both(run)
+
+
+def test_a_trajectory_in_one_array_may_be_written_in_pieces() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        traj = kl.zeros((7, 4), dtype=float, requires_grad=True)
+        kl.copy(traj[0], x)
+
+        def work(t: int) -> None:
+            kernels["row"][4](traj, t)
+            kernels["row"][4](traj, t + 1)
+
+        for t in range(0, 6, 2):
+            call(work, t)
+        return traj[6]
+
+    both(run)
+
+
+def test_random_numbers_of_kernels_are_the_same_again() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        def work(x: kl.array) -> kl.array:
+            y = zeros()
+            kernels["shaken"][4](x, 17, y)
+            return y
+
+        return call(work, x)
+
+    both(run)
+
+
+def test_copies_clones_and_host_values_inside_are_run_again() -> None:
+    def run(call: Any, x: kl.array) -> kl.array:
+        def work(x: kl.array) -> dict[str, kl.array]:
+            y, w = kl.clone(x), kl.array([1.0, 2.0, 3.0, 4.0], dtype=float)
+            y[1:3] = x[0:2]
+            z = y * w
+            z[3:] = 0.5
+            return {"z": z}
+
+        return call(work, x)["z"]
+
+    both(run)
+
+
+def test_without_a_tape_it_is_a_plain_call() -> None:
+    assert kl.checkpoint(two_steps, leaf()).shape == (4,)
+    assert kl.checkpoint(lambda: 3) == 3
+
+
+def test_primal_data_stay_as_they_are_and_backward_twice_adds() -> None:
+    x, loss = leaf(), zeros(1)
+    a, b = zeros(), zeros()
+    with kl.Tape() as tape:
+        kl.copy(a, x)
+        for _ in range(2):
+            kl.checkpoint(lambda: (step[4](a, 0.3, b), squash[4](b), kl.copy(a, b)))
+        total[4](a, loss)
+    a.fill_(9.0)
+    before = [held.list() for held in (x, a, b, loss)]
+    tape.backward(loss)
+    once = np.array(x.grad.list() if x.grad is not None else [])
+    tape.backward(loss)
+    assert [held.list() for held in (x, a, b, loss)] == before
+    np.testing.assert_allclose(x.grad.numpy() if x.grad is not None else [], 2 * once, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------ memory
+
+
+def test_what_the_function_makes_and_does_not_return_is_freed() -> None:
+    seen: list[weakref.ref[Any]] = []
+
+    def work(x: kl.array) -> kl.array:
+        y, z = zeros(), zeros()
+        step[4](x, 0.1, y)
+        step[4](y, 0.1, z)
+        seen.append(weakref.ref(y.allocation))
+        return z
+
+    x, loss = leaf(), zeros(1)
+    with kl.Tape() as tape:
+        y = kl.checkpoint(work, x)
+        total[4](y, loss)
+    gc.collect()
+    assert seen[0]() is None
+    assert [record.title for record in tape] == ["the checkpoint of work", "the launch of `total`"]
+    tape.backward(loss)
+    gc.collect()
+    assert len(seen) == 2 and seen[1]() is None
+
+
+# ------------------------------------------------------------------------------------------ loud
+
+
+def test_a_variable_that_has_changed_is_an_error() -> None:
+    x, loss = leaf(), zeros(1)
+    dt = 0.1
+    with kl.Tape() as tape:
+        y = kl.checkpoint(lambda: two_steps(x, dt))
+        total[4](y, loss)
+    dt = 0.2
+    with pytest.raises(kl.TapeError, match=r"did something else than at first(.|\n)*pass what changes"):
+        tape.backward(loss)
+
+
+def test_random_numbers_of_the_host_are_an_error() -> None:
+    x, loss, rng = leaf(), zeros(1), np.random.default_rng(0)
+    with kl.Tape() as tape:
+        y = kl.checkpoint(lambda x: x * kl.array(rng.normal(size=4), dtype=float), x)
+        total[4](y, loss)
+    with pytest.raises(kl.TapeError, match="did something else than at first"):
+        tape.backward(loss)
+
+
+def test_an_array_kept_by_other_ways_than_the_result_is_an_error() -> None:
+    x, loss, others = leaf(), zeros(1), []
+
+    def work(x: kl.array) -> None:
+        others.append(two_steps(x))
+
+    with kl.Tape() as tape:
+        kl.checkpoint(work, x)
+        total[4](others[0], loss)
+        total[4](x, loss)
+    with pytest.raises(kl.TapeError, match="was computed by the checkpoint of work, but not returned"):
+        tape.backward(loss)
+
+
+def test_a_change_through_numpy_is_an_error() -> None:
+    x, loss = leaf(), zeros(1)
+    with kl.Tape() as tape:
+        y = kl.checkpoint(two_steps, x)
+        total[4](y, loss)
+    x.numpy()[:] = 5.0
+    with pytest.raises(kl.TapeError, match="changed through a NumPy view"):
+        tape.backward(loss)
+
+
+def test_a_cut_inside_is_reported() -> None:
+    def work(x: kl.array) -> kl.array:
+        y, z = kl.zeros(4, dtype=float), zeros()
+        step[4](x, 0.1, y)
+        step[4](y, 0.1, z)
+        return z
+
+    x, loss = leaf(), zeros(1)
+    with kl.Tape() as tape:
+        y = kl.checkpoint(work, x)
+        total[4](y, loss)
+    with pytest.warns(
+        kl.KernelWarning, match="no gradient flows through an array, read by the launch of `step`"
+    ):
+        tape.backward(loss)
