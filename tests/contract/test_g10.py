@@ -1,0 +1,376 @@
+"""G10: `backward` changes no primal data, and running it twice adds each leaf's gradient twice, nothing else.
+
+And what `x.grad` means: the gradient with respect to the value that `x` held when the tape first read it; of
+what the tape never read, with respect to the value at the end.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def squared_in_place(x: array[float]):
+    i = tid()
+    x[i] = x[i] * x[i]
+
+def total(x: array[float], l: array[float]):
+    atomic_add(l, 0, x[tid()])
+
+def weighted(x: array[float], w: array[float], l: array[float]):
+    i = tid()
+    atomic_add(l, 0, x[i] * w[i])
+
+def scale(x: array[float], a: float, y: array[float]):
+    i = tid()
+    y[i] = a * x[i]
+
+def copied_twice(x: array[float], y: array[float], z: array[float]):
+    i = tid()
+    y[i] = x[i] + 1.0
+    z[i] = y[i] * y[i]
+"""
+
+kernels: dict[str, Any] = kl.compile(TEXT)
+square, squared_in_place, total = kernels["square"], kernels["squared_in_place"], kernels["total"]
+weighted, scale = kernels["weighted"], kernels["scale"]
+
+
+def leaf(*values: float) -> kl.array:
+    return kl.array(values or (1.0, 2.0, 3.0), dtype=float, requires_grad=True)
+
+
+def result(count: int = 3) -> kl.array:
+    return kl.zeros(count, dtype=float, requires_grad=True)
+
+
+def gradient(x: kl.array) -> list[float]:
+    assert x.grad is not None
+    return x.grad.list()
+
+
+# ------------------------------------------------------------------------------------------ primal data
+
+
+def test_backward_leaves_every_array_as_it_is() -> None:
+    x, y, z, loss = leaf(), result(), result(), result(1)
+    n = kl.array([1, 2, 3], dtype=int)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        squared_in_place[3](y)
+        kl.copy(z, y)
+        y.fill_(5.0)
+        weighted[3](z, x, loss)
+        total[3](y, loss)
+    held = [x, y, z, loss, n]
+    before = [a.list() for a in held]
+    for _ in range(2):
+        tape.backward(loss)
+        assert [a.list() for a in held] == before
+
+
+def test_cotangents_and_saved_values_are_not_changed() -> None:
+    x, y = leaf(), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+    seed = kl.array([1.0, 2.0, 3.0], dtype=float)
+    x.zero_()
+    for times in (1, 2):
+        tape.backward(grads={y: seed})
+        assert seed.list() == [1, 2, 3] and x.list() == [0, 0, 0]
+        assert gradient(x) == [times * 2.0, times * 8.0, times * 18.0]
+
+
+# ------------------------------------------------------------------------------------------ twice
+
+
+def chain(x: kl.array) -> tuple[kl.Tape, list[kl.array], kl.array]:
+    y, z, loss = result(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        square[3](y, z)
+        total[3](z, loss)
+    return tape, [y, z], loss
+
+
+def test_a_second_backward_adds_to_leaves_and_replaces_all_else() -> None:
+    x = leaf()
+    tape, between, loss = chain(x)
+    tape.backward(loss)
+    once = gradient(x)
+    first = [gradient(a) for a in (*between, loss)]
+    tape.backward(loss)
+    assert gradient(x) == [2 * g for g in once]
+    assert [gradient(a) for a in (*between, loss)] == first
+
+
+def test_what_a_leaf_held_before_stays_in_the_sum() -> None:
+    x = leaf()
+    tape, _, loss = chain(x)
+    assert x.grad is not None
+    x.grad.fill_(100.0)
+    tape.backward(loss)
+    assert gradient(x) == [100 + 4.0 * v**3 for v in (1, 2, 3)]
+
+
+def test_zero_lets_a_second_backward_give_the_first_result_again() -> None:
+    x = leaf()
+    tape, between, loss = chain(x)
+    tape.backward(loss)
+    held = [gradient(a) for a in (x, *between, loss)]
+    tape.zero()
+    assert [gradient(a) for a in (x, *between, loss)] == [[0.0] * a.size for a in (x, *between, loss)]
+    tape.backward(loss)
+    assert [gradient(a) for a in (x, *between, loss)] == held
+
+
+def test_in_place_arrays_count_as_leaves_and_add_too() -> None:
+    x, loss = leaf(), result(1)
+    with kl.Tape() as tape:
+        squared_in_place[3](x)
+        squared_in_place[3](x)
+        total[3](x, loss)
+    for times in (1, 2):
+        tape.backward(loss)
+        assert gradient(x) == [times * 4.0 * v**3 for v in (1, 2, 3)]
+
+
+def test_a_leaf_on_two_tapes_gets_the_sum_of_both() -> None:
+    x, first, second = leaf(), result(1), result(1)
+    with kl.Tape() as one:
+        total[3](x, first)
+    with kl.Tape() as two:
+        weighted[3](x, x, second)
+    one.backward(first)
+    two.backward(second)
+    assert gradient(x) == [3, 5, 7]
+    two.zero()
+    one.backward(first)
+    assert gradient(x) == [1, 1, 1]
+
+
+def test_losses_taken_one_after_the_other_add_as_their_sum_would() -> None:
+    x, y, first, second = leaf(), result(), result(1), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, first)
+        weighted[3](y, x, second)
+    tape.backward(first)
+    tape.backward(second)
+    one_by_one = gradient(x)
+    tape.zero()
+    tape.backward(grads={first: 1.0, second: 1.0})
+    assert gradient(x) == one_by_one == [2 * v + 3 * v * v for v in (1, 2, 3)]
+
+
+def test_a_loss_beside_cotangents_counts_once_each() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+    tape.backward(loss, grads={y: [10, 10, 10]})
+    assert gradient(x) == [22, 44, 66]
+
+
+# ------------------------------------------------------------------------------------------ what x.grad means
+
+
+def test_of_a_leaf_overwritten_later_it_is_the_gradient_of_its_first_value() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        x.fill_(7.0)
+        weighted[3](y, x, loss)
+    tape.backward(loss)
+    assert gradient(x) == [14, 28, 42]
+
+
+def test_of_an_intermediate_it_is_the_gradient_of_what_was_read_first() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+        square[3](x, y)
+        scale[3](y, 10.0, y)
+        total[3](y, loss)
+    tape.backward(loss)
+    assert gradient(y) == [1, 1, 1]
+    assert gradient(x) == [22, 44, 66]
+
+
+def test_of_what_was_written_before_it_was_read_it_is_no_leafs() -> None:
+    x, y, loss = leaf(), leaf(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+    for _ in range(2):
+        tape.backward(loss)
+    assert gradient(y) == [1, 1, 1]
+
+
+def test_of_what_the_tape_never_reads_it_is_the_cotangent_at_the_end() -> None:
+    x, y = leaf(), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+        scale[3](x, 10.0, y)
+    tape.backward(grads={y: [1, 2, 3]})
+    assert gradient(y) == [1, 2, 3]
+    assert gradient(x) == [10, 20, 30]
+
+
+def test_of_a_loss_it_is_one() -> None:
+    x = leaf()
+    tape, _, loss = chain(x)
+    tape.backward(loss)
+    assert gradient(loss) == [1]
+
+
+def test_an_array_read_and_written_by_one_launch_shows_the_gradient_before_it() -> None:
+    x, y, z, loss = leaf(), result(), result(), result(1)
+    with kl.Tape() as tape:
+        kernels["copied_twice"][3](x, y, z)
+        total[3](z, loss)
+    tape.backward(loss)
+    assert gradient(x) == [2 * (v + 1) for v in (1, 2, 3)]
+
+
+def test_the_gradient_of_a_view_is_a_view_of_the_gradient() -> None:
+    x, loss = leaf(1, 2, 3, 4), result(1)
+    with kl.Tape() as tape:
+        weighted[2](x[2:], x[:2], loss)
+    tape.backward(loss)
+    assert gradient(x) == [3, 4, 1, 2]
+    assert gradient(x[1:3]) == [4, 1]
+
+
+@pytest.mark.parametrize("seeded", ["y", "z", "both"])
+def test_cotangents_may_enter_anywhere(seeded: str) -> None:
+    x, y, z = leaf(), result(), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+        square[3](y, z)
+    seeds = {"y": {y: [1, 1, 1]}, "z": {z: [1, 1, 1]}, "both": {y: [1, 1, 1], z: [1, 1, 1]}}[seeded]
+    tape.backward(grads=seeds)
+    parts = {"y": lambda v: 2 * v, "z": lambda v: 4 * v**3, "both": lambda v: 2 * v + 4 * v**3}
+    assert gradient(x) == [parts[seeded](v) for v in (1.0, 2.0, 3.0)]
+
+
+def test_retain_grad_changes_nothing() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    y.retain_grad = True
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+    for _ in range(2):
+        tape.backward(loss)
+        assert gradient(y) == [1, 1, 1]
+
+
+# ------------------------------------------------------------------------------------------ zero and reset
+
+
+def test_reset_forgets_the_records_and_clears_the_gradients() -> None:
+    x = leaf()
+    tape, between, loss = chain(x)
+    tape.backward(loss)
+    kept = x.grad
+    tape.reset()
+    assert len(tape) == 0 and gradient(x) == [0, 0, 0] and x.grad is kept
+    assert [gradient(a) for a in between] == [[0, 0, 0]] * 2
+    with pytest.raises(kl.TapeError, match="it has recorded nothing"):
+        tape.backward(loss)
+
+
+def test_a_tape_used_again_after_reset_is_as_new() -> None:
+    x = leaf()
+    y, loss, tape = result(), result(1), kl.Tape()
+    for times in (1, 2):
+        tape.reset()
+        loss.zero_()
+        with tape:
+            square[3](x, y)
+            scale[3](y, float(times), y)
+            total[3](y, loss)
+        tape.backward(loss)
+        assert gradient(x) == [times * 2.0 * v for v in (1, 2, 3)]
+
+
+def test_zero_leaves_arrays_of_other_tapes_alone() -> None:
+    x, other = leaf(), leaf()
+    tape, _, loss = chain(x)
+    another, _, other_loss = chain(other)
+    tape.backward(loss)
+    another.backward(other_loss)
+    held = gradient(other)
+    tape.zero()
+    assert gradient(x) == [0, 0, 0] and gradient(other) == held
+
+
+# ------------------------------------------------------------------------------------------ at random
+
+
+def launches(rng: np.random.Generator, arrays: list[kl.array], count: int) -> Callable[[], None]:
+    """A program of launches over some arrays, in which everything is read and overwritten at random."""
+    steps = []
+    for _ in range(count):
+        a, b = rng.choice(len(arrays), 2, replace=False)
+        kind = rng.choice(["square", "scale", "in place", "copy", "clear"], p=[0.3, 0.3, 0.2, 0.15, 0.05])
+        steps.append((kind, arrays[a], arrays[b], float(rng.uniform(0.2, 0.9))))
+
+    def run() -> None:
+        for kind, a, b, factor in steps:
+            match kind:
+                case "square":
+                    square[3](a, b)
+                case "scale":
+                    scale[3](a, factor, b)
+                case "in place":
+                    squared_in_place[3](a)
+                case "copy":
+                    kl.copy(b, a)
+                case _:
+                    b.fill_(factor)
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_keep_both_promises(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    start = rng.uniform(0.4, 0.95, (4, 3))
+    arrays = [kl.array(values, dtype=float, requires_grad=True) for values in start]
+    weights, loss = kl.array(rng.uniform(-1, 1, 3), dtype=float), result(1)
+    run = launches(rng, arrays, 12)
+    with kl.Tape() as tape:
+        for a in arrays:
+            total[3](a, loss)  # reads all first: they are leaves
+        run()
+        for a in arrays:
+            weighted[3](a, weights, loss)
+    held = [a.list() for a in arrays]
+    tape.backward(loss)
+    once = [np.array(gradient(a)) for a in arrays]
+    tape.backward(loss)
+    assert [a.list() for a in arrays] == held
+    for a, g in zip(arrays, once, strict=True):
+        np.testing.assert_allclose(gradient(a), 2 * g, rtol=1e-6)
+
+    def value(moved: np.ndarray[Any, Any]) -> float:
+        for a, values in zip(arrays, moved, strict=True):
+            a.assign(values)
+        ahead = sum(float(v) for a in arrays for v in a.list())
+        run()
+        return ahead + sum(float(np.dot(a.numpy().astype(np.float64), weights.numpy())) for a in arrays)
+
+    direction = rng.normal(size=start.shape)
+    slope = sum(float(np.sum(g * d)) for g, d in zip(once, direction, strict=True))
+    numeric = (value(start + 1e-2 * direction) - value(start - 1e-2 * direction)) / 2e-2
+    assert math.isclose(slope, numeric, rel_tol=2e-2, abs_tol=2e-2)
