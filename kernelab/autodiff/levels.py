@@ -24,10 +24,9 @@ from kernelab.lang.types import Value
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
 from kernelab.runtime.interop import itemsize
-from kernelab.runtime.launch import Call, Residual, grid_of, packed_slots
+from kernelab.runtime.launch import Call, Residual, enter, grid_of
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides
 from kernelab.runtime.recorder import RECORDER, caller
-from kernelab.runtime.storage import run_within_budget
 
 
 class Kept:
@@ -106,10 +105,10 @@ class Level:
         self.move(dest, duplicate(dest))
 
     def looked_at(self, elements: array) -> None:
-        """What the host reads takes no part in a derivative."""
+        """What the host sees is its own affair."""
 
     def came_in(self, elements: array) -> None:
-        """What the host knows is a constant."""
+        """Values of the host are constants."""
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Names of scopes mean nothing here."""
@@ -164,10 +163,8 @@ class Base(Level):
         made = grid_of(grid)
         will_write(program, arguments)
         if made.threads:
-            shares = program.totals and bool(sharing(program, arguments))
-            parts = [made.packed, *(_packed(given, made.threads) for given in arguments)]
-            usual, slots = program.entry_for(shares), packed_slots(parts)
-            run_within_budget(usual, lambda: program.frugal_entry(shares), slots)
+            entry = program.aliased_entry if program.totals and sharing(program, arguments) else program.entry
+            enter(entry, [made.packed, *(_packed(given, made.threads) for given in arguments)])
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
