@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernelab.autodiff.records import CopyRecord, HostValues, LaunchRecord, OverwriteRecord, Record
+from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records import HostValues, LaunchRecord, Record
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.memory import Allocation

@@ -1,4 +1,4 @@
-"""What a tape remembers: one frozen record for each launch, copy, overwrite and custom function.
+"""What a tape remembers: one frozen record for each launch, and beside these the others of `moves`.
 
 A record can say which differentiable arrays it read and wrote, and take adjoints backwards through itself.
 `Recording` is the recorder that makes them.
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from kernelab.autodiff.hazards import Guard, Reader, Watch
+from kernelab.autodiff.moves import CopyRecord, FunctionRecord, OverwriteRecord
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
@@ -216,133 +217,6 @@ def _bar(argument: Any, adjoints: Adjoints) -> array:
         return adjoints.of(argument)
     whole = adjoints.of(argument.array)
     return array.over(whole.allocation, whole.offset, (1,), (bytes_of(whole.dtype),), whole.dtype)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CopyRecord:
-    """A copy, clone or assignment from one array to another."""
-
-    dest: array
-    src: array
-    how: str
-    place: Place
-
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
-
-    @property
-    def title(self) -> str:
-        return f"`{self.how}`"
-
-    @property
-    def read(self) -> Sequence[array]:
-        return (self.src,)
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return (self.src,)
-
-    def would_reach(self, primal: array) -> bool:
-        return True
-
-    @property
-    def written(self) -> Sequence[array]:
-        return (self.dest,)
-
-    def pull(self, adjoints: Adjoints) -> None:
-        dest_bar = adjoints.of(self.dest).host()
-        moved = dest_bar.copy()
-        dest_bar[...] = 0
-        if self.src.requires_grad:
-            adjoints.of(self.src).host()[...] += moved
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OverwriteRecord:
-    """Elements set from the host: what was computed into them before is gone."""
-
-    dest: array
-    how: str
-    place: Place
-
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
-
-    @property
-    def title(self) -> str:
-        return f"`{self.how}`"
-
-    @property
-    def read(self) -> Sequence[array]:
-        return ()
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return ()
-
-    def would_reach(self, primal: array) -> bool:
-        return False
-
-    @property
-    def written(self) -> Sequence[array]:
-        return (self.dest,)
-
-    def pull(self, adjoints: Adjoints) -> None:
-        dest_bar = adjoints.known(self.dest)
-        if dest_bar is not None:
-            dest_bar.host()[...] = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FunctionRecord:
-    """A function of the user's to call in the backward pass, and the arrays whose gradients it handles."""
-
-    backward: Callable[[], object]
-    arrays: tuple[array, ...]
-    place: Place
-
-    def __repr__(self) -> str:
-        return f"<{self.title} at {self.place}>"
-
-    @property
-    def title(self) -> str:
-        return f"the function {getattr(self.backward, '__name__', 'recorded')}"
-
-    @property
-    def read(self) -> Sequence[array]:
-        return self.arrays
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return self.arrays
-
-    def would_reach(self, primal: array) -> bool:
-        return False
-
-    @property
-    def written(self) -> Sequence[array]:
-        return self.arrays
-
-    def pull(self, adjoints: Adjoints) -> None:
-        """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
-        bars = {primal.allocation: adjoints.of(primal).allocation for primal in self.arrays}
-        published = {memory: memory.adjoint for memory in bars}
-        for memory, bar in bars.items():
-            memory.adjoint = bar
-        try:
-            self.backward()
-            _copy_back(self.arrays, adjoints)
-        finally:
-            for memory, adjoint in published.items():
-                memory.adjoint = adjoint
-
-
-def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:
-    """Take over the gradients of arrays whose `.grad` the user's function has set to another array."""
-    for primal in arrays:
-        bar = adjoints.of(primal)
-        if primal.grad is not None and primal.grad.allocation is not bar.allocation:
-            bar.host()[...] = primal.grad.host()
 
 
 @dataclass(frozen=True, slots=True)

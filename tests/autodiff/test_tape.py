@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.records import CopyRecord, LaunchRecord, OverwriteRecord
+from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records import LaunchRecord
 
 TEXT = """
 def square(x: array[float], y: array[float]):
