@@ -17,6 +17,7 @@ from kernelab.autodiff.records import HostValues, LaunchRecord, Record
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.memory import Allocation
+from kernelab.runtime.origin import origin_of
 from kernelab.runtime.recorder import Place, name_in_caller
 from kernelab.runtime.strided import array
 
@@ -261,13 +262,13 @@ class Unrecorded:
     @property
     def sources(self) -> list[Allocation]:
         """The memory that the launch read and that no gradient has reached."""
-        origin = self.elements.allocation.origin
-        return [] if origin is None else origin[1].alive
+        origin = origin_of(self.elements.allocation)
+        return [] if origin is None else origin.alive
 
     def describe(self) -> Diagnostic:
-        origin = self.elements.allocation.origin
+        origin = origin_of(self.elements.allocation)
         assert origin is not None
-        return origin[1].explain(called(self.elements), self.place, threading.get_ident())
+        return origin.explain(called(self.elements), self.place, threading.get_ident())
 
 
 def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> list[Unrecorded]:

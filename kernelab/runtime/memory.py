@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.ranges import Ranges
 
 if TYPE_CHECKING:
-    from kernelab.runtime.origin import Origin
+    from kernelab.runtime.origin import Note
     from kernelab.runtime.strided import array
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -119,7 +119,7 @@ class Allocation:
         self.serial = next(_SERIALS)
         self.requires_grad = False
         self.adjoint: Allocation | None = None
-        self.origin: tuple[int, Origin] | None = None
+        self.origin: Note | None = None
         self.missing: Diagnostic | None = None
         self.watches = Watches()
         self.witnesses: list[weakref.ref[Watcher]] = []

@@ -5,11 +5,13 @@ It leaves its origin with the memory that it writes, where both sides require gr
 takes that memory for a leaf can say what is missing.  ``record_tape=False`` says that nothing is missing.
 """
 
-import threading
+import sys
 import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import get_ident
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from kernelab.errors import Diagnostic, KernelWarning, Related
@@ -27,7 +29,7 @@ class Origin:
     kernel: str
     place: Place
     thread: int
-    sources: "tuple[weakref.ref[Allocation], ...]"
+    sources: "Sequence[weakref.ref[Allocation]]"
 
     @property
     def alive(self) -> list[Allocation]:
@@ -49,19 +51,40 @@ class Origin:
         )
 
 
+Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
+"""What a launch leaves in a hurry: version, kernel, place in the code, thread, and the memory it read."""
+
+
 def note_origin(kernel: "Kernel", arguments: Sequence[Any]) -> None:
     """Leave with what an unrecorded launch has written that it came from arrays with gradients."""
     plan = kernel.plan
-    written = {arguments[i].allocation for i in plan.written}
-    read = {arguments[i].allocation for i in plan.read if i in plan.floats} - written
-    sources = [memory for memory in read if memory.requires_grad and memory.adjoint is None]
+    sources = [
+        memory
+        for memory in [arguments[i].allocation for i in plan.read]
+        if memory.requires_grad and memory.adjoint is None
+    ]
     if not sources:
         return
-    refs = tuple(weakref.ref(memory) for memory in sources)
-    origin = Origin(kernel.name, caller(), threading.get_ident(), refs)
+    written = [arguments[i].allocation for i in plan.written]
+    refs = [weakref.ref(memory) for memory in sources if memory not in written]
+    if not refs:
+        return
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
+        frame = frame.f_back
+    code, instruction, thread = frame.f_code, frame.f_lasti, get_ident()
     for memory in written:
         if memory.requires_grad:
-            memory.origin = (memory.version, origin)
+            memory.origin = (memory.version, kernel.name, code, instruction, thread, refs)
+
+
+def origin_of(memory: Allocation) -> Origin | None:
+    """Where the memory comes from, if an unrecorded launch left it so."""
+    if memory.origin is None:
+        return None
+    _, kernel, code, instruction, thread, refs = memory.origin
+    lines = (line for start, stop, line in code.co_lines() if start <= instruction < stop)
+    return Origin(kernel, Place(code.co_filename, next(lines, None) or code.co_firstlineno), thread, refs)
 
 
 def tell_what_is_missing(memory: Allocation) -> None:
