@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.lang.ir import Var
-from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of, size_of
+from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, shape_of, size_of
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.strided import array
 
@@ -28,10 +28,9 @@ Packed = tuple[Any, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A one-element array passed for a number: its value at the launch, and where a gradient goes."""
+    """A one-element array passed for a number or a vector: where its gradient goes."""
 
     array: array
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +109,17 @@ class Parameter:
     # -------------------------------------------------------------------------------------- values
 
     def _reference(self, argument: array, wanted: Value) -> Packed:
-        if (
-            not isinstance(wanted, Scalar)
-            or not wanted.is_float
-            or argument.dtype != wanted
-            or argument.size != 1
-        ):
+        if not is_differentiable(wanted) or argument.dtype != wanted or argument.size != 1:
             hint = (
                 "an array of one element of that type would do"
                 if scalar_of(wanted).is_float
                 else "pass its value"
             )
             raise self.wrong(f"an array of {argument.size} {argument.dtype}", hint, "type")
-        value = argument.item()
-        return Reference(argument, value), self._number(value, wanted)
+        value = argument.host().reshape(shape_of(wanted))
+        if isinstance(wanted, Scalar):
+            return Reference(argument), self._number(value.item(), wanted)
+        return Reference(argument), self._components(value, wanted)
 
     def _number(self, argument: Any, wanted: Scalar) -> bytes:
         value = argument.item() if isinstance(argument, np.generic) else argument

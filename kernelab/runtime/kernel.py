@@ -30,7 +30,7 @@ from kernelab.frontend import (
 from kernelab.frontend.options import settled, unknown
 from kernelab.lang.ir import Custom, Function, Storage, Var, walk
 from kernelab.lang.structs import AnyType, StructArray
-from kernelab.lang.types import Array, Scalar, Type, Value, is_differentiable
+from kernelab.lang.types import Array, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
 from kernelab.passes.casts import Cast, casts
 from kernelab.passes.effects import Effects, effects
@@ -73,9 +73,9 @@ class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
 
     `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
-    `floats` all arrays and all float arrays, `numbers` the float parameters for which a one-element array may
-    stand.  `totals` says that sums reach memory late, which arrays that share memory must not see.  `formals`
-    are the parameters as written, where a struct is among them: all else counts its leaves.
+    `floats` all arrays and all float arrays, `numbers` the floats and vectors for which a one-element array
+    may stand.  `totals` says that sums reach memory late, which arrays that share memory must not see.
+    `formals` are the parameters as written, where a struct is among them: all else counts its leaves.
     """
 
     parameters: tuple[Parameter, ...]
@@ -363,7 +363,7 @@ class Kernel:
             tuple(parameter.type for parameter in made),
             arrays,
             tuple(i for i in arrays if is_differentiable(params[i].type)),
-            tuple(i for i, parameter in enumerate(made) if _is_float(parameter.type)),
+            tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
             tuple(i for i in arrays if params[i] in found.reads),
             tuple(i for i in arrays if params[i] in found.changed),
             len(self.primal.threads),
@@ -614,10 +614,6 @@ def _builder() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_builder.cache_clear)
-
-
-def _is_float(type: Type) -> bool:
-    return isinstance(type, Scalar) and type.is_float
 
 
 def _is_named(param: Var, names: frozenset[str]) -> bool:

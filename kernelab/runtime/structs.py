@@ -11,7 +11,17 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError
 from kernelab.lang.structs import Field, Struct, StructArray, layout
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, scalar_of, shape_of, size_of
+from kernelab.lang.types import (
+    Array,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+    size_of,
+)
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.strided import array
 
@@ -20,18 +30,22 @@ class Instance:
     """A struct on the host; compared by identity, as arrays are.
 
     Numbers, vectors and structs are copied when they are set, arrays are shared.  A one-element array may
-    stand for a float field: launches read its value, and a tape differentiates with respect to it.
+    stand for a field of floats: launches read its value, and a tape differentiates with respect to it.  With
+    ``s.requires_grad = True`` it does so with respect to every field of floats: ``s.grad.k`` is the gradient
+    of ``s.k``.  Arrays in a struct, and copies of it, require gradients only where they are told to.
     """
 
-    __slots__ = ("__weakref__", "_element", "_values")
+    __slots__ = ("__weakref__", "_element", "_traced", "_values")
 
     __kernelab_struct__: ClassVar[Struct]
     _values: dict[str, Any]
+    _traced: dict[str, array]
     _element: bool
 
     def __init__(self, *values: Any, **named: Any) -> None:
         struct = self._struct
         object.__setattr__(self, "_values", {entry.name: _initial(entry) for entry in struct.fields})
+        object.__setattr__(self, "_traced", {})
         object.__setattr__(self, "_element", False)
         if len(values) > len(struct.fields):
             message = f"{struct} has {len(struct.fields)} fields, not {len(values)}"
@@ -66,6 +80,9 @@ class Instance:
         return self._entry(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "requires_grad" and self._struct.index(name) is None:
+            self._trace(bool(value))
+            return
         entry = self._entry(name)
         if self._element:
             message = (
@@ -73,7 +90,14 @@ class Instance:
             )
             hint = f'write ps["{name}"][i] = ..., or p = ps[i].copy(), change p, and ps[i] = p'
             raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
-        self._values[name] = _converted(entry, value, str(self._struct))
+        self._values[name] = kept = _converted(entry, value, str(self._struct))
+        if name not in self._traced:
+            return
+        if isinstance(kept, array):
+            del self._traced[name]  # the array's own gradient counts
+        else:
+            self._traced[name].assign(np.asarray(kept)[None])
+            self._values[name] = _element_of(self._traced[name])
 
     def _entry(self, name: str) -> Field:
         k = self._struct.index(name)
@@ -121,6 +145,30 @@ class Instance:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._struct, dict(self._values))
 
+    # -------------------------------------------------------------------------------------- gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether tapes compute a gradient with respect to the numbers and vectors of floats in it."""
+        return self._is_traced()
+
+    def _is_traced(self) -> bool:
+        inner = (value for value in self._values.values() if isinstance(value, Instance))
+        return bool(self._traced) or any(value._is_traced() for value in inner)
+
+    def _trace(self, wanted: bool) -> None:
+        """Let each field of floats be the element of an array of its own, or let go of these arrays."""
+        for name in () if wanted else tuple(self._traced):
+            self._values[name] = _copied(self._values[name])
+            del self._traced[name]
+        for entry in self._struct.fields:
+            value = self._values[entry.name]
+            if isinstance(value, Instance):
+                value._trace(wanted)
+            elif wanted and entry.name not in self._traced and _is_traceable(entry.type, value):
+                self._traced[entry.name] = array([value], entry.type, (1,), requires_grad=True)
+                self._values[entry.name] = _element_of(self._traced[entry.name])
+
     # -------------------------------------------------------------------------------------- leaves
 
     def _leaves(self) -> list[Any]:
@@ -135,16 +183,20 @@ class Instance:
                     count = len(class_of(elem)()._leaves())
                     found += value.leaves if value is not None else [None] * count
                 case _:
-                    found.append(value)
+                    found.append(self._traced.get(entry.name, value))
         return found
 
     @property
     def grad(self) -> "Instance | None":
-        """A struct of the gradients of the arrays in it, other fields zero; None if there is no gradient."""
+        """A struct of the gradients of its fields, zero for those without; None if there is no gradient."""
         return self._grad()
 
     def _grad(self) -> "Instance | None":
         found = {name: _gradient(value) for name, value in self._values.items()}
+        for name, traced in self._traced.items():
+            gradient = traced.grad
+            assert gradient is not None
+            found[name] = _copied(_element_of(gradient))
         if all(gradient is None for gradient in found.values()):
             return None
         made = self._cleared()
@@ -173,6 +225,16 @@ class _NoField(KernelError, AttributeError):
 def class_of(struct: Struct) -> type[Instance]:
     """The class that makes structs of a definition: one for each, defaults included."""
     return _class(struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))]))
+
+
+def _is_traceable(type: Any, value: Any) -> bool:
+    return isinstance(type, Scalar | Vec | Mat) and is_differentiable(type) and not isinstance(value, array)
+
+
+def _element_of(single: array) -> Any:
+    """The number in an array of one element, or its vector as a view of it, so that both stay the same."""
+    element = single.host()[0]
+    return element if element.ndim else element.item()
 
 
 def _reader(name: str) -> property:
@@ -237,9 +299,12 @@ def _converted(entry: Field, value: Any, struct: str) -> Any:
                 return found
             if found is not None:
                 raise _wrong(entry, struct, f"an {found.type}")
-        case Scalar() as scalar if isinstance(value, array):
-            if value.dtype == scalar and scalar.is_float and value.size == 1:
+        case (Scalar() | Vec() | Mat()) as type if isinstance(value, array):
+            if value.dtype == type and is_differentiable(type) and value.size == 1:
                 return value
+            hint = f"an array of one {type} would do" if is_differentiable(type) else ""
+            found = f"an {value.type}" if value.dtype != type else f"an array of {value.size} of them"
+            raise _wrong(entry, struct, found, hint)
         case Scalar() as scalar:
             return _number(entry, scalar, value, struct)
         case Vec() | Mat() as type:
@@ -270,8 +335,6 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
 
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> HostArray:
-    if isinstance(value, array):
-        raise _wrong(entry, struct, f"an {value.type}", "give its numbers: x.numpy(); no gradient goes there")
     try:
         given = np.asarray(value)
     except ValueError:

@@ -268,3 +268,101 @@ def test_the_adjoint_alone_takes_structs(made: dict[str, Any]) -> None:
     kl.launch(made["square"], 3, [ms], [out], adj_inputs=[bar], adj_outputs=[out.grad], adjoint=True)
     x, y = ms["pos"].numpy().T
     np.testing.assert_allclose(bar.numpy()["pos"], np.stack([y + 2 * x, x], 1), rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------ requires_grad
+
+FIELDS = """
+class Inner:
+    w: float
+
+class Material:
+    k: float
+    v: vec3
+    n: int
+    inner: Inner
+
+def energies(s: Material, x: array[float], y: array[float]):
+    i = tid()
+    y[i] = s.k * x[i] + dot(s.v, s.v) * float(s.n) + s.inner.w * s.inner.w
+
+def norms(v: vec3, m: mat22, y: array[float]):
+    y[tid()] = dot(v, v) + m[0, 1] * m[0, 1]
+"""
+
+
+@pytest.fixture(scope="module")
+def fields() -> dict[str, Any]:
+    return kl.compile(FIELDS)
+
+
+def material(fields: dict[str, Any], **values: Any) -> Any:
+    s = fields["Material"](k=2.0, v=(1, 2, 3), n=2, **values)
+    s.inner.w = 3.0
+    s.requires_grad = True
+    return s
+
+
+def energies(fields: dict[str, Any], s: Any) -> tuple[kl.Tape, kl.array]:
+    x, y = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        fields["energies"][3](s, x, y)
+    tape.backward(grads={y: [1, 1, 1]})
+    return tape, y
+
+
+def test_a_struct_that_requires_gradients_gets_those_of_its_numbers_and_vectors(
+    fields: dict[str, Any],
+) -> None:
+    s = material(fields)
+    assert s.requires_grad and not fields["Material"]().requires_grad
+    tape, y = energies(fields, s)
+    assert y.list() == [39, 41, 43]
+    for gradient in (s.grad, tape.gradients[s]):
+        assert gradient.k == 6 and gradient.v.tolist() == [12, 24, 36]
+        assert gradient.n == 0 and gradient.inner.w == 18
+    tape.zero()
+    assert s.grad.k == 0 and s.grad.v.tolist() == [0, 0, 0]
+
+
+def test_fields_set_later_count_and_gradients_add(fields: dict[str, Any]) -> None:
+    s = material(fields)
+    energies(fields, s)
+    s.k, s.v[1] = 5.0, 0.0
+    _, y = energies(fields, s)
+    assert y.list() == [34, 39, 44]
+    assert s.grad.k == 12 and s.grad.v.tolist() == [24, 24, 72]
+    s.requires_grad = False
+    assert s.grad is None and s.k == 5 and s.v.tolist() == [1, 0, 3]
+
+
+def test_a_field_set_on_the_tape_ends_the_chain_of_its_old_value(fields: dict[str, Any]) -> None:
+    s = material(fields)
+    x, y = kl.array([1.0, 2.0, 3.0], dtype=float), kl.zeros(3, requires_grad=True)
+    z = kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        fields["energies"][3](s, x, y)
+        s.k = 7.0
+        fields["energies"][3](s, x, z)
+    tape.backward(grads={y: [1, 0, 0], z: [0, 0, 1]})
+    assert s.grad.k == 1 and s.k == 7
+
+
+def test_an_array_of_one_vector_may_stand_for_a_vector(fields: dict[str, Any]) -> None:
+    v = kl.array([[1.0, 2.0, 3.0]], dtype=kl.vec3, requires_grad=True)
+    m = kl.array([[[0.0, 2.0], [0.0, 0.0]]], dtype=kl.mat22, requires_grad=True)
+    y = kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        fields["norms"][2](v, m, y)
+    tape.backward(grads={y: [1, 1]})
+    assert y.list() == [18, 18]
+    assert v.grad is not None and v.grad.numpy().tolist() == [[4, 8, 12]]
+    assert m.grad is not None and m.grad.numpy().tolist() == [[[0, 8], [0, 0]]]
+
+
+def test_an_array_of_one_vector_may_be_a_field(fields: dict[str, Any]) -> None:
+    v = kl.array([[1.0, 2.0, 3.0]], dtype=kl.vec3, requires_grad=True)
+    energies(fields, fields["Material"](k=1.0, v=v, n=1))
+    assert v.grad is not None and v.grad.numpy().tolist() == [[6, 12, 18]]
+    with pytest.raises(kl.KernelTypeError, match="an array of one vec3 would do"):
+        fields["Material"](v=kl.zeros(2, dtype=kl.vec3))
