@@ -5,14 +5,14 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.moves import CopyRecord, FunctionRecord, OverwriteRecord
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
-from kernelab.errors import Diagnostic, KernelTypeError, TapeError
+from kernelab.errors import Diagnostic, KernelTypeError, Related, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
@@ -179,7 +179,7 @@ class LaunchRecord:
             self._end_here(adjoints)
             return
         if isinstance(reverse, KernelTypeError):
-            raise reverse
+            raise self._refused(reverse)
         if reverse is None:
             return
         self.call.adjoint(reverse, *self._handed_over(reverse, adjoints))
@@ -202,6 +202,12 @@ class LaunchRecord:
             bars = [adjoints.of(arguments[i]) for i in reverse.active]
         replaced = {i: watch.saved for i, watch in self.watches if watch.saved is not None}
         return bars, self.residuals, replaced
+
+    def _refused(self, error: KernelTypeError) -> KernelTypeError:
+        """Why there is no adjoint, with the launch that would need it."""
+        launched = Related("a gradient has to pass this launch:", self.place.span)
+        first, *others = error.diagnostics
+        return type(error)(replace(first, related=(*first.related, launched)), *others)
 
     def _end_here(self, adjoints: Adjoints) -> None:
         """What the launch wrote depends on nothing before it, as far as gradients go."""

@@ -23,6 +23,7 @@ from kernelab.lang.ir import (
     If,
     Let,
     Load,
+    Native,
     Stmt,
     Store,
     Var,
@@ -75,6 +76,9 @@ class _Finder:
         match stmt:
             case Let(out, op, args, span):
                 if op is not SHAPE:
+                    self.flow(out, args, span)
+            case Native(outs, _, args, span):
+                for out in outs:
                     self.flow(out, args, span)
             case Load(out, array, _, span):
                 self.load(out, array, span)

@@ -29,6 +29,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Loop,
+    Native,
     Restore,
     Save,
     Stmt,
@@ -175,6 +176,10 @@ class _Poisoner(Builder):
                 accompanied = Array(with_scalar(out.type.elem, int32), out.type.ndim)
                 self.locals[out] = Var(accompanied, f"{out.hint}_from", span)
                 self.emit(Alloc(self.locals[out], shape, span))
+            case Native(outs, _, args, span):
+                before = self.mark_all(args)
+                for out in (out for out in outs if _is_float(out)):
+                    self.marks[out] = self.turned(out, self.first(before, self.begins(Site(span), out)))
             case Load(out) if _is_float(out):
                 self.loaded(stmt)
             case Store(array, _, value) if _is_float(value):

@@ -14,7 +14,7 @@ import numpy as np
 from kernelab.backend import interp
 from kernelab.errors import Diagnostic, KernelError, KernelWarning, Related
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Custom, CustomRules, Function, Native, Var, walk
+from kernelab.lang.ir import Const, Custom, CustomRules, Function, Native, Var, walk
 from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.passes.inline import inline
 from kernelab.passes.widen import widen_rules
@@ -26,6 +26,7 @@ POINTS = 64
 """How many points are sampled: half of them between -2 and 2, half between 0.1 and 3."""
 
 STEP = 1e-5
+FACTOR = -2.5
 TOLERANCE = 1e-3
 """Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
 
@@ -59,6 +60,17 @@ def mistake(rules: CustomRules) -> Diagnostic | None:
     return None
 
 
+def _never(rules: CustomRules, grad: Function, name: str, found: str = "") -> Diagnostic:
+    return Diagnostic(
+        f"{grad.name} never adds to adjoint[{name}], though {rules.function.name} depends on {name}{found}",
+        grad.span,
+        "derivative",
+        "warning",
+        hint=f"add its share: adjoint[{name}] += ..., or write check=False if it is meant to be left out",
+        related=(Related(f"{rules.function.name} is defined here", rules.function.span),),
+    )
+
+
 def _points(function: Function, positive: bool = False) -> list[Numpy]:
     rng = np.random.default_rng(0)
     return [_draw(rng, param, positive) for param in function.params]
@@ -85,15 +97,20 @@ class _Check:
         rng = np.random.default_rng(1)
         results = [type_of(atom) for atom in wide.function.body.yields]
         shapes = [(POINTS, *shape_of(type)) for type in results]
-        only = len(results) == 1 and shapes[0] == (POINTS,)
+        self.only = len(results) == 1 and shapes[0] == (POINTS,)
         self.seeds = [
-            (np.ones(shape) if only else rng.normal(size=shape)).astype(scalar_of(type).dtype)
+            (np.ones(shape) if self.only else rng.normal(size=shape)).astype(scalar_of(type).dtype)
             for shape, type in zip(shapes, results, strict=True)
         ]
-        with np.errstate(all="ignore"):
-            self.adjoints = evaluate(inline(wide.grad), *points, *self.seeds)
+        self.grad = inline(wide.grad)
+        self.adjoints = self.gradients(1.0)
         self.floats = [i for i, p in enumerate(wide.function.params) if is_differentiable(p.type)]
         self.directions = [_direction(rng, points[i].shape) for i in self.floats]
+
+    def gradients(self, factor: float) -> list[Numpy]:
+        """What the grad function yields for cotangents a factor larger."""
+        with np.errstate(all="ignore"):
+            return evaluate(self.grad, *self.points, *((factor * w).astype(w.dtype) for w in self.seeds))
 
     def value(self, points: Sequence[Numpy]) -> Numpy:
         with np.errstate(all="ignore"):
@@ -115,7 +132,29 @@ class _Check:
                 wrong = smooth & ~(np.abs(slope - claimed) <= TOLERANCE * size + 1e-6)
             if wrong.any():
                 return self.told(i, int(np.argmax(wrong)), claimed, slope)
+        return self.out_of_proportion() if self.only else None
+
+    def out_of_proportion(self) -> Diagnostic | None:
+        """A single cotangent was 1 so far, which a grad function can forget without being found out."""
+        for i, one, other in zip(self.floats, self.adjoints, self.gradients(FACTOR), strict=False):
+            with np.errstate(all="ignore"):
+                wrong = np.isfinite(one) & ~(np.abs(other - FACTOR * one) <= TOLERANCE * np.abs(one) + 1e-6)
+            if wrong.any():
+                return self.forgotten(self.rules.function.params[i].hint)
         return None
+
+    def forgotten(self, name: str) -> Diagnostic:
+        grad, function = self.rules.grad, self.rules.function
+        assert grad is not None
+        cotangent = grad.params[len(function.params)].hint
+        return Diagnostic(
+            f"adjoint[{name}] of {grad.name} is not in proportion to {cotangent}",
+            grad.span,
+            "derivative",
+            "warning",
+            hint=f"multiply what is added to adjoint[{name}] by {cotangent}, or write check=False",
+            related=(Related(f"{function.name} is defined here", function.span),),
+        )
 
     def moved(self, i: int, change: Numpy) -> list[Numpy]:
         return [x + change if k == i else x for k, x in enumerate(self.points)]
@@ -128,6 +167,9 @@ class _Check:
             for param, x in zip(function.params, self.points, strict=True)
         )
         name = function.params[i].hint
+        share = self.grad.body.yields[self.floats.index(i)]
+        if isinstance(share, Const) and not share.value:
+            return _never(self.rules, grad, name, f": differences give {slope[point]:.4g} at {where}")
         along = f"adjoint[{name}]" if self.points[i].ndim == 1 else f"adjoint[{name}] along a direction"
         return Diagnostic(
             f"{grad.name} gives {claimed[point]:.4g} for {along} where differences of {function.name} give "

@@ -303,8 +303,8 @@ def _converted(entry: Field, value: Any, struct: str) -> Any:
             if value.dtype == type and is_differentiable(type) and value.size == 1:
                 return value
             hint = f"an array of one {type} would do" if is_differentiable(type) else ""
-            found = f"an {value.type}" if value.dtype != type else f"an array of {value.size} of them"
-            raise _wrong(entry, struct, found, hint)
+            given = f"an {value.type}" if value.dtype != type else f"an array of {value.size} of them"
+            raise _wrong(entry, struct, given, hint)
         case Scalar() as scalar:
             return _number(entry, scalar, value, struct)
         case Vec() | Mat() as type:

@@ -1,0 +1,127 @@
+"""G8: a custom gradient is checked once against differences when first used; what is missing is reported."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+LAUNCHED = """
+def k(x: array[float], y: array[float], o: array[float]):
+    i = tid()
+    o[i] = 3.0 * f(x[i], y[i])
+"""
+
+
+def text(body: str, options: str = "", cotangent: str = "adj_ret: float") -> str:
+    """The text of a product with a grad function of some statements."""
+    return f"""
+def f(a: float, b: float):
+    return a * b
+
+@func_grad(f{options})
+def adj_f(a: float, b: float, {cotangent}):
+    {body}
+{LAUNCHED}"""
+
+
+def told(act: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        act()
+    return [str(warning.message) for warning in caught]
+
+
+def backward(kernels: dict[str, Any]) -> list[list[float]]:
+    x, y = (kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True) for _ in range(2))
+    o = kl.zeros(3, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["k"][3](x, y, o)
+    tape.backward(grads={o: np.ones(3)})
+    return [a.grad.list() for a in (x, y) if a.grad is not None]
+
+
+RIGHT = "adjoint[a] += b * adj_ret; adjoint[b] += a * adj_ret"
+
+
+def test_a_right_gradient_is_used_in_silence() -> None:
+    kernels = kl.compile(text(RIGHT))
+    assert told(lambda: backward(kernels)) == []
+    assert backward(kernels) == [[3, 6, 9], [3, 6, 9]]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("adjoint[a] += b * adj_ret; adjoint[b] -= a * adj_ret", "adj_f gives .* for adjoint"),
+        ("adjoint[a] += b * adj_ret", "adj_f never adds to adjoint"),
+        ("adjoint[a] += b; adjoint[b] += a", "is not in proportion to adj_ret"),
+    ],
+)
+def test_a_wrong_gradient_is_reported_once_and_at_its_line(body: str, said: str) -> None:
+    kernels = kl.compile(text(body))
+    with pytest.warns(kl.KernelWarning, match=said) as caught:
+        backward(kernels)
+    assert len(caught) == 1
+    assert "def adj_f(a: float, b: float" in str(caught[0].message)
+    assert told(lambda: backward(kernels)) == []
+
+
+def test_check_false_declares_a_surrogate() -> None:
+    kernels = kl.compile(text("adjoint[a] += 1.0", ", check=False"))
+    assert told(lambda: backward(kernels)) == []
+
+
+def test_two_kernels_with_one_function_check_it_once() -> None:
+    kernels = kl.compile(text("adjoint[a] += b * adj_ret") + LAUNCHED.replace("def k(", "def other("))
+    assert len(told(lambda: backward(kernels))) == 1
+    assert told(lambda: backward({"k": kernels["other"]})) == []
+
+
+ARRAYS = """
+def total(x: array[float], w: array[float], i: int):
+    return x[i] * w[i]
+
+@func_grad(total)
+def adj_total(x: array[float], w: array[float], i: int, adj_ret: float):
+    {body}
+
+def k(x: array[float], y: array[float], o: array[float]):
+    i = tid()
+    o[i] = total(x, y, i)
+"""
+
+
+def test_an_array_whose_adjoint_is_forgotten_is_reported() -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"adj_total never adds to adjoint\[w\]"):
+        kl.compile(ARRAYS.format(body="adjoint[x][i] += w[i] * adj_ret"))
+
+
+def test_arrays_whose_adjoints_are_all_there_are_silent() -> None:
+    body = "adjoint[x][i] += w[i] * adj_ret; adjoint[w][i] += x[i] * adj_ret"
+    kernels = kl.compile(ARRAYS.format(body=body))
+    assert told(lambda: backward(kernels)) == []
+    assert backward(kernels) == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_a_native_function_without_an_adjoint_names_the_launch() -> None:
+    x, y = kl.array([1.0, 2.0], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        opaque[2](x, y)
+    with pytest.raises(kl.KernelTypeError, match=r"native C\+\+ without an adjoint") as caught:
+        tape.backward(grads={y: [1, 1]})
+    assert "a gradient has to pass this launch" in str(caught.value)
+    assert "opaque[2](x, y)" in str(caught.value)
+
+
+@kl.func_native("return x * x;")
+def squared(x: float) -> float: ...  # type: ignore[empty-body]
+
+
+@kl.kernel
+def opaque(x: kl.array[float], y: kl.array[float]):  # type: ignore[no-untyped-def,valid-type]
+    i = kl.tid()
+    y[i] = squared(x[i])
