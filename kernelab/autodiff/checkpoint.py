@@ -15,10 +15,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from kernelab.autodiff.cuts import warn_of
 from kernelab.autodiff.hazards import Guard
+from kernelab.autodiff.keeps import Keep
 from kernelab.autodiff.records import Recording
 from kernelab.autodiff.sweep import Buffers, Publications, Region, flow, region, retirements, steps_of, sweep
 from kernelab.autodiff.unseen import Adjoints
@@ -139,50 +138,6 @@ class Signature:
         self.sum = zlib.crc32(more, self.sum)
 
 
-class Keep:
-    """What an array held when a checkpoint first read it; copied as soon as it is about to change."""
-
-    __slots__ = ("__weakref__", "_checksum", "_extent", "_values", "elements")
-
-    def __init__(self, elements: array) -> None:
-        self.elements = elements
-        self._values: bytes | None = None
-        self._extent = elements.extent
-        self._checksum = _checksum(elements) if elements.allocation.is_exposed else None
-        elements.allocation.watch(self, self._extent)
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self._values is None else len(self._values)
-
-    def before_write(self, target: array) -> None:
-        """Copy the elements, if `target` overwrites any of them."""
-        if self._values is None and (target is self.elements or target.overlaps(self.elements)):
-            self._values = self.elements.host().tobytes()
-            self.elements.allocation.unwatch(self, self._extent)
-
-    def exposed(self) -> None:
-        """From here on the elements may change unseen."""
-        if self._checksum is None:
-            self._checksum = _checksum(self.elements)
-
-    def restore(self) -> bool:
-        """Put the elements back as they were; false if they have changed unseen."""
-        if self._values is None:
-            return self._checksum is None or self._checksum == _checksum(self.elements)
-        values = self.elements.host()
-        values[...] = _from_bytes(self._values, values)
-        return self._checksum is None or self._checksum == zlib.crc32(self._values)
-
-
-def _checksum(elements: array) -> int:
-    return zlib.crc32(elements.host().tobytes())
-
-
-def _from_bytes(kept: bytes, like: Any) -> Any:
-    return np.frombuffer(kept, like.dtype).reshape(like.shape)
-
-
 class Observer:
     """The recorder of a first run: runs launches plainly, and notes what comes from outside."""
 
@@ -263,6 +218,11 @@ class Observer:
     def came_in(self, elements: array) -> None:
         """Note values from the host."""
         self.signature.values(elements)
+
+    def marked_read(self, elements: array) -> None:
+        """What other code reads may decide what it does."""
+        for leaf in leaves_of(elements):
+            self.reads(leaf)
 
     def looked_at(self, elements: array) -> None:
         """What the host sees may decide what it does."""

@@ -107,6 +107,9 @@ class Level:
     def looked_at(self, elements: array) -> None:
         """What the host sees is its own affair."""
 
+    def marked_read(self, elements: array) -> None:
+        """What other code reads is its own affair."""
+
     def came_in(self, elements: array) -> None:
         """Values of the host are constants."""
 

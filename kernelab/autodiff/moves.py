@@ -1,9 +1,12 @@
 """Records that are no launches: a copy, an overwrite by the host, a function that the user recorded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from kernelab.autodiff.keeps import Keep
 from kernelab.autodiff.unseen import Adjoints
+from kernelab.runtime.memory import set_aside
 from kernelab.runtime.recorder import Place
 from kernelab.runtime.strided import array
 
@@ -85,11 +88,15 @@ class OverwriteRecord:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FunctionRecord:
-    """A function of the user's to call in the backward pass, and the arrays whose gradients it handles."""
+    """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.
+
+    `keeps` are these arrays as they were when it was recorded.
+    """
 
     backward: Callable[[], object]
     arrays: tuple[array, ...]
     place: Place
+    keeps: tuple[Keep, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -120,11 +127,23 @@ class FunctionRecord:
         for memory, bar in bars.items():
             memory.adjoint = bar
         try:
-            self.backward()
+            with self._as_it_was():
+                self.backward()
             _copy_back(self.arrays, adjoints)
         finally:
             for memory, adjoint in published.items():
                 memory.adjoint = adjoint
+
+    @contextmanager
+    def _as_it_was(self) -> Iterator[None]:
+        """Within it the arrays hold what they held when the function was recorded."""
+        changed = [keep for keep in self.keeps if keep.nbytes]
+        with ExitStack() as aside:
+            for memory in {keep.elements.allocation for keep in changed}:
+                aside.enter_context(set_aside(memory))
+            for keep in changed:
+                keep.restore()
+            yield
 
 
 def _copy_back(arrays: Sequence[array], adjoints: Adjoints) -> None:

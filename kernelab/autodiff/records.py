@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from kernelab.autodiff.hazards import Guard, Reader, Watch
+from kernelab.autodiff.keeps import Keep, Marked
 from kernelab.autodiff.moves import CopyRecord, FunctionRecord, OverwriteRecord
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
 from kernelab.errors import Diagnostic, KernelTypeError, Related, TapeError
@@ -259,6 +260,7 @@ class Recording:
         self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
         self._written: dict[Allocation, Written] = {}
+        self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self._seen: tuple[array, Place] | None = None
         self.from_host: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
@@ -270,6 +272,7 @@ class Recording:
         self._open.clear()
         self._watches.clear()
         self._written.clear()
+        self._marks.clear()
         self._seen = None
         self.from_host.clear()
         self.lost.clear()
@@ -319,7 +322,8 @@ class Recording:
     def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
         """Record a function to call in the backward pass."""
         handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
-        self.records.append(FunctionRecord(backward, handled, caller()))
+        keeps = tuple(Keep(leaf) for leaf in handled) if self.guard.policy == "save" else ()
+        self.records.append(FunctionRecord(backward, handled, caller(), keeps))
         for primal in arrays:
             self.has_written(primal.allocation)
 
@@ -392,6 +396,11 @@ class Recording:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.records += made
+
+    def marked_read(self, elements: array) -> None:
+        """Complain of later writes, where they are not saved anyway."""
+        if self.guard.policy != "save":
+            self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
 
     def looked_at(self, elements: array) -> None:
         """Remember what of the tape's results the host has seen last."""

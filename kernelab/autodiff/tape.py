@@ -120,7 +120,9 @@ class Tape:
         """Call `backward` at this point of the backward pass.
 
         It finds the gradients of what it differentiates in their ``.grad``, and adds to the ``.grad`` of what
-        that was computed from.  `arrays` are all arrays that it handles so.
+        that was computed from.  `arrays` are all arrays that it handles so; while it runs, they hold what
+        they hold now, unless `overwrite` forbids to save what is overwritten: then `mark_read` the arrays
+        whose values it needs, to hear of later writes.
         """
         self._recording.add_function(backward, tuple(arrays))
 

@@ -9,6 +9,7 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import Value, is_differentiable, scalar_of
 from kernelab.runtime.interop import HostArray, itemsize, value_type
 from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import RECORDER
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
@@ -68,7 +69,14 @@ class Exchange:
         return array.over(self.allocation, self.offset, self.shape, self.strides, elem)
 
     def mark_read(self) -> None:
-        """Do nothing: tapes know from a kernel's text what it reads.  Programs written for Warp call it."""
+        """Say that code other than a kernel has read the elements, for `Tape.record_func`.
+
+        Tapes know what kernels read.  A tape that does not save what is overwritten warns of a later write,
+        or raises TapeError.
+        """
+        recorder = RECORDER.get()
+        if recorder is not None:
+            recorder.marked_read(cast("array", self))
 
     def mark_write(self) -> None:
         """Say that other code is about to change the elements: tapes that need them save them first."""

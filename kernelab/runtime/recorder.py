@@ -33,6 +33,9 @@ class Recorder(Protocol):
     def looked_at(self, elements: "array") -> None:
         """The host gets the values of an array."""
 
+    def marked_read(self, elements: "array") -> None:
+        """Code that is no kernel has read an array."""
+
     def came_in(self, elements: "array") -> None:
         """An array was made of values that the host had."""
 

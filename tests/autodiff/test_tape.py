@@ -399,6 +399,42 @@ def test_a_recorded_function_sees_and_sets_gradients() -> None:
     np.testing.assert_allclose(gradient(x), 6 * np.array([2.0, 3.0]) ** 5)
 
 
+def cubed(x: kl.array, y: kl.array, tape: kl.Tape) -> None:
+    """A cube computed by NumPy, with its derivative."""
+    y.assign(x.numpy() ** 3)
+    x.mark_read()
+
+    def backward() -> None:
+        assert x.grad is not None and y.grad is not None
+        x.grad.numpy()[:] += 3 * x.numpy() ** 2 * y.grad.numpy()
+
+    tape.record_func(backward, [x, y])
+
+
+def test_a_recorded_function_finds_the_values_of_its_time() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        cubed(x, y, tape)
+    x.fill_(9.0)
+    for times in (1, 2):
+        tape.backward(grads={y: [1, 1]})
+        assert gradient(x) == [times * 3, times * 12] and x.list() == [9, 9]
+
+
+def test_where_nothing_is_saved_a_write_to_what_was_marked_as_read_is_reported() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape(overwrite="warn") as tape:
+        cubed(x, y, tape)
+    with pytest.warns(kl.KernelWarning, match="`x` is overwritten here, but a function recorded") as caught:
+        x.fill_(9.0)
+    assert "x.mark_read()" in str(caught[0].message)
+    with kl.Tape(overwrite="error") as tape:
+        cubed(x, y, tape)
+    with pytest.raises(kl.TapeError, match="`x` is overwritten here, but a function recorded"):
+        square[2](y, x)
+    y.fill_(1.0)
+
+
 def test_a_recorded_function_may_replace_a_gradient() -> None:
     x, y, z = leaf(2), result(), result()
     with kl.Tape() as tape:
