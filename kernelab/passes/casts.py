@@ -29,6 +29,7 @@ from kernelab.lang.ir import (
     Var,
     While,
     blocks,
+    walk,
 )
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, scalar_of
@@ -49,6 +50,8 @@ Origins = Mapping[Var, Span | None]
 
 def casts(function: Function) -> tuple[Cast, ...]:
     """The casts of a program without calls, one for each pair of arrays."""
+    if not any(map(_concerns_integers, walk(function.body))):
+        return ()
     finder = _Finder()
     while finder.grew:
         finder.grew = False
@@ -59,6 +62,22 @@ def casts(function: Function) -> tuple[Cast, ...]:
         for source, span in finder.origins.get(target, {}).items()
         if span is not None and source in function.params
     )
+
+
+def _concerns_integers(stmt: Stmt) -> bool:
+    """Whether a value turns from a float to an integer or back, or an integer goes into an array."""
+    match stmt:
+        case Let(out, op, args):
+            whole = _is_whole(out)
+            return op is not SHAPE and any(isinstance(arg, Var) and _is_whole(arg) != whole for arg in args)
+        case Store(_, _, value) | Atomic(_, _, _, _, value):
+            return _is_whole(value)
+        case _:
+            return isinstance(stmt, Native)
+
+
+def _is_whole(atom: Atom) -> bool:
+    return not isinstance(atom.type, Array) and scalar_of(type_of(atom)).is_int
 
 
 class _Finder:
