@@ -17,10 +17,11 @@ from kernelab.autodiff.unseen import Adjoints
 from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
-from kernelab.runtime.kernel import Culprit, Reverse
+from kernelab.runtime.kernel import Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.tracing import Culprit
 
 
 def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Mapping[array, Any]) -> None:

@@ -38,7 +38,6 @@ from kernelab.passes.expand import expanded
 from kernelab.passes.forward import forward
 from kernelab.passes.inline import inline, lay_out
 from kernelab.passes.jvp import jvp
-from kernelab.passes.poison import Poisoned, poison
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.settled import Contest, contests
 from kernelab.passes.simplify import simplify
@@ -49,13 +48,13 @@ from kernelab.runtime.arguments import Parameter, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.device import CPU
 from kernelab.runtime.generic import types_of
-from kernelab.runtime.interop import HostArray
 from kernelab.runtime.naming import closure, maps_of, names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structs import Instance, class_of
+from kernelab.runtime.tracing import Tracing, traced
 
 Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
@@ -88,38 +87,6 @@ class Plan:
     coordinates: int
     totals: bool
     formals: Formals | None
-
-
-@dataclass(frozen=True, slots=True)
-class Tracing:
-    """A program built so that it finds where values turn NaN or infinite."""
-
-    program: Poisoned
-    entry: Entry
-
-    def culprit(self, marks: HostArray) -> "Culprit | None":
-        """What the marks of the threads say; the first thread that has one counts."""
-        marked = marks.nonzero()[0]
-        if not len(marked):
-            return None
-        thread = int(marked[0])
-        site, word = self.program.where_it_began(int(marks[thread]))
-        return Culprit(site.span, site.array, site.value, word, thread)
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """Where a value turned NaN or infinite: the line, what it turned into, and the thread.
-
-    `array` is the parameter whose element was so when it was read there, `value` the number that was passed
-    so, if that is how it came.
-    """
-
-    span: Span
-    array: str
-    value: str
-    word: str
-    thread: int
 
 
 class Reverse:
@@ -175,7 +142,7 @@ class Reverse:
     @cached_property
     def tracing(self) -> Tracing:
         """The adjoint, built to find where values turn NaN or infinite."""
-        return _traced(self.program.adjoint)
+        return traced(self.program.adjoint)
 
     def build_ahead(self) -> None:
         """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
@@ -451,7 +418,7 @@ class Kernel:
     @cached_property
     def tracing(self) -> Tracing:
         """The kernel, built to find where values turn NaN or infinite."""
-        return _traced(self.primal)
+        return traced(self.primal)
 
     def entry(self, kind: Kind = "primal", active: Iterable[str] = (), groups: Groups = ()) -> Entry:
         """One of the kernel's programs, built: the second and third need the active parameters' names."""
@@ -600,11 +567,6 @@ def _flat_pair(program: Vjp) -> Vjp:
 def build(function: Function) -> Entry:
     """The entry of a program, ready to run."""
     return CPU.backend.build([scalarise(function)])[function.name]
-
-
-def _traced(function: Function) -> Tracing:
-    program = poison(scalarise(function))
-    return Tracing(program, CPU.backend.build([program.function])[program.function.name])
 
 
 @cache

@@ -23,7 +23,7 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.gathered import Gathered
-from kernelab.runtime.kernel import Culprit, Kernel, Plan, Reverse, Tracing
+from kernelab.runtime.kernel import Kernel, Plan, Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.origin import note_origin
 from kernelab.runtime.recorder import RECORDER, caller
@@ -31,6 +31,7 @@ from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import is_settled, touched
+from kernelab.runtime.tracing import Culprit, Tracing
 
 MAX_THREADS = 2**31 - 1
 """Thread indices are int32."""
