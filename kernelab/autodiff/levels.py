@@ -24,9 +24,10 @@ from kernelab.lang.types import Value
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
 from kernelab.runtime.interop import itemsize
-from kernelab.runtime.launch import Call, Residual, enter, grid_of
+from kernelab.runtime.launch import Call, Residual, grid_of, packed_slots
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.storage import run_within_budget
 
 
 class Kept:
@@ -107,11 +108,11 @@ class Level:
     def looked_at(self, elements: array) -> None:
         """What the host sees is its own affair."""
 
-    def marked_read(self, elements: array) -> None:
-        """What other code reads is its own affair."""
-
     def came_in(self, elements: array) -> None:
         """Values of the host are constants."""
+
+    def marked_read(self, elements: array) -> None:
+        """Who reads an array besides launches is no matter of a transform."""
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Names of scopes mean nothing here."""
@@ -166,8 +167,10 @@ class Base(Level):
         made = grid_of(grid)
         will_write(program, arguments)
         if made.threads:
-            entry = program.aliased_entry if program.totals and sharing(program, arguments) else program.entry
-            enter(entry, [made.packed, *(_packed(given, made.threads) for given in arguments)])
+            shares = program.totals and bool(sharing(program, arguments))
+            parts = [made.packed, *(_packed(given, made.threads) for given in arguments)]
+            usual, slots = program.entry_for(shares), packed_slots(parts)
+            run_within_budget(usual, lambda: program.frugal_entry(shares), slots)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
