@@ -54,6 +54,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
+from kernelab.runtime.command import Launch
 from kernelab.runtime.decorators import (
     compile,
     func_grad,
@@ -210,6 +211,7 @@ __all__ = [
     "KernelValueError",
     "KernelWarning",
     "KernelZeroDivisionError",
+    "Launch",
     "LaunchError",
     "NotFiniteError",
     "ScopedDevice",

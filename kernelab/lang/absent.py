@@ -43,6 +43,11 @@ _ABSENT = (
         "there is no bridge to this library by name",
         "pass its arrays to kl.from_dlpack, and kernelab's to its own from_dlpack",
     ),
+    (
+        "fixedarray",
+        "arrays of a fixed size are local to a kernel",
+        "make one in the kernel: zeros(shape=(3,), dtype=float)",
+    ),
     (r"\w*fabricarray\w*", "arrays of USD's Fabric are not part of the library", "copy them into an array"),
     (
         r"fem|sim|sparse|render",

@@ -6,12 +6,13 @@ The frontend reads annotations from the text of a kernel; this module only lets 
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kernelab.errors import KernelTypeError
 from kernelab.runtime.interop import array_type, value_type
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """The annotation of a parameter whose type the arguments decide, such as ``array[Any]``."""
+    """The annotation of a parameter whose type the arguments decide, or that no kernel takes."""
 
     text: str
 
@@ -30,7 +31,12 @@ def array_annotation(dtype: Any, ndim: int) -> Any:
         dtype, ndim = dtype
     if is_any(dtype):
         return AnyOf(f"array{'' if ndim == 1 else f'{ndim}d'}[{_named(dtype)}]")
-    return array_type(value_type(float if dtype is None else dtype), ndim)
+    elem = value_type(float if dtype is None else dtype)
+    try:
+        return array_type(elem, ndim)
+    except KernelTypeError:
+        # The kernel that has this parameter says so, at its line; the module around it goes on.
+        return AnyOf(f"array[{elem}]")
 
 
 def shaped_annotation(name: str, extents: tuple[Any, ...], dtype: Any) -> AnyOf | None:

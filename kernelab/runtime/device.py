@@ -27,6 +27,11 @@ class Device:
         return not self.is_cpu
 
     @property
+    def alias(self) -> str:
+        """The name, as programs written for Warp ask for it."""
+        return self.name
+
+    @property
     def backend(self) -> base.Backend:
         """What builds and runs kernels here: the C++ compiler, or the interpreter where there is none.
 

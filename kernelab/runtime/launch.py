@@ -20,6 +20,7 @@ from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int32, int64
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.gathered import Gathered
@@ -87,17 +88,19 @@ def launch(
     device: Device | str | None = None,
     adjoint: bool = False,
     record_tape: bool = True,
+    record_cmd: bool = False,
     block_dim: int = 256,
     max_blocks: int = 0,
     stream: object = None,
-) -> None:
+) -> Any:
     """Run `kernel` once for each thread of a grid of `dim` threads (an int, or 1 to 4 of them).
 
     The arguments are `inputs`, then `outputs`, in the order of the kernel's parameters: arrays, NumPy arrays
     of the same dtype (without a copy), numbers, and tuples for vectors.  With `adjoint` the adjoint program
     runs instead: it reads the gradients of what the kernel writes and adds to those of what it reads,
     `adj_inputs` and `adj_outputs` where given, else the arrays' own.  `block_dim`, `max_blocks` and `stream`
-    have no effect on the CPU.  Parameters with defaults may be left out.
+    have no effect on the CPU.  Parameters with defaults may be left out.  With `record_cmd` nothing runs yet:
+    a `Launch` comes back, which runs when it is told to.
     Raises LaunchError, which names the argument, and the kernel's own errors.
     """
     if device is not None:
@@ -106,11 +109,14 @@ def launch(
         raise _no_kernel(kernel)
     _require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
+    if record_cmd:
+        return Launch(kernel, dim, arguments)
     kernel = kernel.of_arguments(arguments)
     if adjoint:
         launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
     else:
         run(kernel, dim, arguments, record_tape)
+    return None
 
 
 def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:

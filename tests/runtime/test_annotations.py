@@ -74,3 +74,17 @@ class Ball:
 def test_types_that_make_no_sense_are_refused(make: Any, message: str) -> None:
     with pytest.raises(kl.KernelTypeError, match=message):
         make()
+
+
+@kl.struct
+class Cloud:
+    weights: kl.array[float]
+
+
+def test_an_annotation_that_no_kernel_takes_is_refused_by_the_kernel_alone() -> None:
+    @kl.kernel
+    def weigh(clouds: kl.array[Cloud]) -> None:  # type: ignore[valid-type]
+        clouds[0] = Cloud()
+
+    with pytest.raises(kl.KernelTypeError, match="an array cannot hold Cloud: its field weights is an array"):
+        kl.launch(weigh, 1, inputs=[None])

@@ -340,3 +340,33 @@ def test_a_function_cannot_be_launched_and_the_message_says_what_can() -> None:
     square = kl.compile("def square(x: float):\n    return x * x\n")["square"]
     with pytest.raises(LaunchError, match="`square` is a function for kernels: it cannot be launched itself"):
         kl.launch(square, dim=1, inputs=[1.0])
+
+
+def test_a_launch_can_be_prepared_and_run_later_with_other_arguments(scale: kl.Kernel) -> None:
+    x, y = kl.array([1.0, 2.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    command = kl.launch(scale, dim=1, inputs=[x, 3.0], outputs=[y], record_cmd=True)
+    assert y.list() == [0, 0]
+    command.launch()
+    assert y.list() == [3, 0]
+    command.set_dim(2)
+    command.set_param_by_name("factor", 4.0)
+    with kl.Tape() as tape:
+        command.launch()
+    tape.backward(grads={y: kl.ones(2)})
+    assert (y.list(), x.grad.list()) == ([4, 8], [4, 4])
+    command.set_param_at_index(1, 5.0)
+    command.launch()
+    assert y.list() == [5, 10]
+    command.set_params([x, 0.0, y])
+    command.launch()
+    assert y.list() == [0, 0]
+
+
+def test_a_prepared_launch_refuses_what_the_kernel_does_not_have(scale: kl.Kernel) -> None:
+    command = kl.launch(scale, 1, [kl.ones(1), 1.0, kl.ones(1)], record_cmd=True)
+    with pytest.raises(LaunchError, match=r"no parameter `facter`(?s:.*)did you mean factor"):
+        command.set_param_by_name("facter", 1.0)
+    with pytest.raises(LaunchError, match="has 3 arguments, none at 3"):
+        command.set_param_at_index(3, 1.0)
+    with pytest.raises(LaunchError, match="cannot have the dimensions"):
+        command.set_dim("many")

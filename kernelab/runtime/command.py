@@ -1,0 +1,63 @@
+"""A launch that is prepared once and run as often as one likes, with other arguments where they are set."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime.kernel import Kernel
+
+
+class Launch:
+    """What ``launch(..., record_cmd=True)`` gives: `launch()` runs it, and tapes record it as any launch.
+
+    Arguments are checked when it runs.
+    """
+
+    def __init__(self, kernel: Kernel, dim: int | Sequence[int], arguments: Sequence[Any]) -> None:
+        self.kernel = kernel
+        self.dim = dim
+        self.arguments = list(arguments)
+
+    def __repr__(self) -> str:
+        return f"<launch of {self.kernel.name}, dim={self.dim}>"
+
+    def launch(self, stream: object = None) -> None:
+        """Run the kernel; `stream` has no effect on the CPU."""
+        from kernelab.runtime.launch import run  # which makes objects of this class
+
+        arguments = list(self.arguments)
+        run(self.kernel.of_arguments(arguments), self.dim, arguments)
+
+    def set_dim(self, dim: int | Sequence[int]) -> None:
+        """Run on another grid from now on; raises LaunchError where it is none."""
+        from kernelab.runtime.launch import grid_of
+
+        grid_of(dim)
+        self.dim = dim
+
+    def set_param_at_index(self, index: int, value: Any) -> None:
+        """Run with another argument, counted from 0; raises LaunchError if there is none."""
+        if not 0 <= index < len(self.arguments):
+            message = (
+                f"this launch of `{self.kernel.name}` has {len(self.arguments)} arguments, none at {index}"
+            )
+            raise LaunchError(Diagnostic(message, self.kernel.span, "count"))
+        self.arguments[index] = value
+
+    def set_param_by_name(self, name: str, value: Any) -> None:
+        """Run with another argument, by the name of its parameter; raises LaunchError if there is none."""
+        names = self.kernel.loaded.names
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(names)}"
+            message = f"kernel `{self.kernel.name}` has no parameter `{name}`"
+            raise LaunchError(Diagnostic(message, self.kernel.span, "name", hint=hint))
+        self.set_param_at_index(names.index(name), value)
+
+    def set_params(self, params: Sequence[Any]) -> None:
+        """Run with other arguments, all of them."""
+        self.arguments = list(params)
+
+
+__all__ = ["Launch"]
