@@ -100,7 +100,7 @@ def zeros_like(
 ) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
     _require_known(unused)
-    require_array(src, "zeros_like takes")
+    _require_shaped(src, "zeros_like takes")
     return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
 
@@ -112,7 +112,7 @@ def ones_like(
 ) -> array:
     """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
     _require_known(unused)
-    require_array(src, "ones_like takes")
+    _require_shaped(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad)
 
 
@@ -124,7 +124,7 @@ def empty_like(
 ) -> array:
     """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
     _require_known(unused)
-    require_array(src, "empty_like takes")
+    _require_shaped(src, "empty_like takes")
     return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
 
@@ -137,7 +137,7 @@ def full_like(
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
     _require_known(unused)
-    require_array(src, "full_like takes first")
+    _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, device, wanted)
 
@@ -211,6 +211,11 @@ def copy(
     transfer(dest, src, "copy")
 
 
+def _require_shaped(src: Any, wants: str) -> None:
+    if not hasattr(src, "gathered"):
+        require_array(src, wants)
+
+
 def _require_whole(*numbers: int) -> None:
     if any(numbers):
         message = "picked elements are copied all together, without offsets or a count"
@@ -255,7 +260,8 @@ def _stretch(whole: array, offset: int, count: int, name: str) -> array:
     if offset < 0 or offset + count > whole.size:
         message = f"`{name}` has {whole.size} elements: it has no {count} from {offset} on"
         raise KernelValueError(Diagnostic(message, code="range"))
-    stretch: array = whole.flatten()[offset : offset + count]
+    row = whole if whole.ndim == 1 else whole.flatten()
+    stretch: array = row[offset : offset + count]
     return stretch
 
 

@@ -24,6 +24,7 @@ from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
 from kernelab.frontend.frame import BrokenCall
 from kernelab.frontend.promote import default_scalar
 from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
+from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Array,
     Scalar,
@@ -206,9 +207,16 @@ def _fits(number: int, scalar: Scalar) -> bool:
 
 
 def _arrays(values: Sequence[Any]) -> list[array]:
-    return [
+    found = [
         value if isinstance(value, array) else array(value, copy=False) for value in values if np.ndim(value)
     ]
+    for given in found:
+        elem: Any = given.dtype
+        if isinstance(elem, Struct):
+            message = f"there is no arithmetic of arrays of {elem}"
+            hint = f"use the arrays of its fields: x['{elem.fields[0].name}'], or write a kernel"
+            raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
+    return found
 
 
 def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:

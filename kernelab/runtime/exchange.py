@@ -6,9 +6,9 @@ The methods here are those of `array` that need nothing of its inside.
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.types import Value, is_differentiable, scalar_of
+from kernelab.lang.types import Mat, Scalar, Value, Vec, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.interop import HostArray, itemsize, value_type
-from kernelab.runtime.memory import Allocation
+from kernelab.runtime.memory import Allocation, contiguous_strides
 from kernelab.runtime.recorder import RECORDER
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class Exchange:
         return DLPACK_CPU, 0
 
     def view(self, dtype: Any) -> "array":
-        """The same bytes read as elements of another type of the same size.
+        """The same bytes read as elements of another type.
 
-        Raises KernelTypeError for another size, and where gradients would be read as something else.
+        Its elements are as large, or numbers as wide: of vectors and matrices the components become the last
+        axes, or the last axes components.  Raises KernelTypeError otherwise, and where gradients would be
+        read as something else.
         """
         elem = value_type(dtype)
-        if itemsize(elem) != itemsize(self.dtype):
-            message = f"{self.dtype} has {itemsize(self.dtype)} bytes, {elem} has {itemsize(elem)}"
-            raise KernelTypeError(Diagnostic(f"a view keeps the size of elements: {message}", code="dtype"))
+        shape, strides = _viewed(self.shape, self.strides, self.dtype, elem)
         mixes = is_differentiable(elem) and scalar_of(elem) != scalar_of(self.dtype)
         if self.requires_grad and mixes:
             message = f"gradients of {self.dtype} cannot be read as {elem}"
@@ -66,7 +66,7 @@ class Exchange:
             raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
         from kernelab.runtime.strided import array  # which builds on this module
 
-        return array.over(self.allocation, self.offset, self.shape, self.strides, elem)
+        return array.over(self.allocation, self.offset, shape, strides, elem)
 
     def mark_read(self) -> None:
         """Say that code other than a kernel has read the elements, for `Tape.record_func`.
@@ -91,3 +91,25 @@ class Exchange:
     def retain_grad(self, wanted: bool) -> None:
         if wanted:
             self.requires_grad = True
+
+
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _viewed(shape: tuple[int, ...], strides: tuple[int, ...], old: Value, new: Value) -> Layout:
+    """Shape and strides of the elements read as another type."""
+    if itemsize(new) == itemsize(old):
+        return shape, strides
+    if isinstance(new, Scalar) and isinstance(old, Vec | Mat) and new.bits == old.scalar.bits:
+        return shape + shape_of(old), strides + contiguous_strides(shape_of(old), itemsize(new))
+    if isinstance(old, Scalar) and isinstance(new, Vec | Mat) and old.bits == new.scalar.bits:
+        components = shape_of(new)
+        at = len(shape) - len(components)
+        dense = strides[at:] == contiguous_strides(components, itemsize(old))
+        if at > 0 and shape[at:] == components and dense:
+            return shape[:at], strides[:at]
+        message = f"the last axes of an array of shape {shape} are no components of {new}"
+        hint = f"they have to be {components}, side by side, after at least one other axis"
+        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
+    message = f"{old} has {itemsize(old)} bytes, {new} has {itemsize(new)}"
+    raise KernelTypeError(Diagnostic(f"a view keeps the size of elements: {message}", code="dtype"))

@@ -162,12 +162,15 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
         return values
     if values.size == 0:
         return values.reshape((0, *components))
-    count = int(np.prod(components))
+    count = size_of(elem)
     if values.ndim and values.shape[-1] == count:
         return values.reshape(values.shape[:-1] + components)
+    if values.ndim and values.shape[-1] and values.shape[-1] % count == 0:
+        return values.reshape((*values.shape[:-1], -1, *components))
     wanted = " x ".join(str(n) for n in components)
     message = f"cannot make an array of {elem} from data of shape {values.shape}"
-    raise KernelTypeError(Diagnostic(message, hint=f"the last axes must be {wanted}", code="shape"))
+    hint = f"the last axes must be {wanted}, or the last one a multiple of {count}"
+    raise KernelTypeError(Diagnostic(message, hint=hint, code="shape"))
 
 
 def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -180,7 +183,7 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
         raise KernelTypeError(Diagnostic(message, code="ndim"))
     if any(n < 0 for n in extents):
         message = f"an array cannot have the shape {extents}"
-        raise KernelTypeError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
+        raise KernelValueError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
     return extents
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
 from kernelab.frontend import UserFunction
+from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
 from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
@@ -165,6 +166,10 @@ def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
 def _first(values: array, count: int | None, axis: int | None = None) -> array:
     """The first elements, all of them for None: of the array in one row, or along an axis."""
     require_array(values, "a reduction takes")
+    elem: Any = values.dtype
+    if isinstance(elem, Struct):
+        hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
+        raise KernelTypeError(Diagnostic(f"elements of {elem} have no sum", code="struct", hint=hint))
     if axis is not None:
         axis = _axis(values, axis)
     if count is None:

@@ -128,7 +128,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         retain_grad: bool = False,
     ) -> None:
         get_device(device)
-        elem = None if dtype is None else value_type(dtype)
+        elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
             self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter)
         elif data is None:

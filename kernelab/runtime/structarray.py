@@ -48,6 +48,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
 
     def _adopt(self, data: Any, elem: Any, shape: Any, copy: bool) -> None:
         elem = elem or _struct_in(data)
+        array_type(elem, 1)  # refuses a struct that holds arrays
         values = _values(data, elem)
         if shape is not None:
             values = np.broadcast_to(values, shape) if values.ndim == 0 else values.reshape(shape)

@@ -396,3 +396,21 @@ def test_a_copied_or_pickled_array_is_an_array_of_its_own() -> None:
         assert (twin.list(), twin.dtype, twin.requires_grad) == (a.list(), a.dtype, True)
         twin.fill_(0.0)
     assert a.numpy().tolist() == [[1.0, 2.0]]
+
+
+def test_data_of_several_elements_in_a_row_are_taken_apart() -> None:
+    assert make.array(range(12), dtype=vec3).shape == (4,)
+    assert make.array(np.zeros((4, 6)), dtype=vec3).shape == (4, 2)
+    assert make.array([1.5, 2.5], dtype=Any).dtype == make.array([1.5]).dtype
+
+
+def test_parts_of_rows_with_strides_can_be_copied() -> None:
+    x, y = make.array([1.0, 2, 3, 4, 5, 6]), make.zeros(6)
+    make.copy(y[::2], x[::2], dest_offset=1, src_offset=0, count=2)
+    assert y.list() == [0, 0, 1, 0, 3, 0]
+
+
+def test_arrays_can_be_made_like_picked_elements() -> None:
+    x = make.ones((3, 2), requires_grad=True)
+    like = make.zeros_like(x[[0, 2]])
+    assert (like.shape, like.requires_grad) == ((2, 2), True)

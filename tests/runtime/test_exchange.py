@@ -129,3 +129,16 @@ def test_gradients_are_retained_wherever_they_are_required() -> None:
     assert x.requires_grad
     x.retain_grad = False
     assert x.retain_grad
+
+
+def test_components_can_be_viewed_as_the_last_axes_and_back() -> None:
+    v = kl.array(np.arange(12.0).reshape(2, 2, 3), dtype=kl.vec3, requires_grad=True)
+    flat = v.view(float)
+    assert flat.shape == (2, 2, 3) and flat.ptr == v.ptr and flat.requires_grad
+    assert (flat.numpy() == v.numpy()).all()
+    assert flat.view(kl.vec3).shape == (2, 2) and flat.view(kl.vec3).dtype == kl.vec3
+    assert kl.zeros((5, 2, 2)).view(kl.mat22).shape == (5,)
+    with pytest.raises(kl.KernelTypeError, match="are no components of vec4"):
+        flat.view(kl.vec4)
+    with pytest.raises(kl.KernelTypeError, match="vec3 has 12 bytes, float64 has 8"):
+        v.view(kl.float64)

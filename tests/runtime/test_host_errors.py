@@ -15,6 +15,12 @@ def g(x: float):
 
 def k(x: array[float], s: float, n: int):
     x[tid()] = g(s) * float(n)
+
+class Ball:
+    mass: float
+
+class Cloud:
+    weights: array[float]
 """
 
 
@@ -23,7 +29,7 @@ class Host:
 
     def __init__(self) -> None:
         made: dict[str, Any] = kl.compile(TEXT)
-        self.k, self.g = made["k"], made["g"]
+        self.k, self.g, self.Ball, self.Cloud = (made[name] for name in ("k", "g", "Ball", "Cloud"))
         self.x = kl.zeros(3, requires_grad=True)
         self.ints = kl.zeros(3, dtype=int)
 
@@ -56,7 +62,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.zeros("a"), KernelTypeError, r"extent of an array is a whole number, not the text 'a'"),
     (lambda h: kl.zeros(2.7), KernelTypeError, r"not the float 2.7\n.*write int"),
     (lambda h: kl.zeros((2, None)), KernelTypeError, r"a whole number, not None"),
-    (lambda h: kl.zeros((2, -3)), KernelTypeError, r"cannot have the shape \(2, -3\)"),
+    (lambda h: kl.zeros((2, -3)), KernelValueError, r"cannot have the shape \(2, -3\)"),
     (lambda h: kl.zeros((1,) * 5), KernelTypeError, r"1 to 4 dimensions, not 5"),
     (lambda h: kl.zeros(10**15), KernelMemoryError, r"no memory for an array of 4,000,000.0 GB"),
     (lambda h: kl.zeros((10**9,) * 4), KernelMemoryError, r"no memory for an array"),
@@ -96,6 +102,11 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.launch(h.k, h.x, [h.x, 1.0, 1]), LaunchError, r"pass len\(x\), x.size or x.shape"),
     (lambda h: kl.launch(h.k, True, [h.x, 1.0, 1]), LaunchError, r"cannot have the dimensions True"),
     (lambda h: kl.launch(h.k, (1,) * 5, [h.x, 1.0, 1]), LaunchError, r"1 to 4 ints"),
+    # structs
+    (lambda h: kl.array([h.Cloud()]), KernelTypeError, r"cannot hold Cloud: its field weights is an array"),
+    (lambda h: kl.zeros(2, dtype=h.Ball) + 1.0, KernelTypeError, r"arithmetic of arrays of Ball\n.*mass"),
+    (lambda h: kl.map(abs, kl.zeros(2, dtype=h.Ball)), KernelTypeError, r"no arithmetic of arrays of Ball"),
+    (lambda h: kl.utils.array_sum(kl.zeros(2, dtype=h.Ball)), KernelTypeError, r"of Ball have no sum"),
     # what arrays do not do
     (lambda h: h.x.backward(), AttributeError, r"an array has no backward; .*tape.backward\(loss\)"),
     (lambda h: h.x.T, AttributeError, r"an array has no T; write x.transpose\(\)"),
