@@ -17,7 +17,7 @@ from kernelab.errors import (
     KernelValueError,
 )
 from kernelab.runtime.device import Device, get_device
-from kernelab.runtime.kernel import MODULE_OPTIONS, refuse_unknown
+from kernelab.runtime.loading import MODULE_OPTIONS, refuse_unknown
 
 WarpCodegenError = KernelError
 WarpCodegenAttributeError = KernelError

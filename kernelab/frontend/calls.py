@@ -5,52 +5,31 @@ Works on operands that have been lowered already.
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from kernelab.errors import Related
 from kernelab.frontend import library, local, places, several, shaped, structs, views
 from kernelab.frontend.draw import advance
-from kernelab.frontend.frame import Frame, Recursion, counted
-from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant, weak_origins
+from kernelab.frontend.frame import Frame, counted
+from kernelab.frontend.passing import Argument, Arguments, call_function
+from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant
 from kernelab.frontend.values import (
     ArrayRef,
-    Bound,
     BuiltinRef,
-    Callee,
     FunctionRef,
     KernelRef,
     Meaning,
-    Origin,
-    Parameter,
     StructArrayRef,
     StructRef,
     TupleOf,
-    TupleType,
     Typed,
     TypeRef,
     View,
-    ViewType,
     Weak,
     describe,
 )
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
-from kernelab.lang.ir import Atom, AtomicKind, Call, Const, Var
-from kernelab.lang.structs import AnyType, Struct, StructArray
-from kernelab.lang.types import Array, Mat, Quat, Scalar, Value, Vec, bool_, scalar_of, size_of
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An argument of a call: its value, how it was written, and its keyword."""
-
-    value: Meaning
-    node: ast.expr
-    keyword: str | None = None
-
-
-Arguments = Sequence[Argument]
+from kernelab.lang.ir import Atom, AtomicKind, Const
+from kernelab.lang.types import Mat, Quat, Scalar, Value, Vec, bool_, scalar_of, size_of
 
 
 def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) -> Meaning | None:
@@ -64,7 +43,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             given = [(argument.keyword, argument.value, argument.node) for argument in arguments]
             return structs.construct(frame, struct, given, node)
         case FunctionRef(function):
-            return _function(frame, function, arguments, node)
+            return call_function(frame, function, arguments, node)
         case KernelRef(name):
             raise frame.error(
                 node,
@@ -111,7 +90,7 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         case "cast":
             return _reinterpreted(frame, arguments, node)
         case _ if (found := library.function(name, len(arguments))) is not None:
-            result = _function(frame, found, arguments, node)
+            result = call_function(frame, found, arguments, node)
             advance(frame, name, node)
             return result
         case _ if name in shaped.WORDS:
@@ -451,155 +430,3 @@ def _cast_literal(frame: Frame, type: Scalar, value: bool | int | float, node: a
             return Weak(converted)
         case _:
             return Typed(weak_constant(frame, converted, type, node))
-
-
-# ------------------------------------------------------------------------- functions of the user
-
-
-def _function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
-    chosen = function.chosen([(argument.keyword, argument.value) for argument in arguments])
-    if chosen is None:
-        shown = ", ".join(describe(argument.value) for argument in arguments)
-        related = (Related(f"the first {function.name} is defined here", function.span),)
-        message = f"no {function.name} takes ({shown})"
-        raise frame.error(
-            node, message, hint="add one with these types, or convert an argument", related=related
-        )
-    named, function = function, chosen
-    given = _bind(frame, function, arguments, node)
-    bound: list[Bound] = []
-    atoms: list[Atom] = []
-    for parameter, argument in given:
-        kind, passed = _passed(frame, function, parameter, argument)
-        bound.append(kind)
-        atoms += passed
-    try:
-        instance = function.instantiate(tuple(bound))
-    except Recursion:
-        raise frame.error(
-            node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
-        ) from None
-    frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
-    local.refuse_changes(frame, function.name, instance.function, atoms, node)
-    outs: list[Var] = []
-    numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
-    result = None
-    if instance.results is not None:
-        result = _received(instance.results, outs, numbers, frame, ("call", frame.places(node)))
-    frame.builder.emit(Call(tuple(outs), instance.function, tuple(atoms), frame.builder.span))
-    return result
-
-
-def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:
-    """The function under the notebook's name for it; nothing where the notebook has no such name."""
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
-    held = frame.scope.namespace.get(name)
-    return {name: held} if getattr(held, "__kernelab_function__", None) is function else {}
-
-
-def _bind(
-    frame: Frame, function: Callee, arguments: Arguments, node: ast.Call
-) -> list[tuple[Parameter, Argument]]:
-    parameters = function.signature()
-    plain = [a for a in arguments if a.keyword is None]
-    named = {a.keyword: a for a in arguments if a.keyword is not None}
-    definition = (Related(f"{function.name} is defined here", function.span),)
-    if len(plain) > len(parameters):
-        raise frame.error(
-            node,
-            f"{function.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}",
-            related=definition,
-        )
-    found = dict(zip((p.name for p in parameters), plain, strict=False))
-    for word, argument in named.items():
-        if word in found or word not in {p.name for p in parameters}:
-            what = "gets two values for" if word in found else "has no argument"
-            raise frame.error(argument.node, f"{function.name} {what} {word}", related=definition)
-        found[word] = argument
-    missing = [p.name for p in parameters if p.name not in found and p.default is None]
-    if missing:
-        raise frame.error(node, f"{function.name} needs a value for {', '.join(missing)}", related=definition)
-    defaults = {p.name: Argument(p.default, node) for p in parameters if p.default is not None}
-    return [(p, (defaults | found)[p.name]) for p in parameters]
-
-
-def _passed(
-    frame: Frame, function: Callee, parameter: Parameter, argument: Argument
-) -> tuple[Bound, list[Atom]]:
-    """What an argument contributes to the choice of the instance, and the atoms handed over."""
-    value = argument.value
-    if isinstance(value, TupleOf) and value.struct is None:
-        return _tuple(frame, function, parameter, argument, value)
-    if isinstance(value, StructArrayRef) and value.indices:
-        raise frame.error(
-            argument.node,
-            f"a row of {value.name} cannot be passed to a function",
-            hint="pass the whole array and the index of the row",
-        )
-    if isinstance(value, ArrayRef | View) and views.is_view(value):
-        if parameter.type is None or parameter.type == views.type_of(value):
-            return views.passed(value)
-        purpose = f"the argument {parameter.name} of {function.name} is"
-        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
-    if parameter.type is None:
-        match value:
-            case Typed(atom):
-                return value.type, [atom]
-            case ArrayRef(var):
-                return var.type, [var]
-            case TupleOf(_, Struct() as struct):
-                return struct, structs.atoms(frame, value, argument.node)
-            case StructArrayRef(struct=struct):
-                return StructArray(struct, value.ndim), list(value.vars)
-            case Weak() | TypeRef() | BuiltinRef() | FunctionRef():
-                return value, []
-            case _:
-                raise frame.error(
-                    argument.node, f"{function.name} cannot take {describe(value)} for {parameter.name}"
-                )
-    purpose = f"the argument {parameter.name} of {function.name} is"
-    if isinstance(parameter.type, TupleType):
-        raise frame.error(argument.node, f"{purpose} a tuple, not {describe(value)}")
-    if isinstance(parameter.type, Array):
-        if isinstance(value, ArrayRef) and value.var.type == parameter.type:
-            return parameter.type, [value.var]
-        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
-    if isinstance(parameter.type, Struct | StructArray):
-        given = structs.require(frame, value, parameter.type, argument.node, purpose)
-        return parameter.type, structs.atoms(frame, given, argument.node)
-    return parameter.type, [convert(frame, value, parameter.type, argument.node, purpose)]
-
-
-def _tuple(
-    frame: Frame, function: Callee, parameter: Parameter, argument: Argument, value: TupleOf
-) -> tuple[Bound, list[Atom]]:
-    """A tuple is handed over item by item."""
-    wanted = parameter.type.items if isinstance(parameter.type, TupleType) else (None,) * len(value.items)
-    if len(wanted) != len(value.items) or isinstance(parameter.type, AnyType):
-        kind = f"a tuple of {len(wanted)}" if isinstance(parameter.type, TupleType) else f"{parameter.type}"
-        message = f"the argument {parameter.name} of {function.name} is {kind}, not {describe(value)}"
-        raise frame.error(argument.node, message)
-    kinds, atoms = list[Bound](), list[Atom]()
-    for k, (item, type) in enumerate(zip(value.items, wanted, strict=True)):
-        assert not isinstance(type, ViewType | Weak | TypeRef | BuiltinRef | FunctionRef)
-        part = Parameter(f"{parameter.name}[{k}]", type, None, parameter.span)
-        bound, passed = _passed(frame, function, part, Argument(item, argument.node))
-        kinds.append(bound)
-        atoms += passed
-    return TupleType(tuple(kinds)), atoms
-
-
-def _received(
-    results: Meaning, outs: list[Var], numbers: Sequence[Typed], frame: Frame, origin: Origin
-) -> Meaning:
-    """The results of a call; weak where all that went in was weak."""
-    match results:
-        case Typed():
-            outs.append(Var(results.type, "", frame.builder.span))
-            origins = weak_origins(frame, numbers, results.type, origin)
-            return Typed(outs[-1], origins - {origin})
-        case TupleOf(items, struct) as whole:
-            weak = numbers if struct is None else ()
-            return whole.of([_received(item, outs, weak, frame, origin) for item in items])
-        case _:
-            return results

@@ -24,7 +24,6 @@ from kernelab.frontend.values import (
     Instance,
     Meaning,
     Parameter,
-    Poison,
     TupleOf,
     TupleType,
     Typed,
@@ -145,7 +144,7 @@ def _trips(template: Template) -> Callable[[ast.For], int | None]:
     return trips
 
 
-def _lower(
+def lower_def(
     template: Template,
     params: Mapping[str, Meaning],
     is_kernel: bool,
@@ -199,82 +198,12 @@ def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
     return bound if isinstance(bound, Meaning) else structs.parameter(name, bound, span)
 
 
-def _kept(captured: Mapping[str, Any]) -> dict[str, Any]:
+def kept(captured: Mapping[str, Any]) -> dict[str, Any]:
     """Captured values as they are now, should the notebook change an array in place."""
     return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
 
 
-# ------------------------------------------------------------------------- kernels
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A kernel, None where it has mistakes, and everything there is to say about it."""
-
-    kernel: KernelDefinition | None
-    errors: tuple[Diagnostic, ...]
-    notes: tuple[Diagnostic, ...]
-
-
-def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None) -> Outcome:
-    """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
-    refused = fence.check(template.node, template.places)
-    errors = list(refused.diagnostics)
-    params: dict[str, Meaning] = {}
-    signature: list[Formal] = []
-    for argument in template.arguments:
-        try:
-            type = (given or {}).get(argument.arg) or _kernel_type(template, argument)
-            params[argument.arg] = structs.parameter(argument.arg, type, template.places(argument))
-            signature.append(Formal(argument.arg, type, template.places(argument)))
-        except Mistake as mistake:
-            errors.append(mistake.diagnostic)
-            params[argument.arg] = Poison()
-    defaults, wrong = default_numbers(template)
-    errors += wrong
-    frame = _lower(template, params, True, None, refused.nodes)
-    errors += frame.diagnostics
-    if errors or frame.broken:
-        return Outcome(None, tuple(errors), tuple(frame.notes))
-    vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
-    function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
-    kernel = KernelDefinition(
-        template.name,
-        verify(function),
-        template.places.source,
-        template.doc,
-        template.span,
-        template.options,
-        _kept(frame.scope.captured),
-        tuple(signature),
-        defaults,
-    )
-    return Outcome(kernel, (), tuple(frame.notes))
-
-
-def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """The defaults of a kernel's parameters, and what is wrong with others."""
-    defaults, errors = {}, []
-    for name, node in template.defaults.items():
-        try:
-            defaults[name] = _number(template, node)
-        except Mistake as mistake:
-            errors.append(mistake.diagnostic)
-    return defaults, errors
-
-
-def _number(template: Template, node: ast.expr) -> Any:
-    """The default of a kernel's parameter: a number, or a tuple of them for a vector."""
-    value = _evaluated(template, node)
-    numbers = value if isinstance(value, tuple) else (value,)
-    if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
-        return value
-    raise Mistake(
-        Diagnostic("a default is a number", template.places(node), "value", hint="give it at the launch")
-    )
-
-
-def _evaluated(template: Template, node: ast.expr) -> Any:
+def evaluated(template: Template, node: ast.expr) -> Any:
     """What Python makes of a default, with the names of the notebook and the cell."""
     places, scope = template.places, template.scope
     code = compile(ast.fix_missing_locations(ast.Expression(node)), places.source.label, "eval")
@@ -283,40 +212,6 @@ def _evaluated(template: Template, node: ast.expr) -> Any:
     except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
         message = f"the default raised {type(error).__name__}: {error}"
         raise Mistake(Diagnostic(message, places(node), "value")) from None
-
-
-def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
-    if argument.annotation is not None:
-        return annotation(template.scope, template.places, argument.annotation)
-    proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
-    raise Mistake(
-        Diagnostic(
-            f"the argument {argument.arg} of the kernel {template.name} has no type",
-            template.places(argument),
-            "annotation",
-            hint=f"write {proposal}",
-        )
-    )
-
-
-def _likely_type(node: ast.FunctionDef, name: str) -> str:
-    """What an argument probably is, from how the body uses it."""
-    ndims = [
-        len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
-        for part in ast.walk(node)
-        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id == name
-    ]
-    ndims += [
-        1
-        for part in ast.walk(node)
-        if isinstance(part, ast.Attribute)
-        and part.attr == "shape"
-        and isinstance(part.value, ast.Name)
-        and part.value.id == name
-    ]
-    if not ndims:
-        return "float"
-    return "array[float]" if max(ndims) == 1 else f"array{max(ndims)}d[float]"
 
 
 # ------------------------------------------------------------------------- functions
@@ -393,7 +288,7 @@ class UserFunction:
 
     def _default(self, node: ast.expr) -> Meaning:
         places = self.template.places
-        value = _evaluated(self.template, node)
+        value = evaluated(self.template, node)
         meaning = meaning_of(places.text(node), value)
         if not isinstance(meaning, Weak | Typed | FunctionRef):
             raise Mistake(
@@ -443,7 +338,7 @@ class UserFunction:
         pairs = list(zip(self.signature(), bound, strict=True))
         params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
         try:
-            frame = _lower(template, params, False, self._result_type(), refused.nodes)
+            frame = lower_def(template, params, False, self._result_type(), refused.nodes)
         except Mistake as mistake:
             return BrokenCall((*errors, mistake.diagnostic))
         errors += frame.diagnostics
@@ -458,7 +353,7 @@ class UserFunction:
             )
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
-        self.captured |= _kept(frame.scope.captured)
+        self.captured |= kept(frame.scope.captured)
         self.notes += [note for note in frame.notes if note not in self.notes]
         return self._finished(frame, params)
 
@@ -548,7 +443,7 @@ class Rules(Protocol):
 def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
     """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
     refused = fence.check(template.node, template.places)
-    frame = _lower(template, params, False, None, refused.nodes)
+    frame = lower_def(template, params, False, None, refused.nodes)
     errors = (*refused.diagnostics, *frame.diagnostics)
     if errors or frame.broken:
         raise BrokenCall(errors)

@@ -12,10 +12,12 @@ from kernelab.errors import Related
 from kernelab.frontend import calls, expectations, known, places, printing, several, slices, structs
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
-from kernelab.frontend.frame import Frame, Poisoned, counted
+from kernelab.frontend.frame import Frame, Poisoned
 from kernelab.frontend.names import EXPECTATIONS, Unknown
 from kernelab.frontend.operators import binary
+from kernelab.frontend.passing import Argument
 from kernelab.frontend.promote import materialise, operate
+from kernelab.frontend.threads import threads
 from kernelab.frontend.values import (
     ArrayRef,
     BuiltinRef,
@@ -33,8 +35,8 @@ from kernelab.frontend.values import (
     is_struct,
 )
 from kernelab.lang.build import FALSE, TRUE, integer, zero
-from kernelab.lang.ir import Atom, Const, Let, Stmt, Var
-from kernelab.lang.types import Mat, Scalar, Transform, Vec, bool_, int32
+from kernelab.lang.ir import Atom, Const, Let, Stmt
+from kernelab.lang.types import Mat, Scalar, Transform, Vec, bool_
 
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt",
@@ -288,7 +290,7 @@ def _operator(
         return None
     if not isinstance(callee, FunctionRef):
         return None
-    arguments = [calls.Argument(*pair) for pair in zip(values, parts, strict=True)]
+    arguments = [Argument(*pair) for pair in zip(values, parts, strict=True)]
     written = ast.copy_location(ast.Call(ast.copy_location(ast.Name(name), node), list(parts), []), node)
     return calls.call(frame, callee, arguments, written)
 
@@ -482,7 +484,7 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     if any(word in frame.refused for word in node.keywords):
         raise Poisoned
     arguments = [argument for part in node.args for argument in _arguments(frame, part)]
-    arguments += [calls.Argument(expr(frame, word.value), word.value, word.arg) for word in node.keywords]
+    arguments += [Argument(expr(frame, word.value), word.value, word.arg) for word in node.keywords]
     return calls.call(frame, callee, arguments, node)
 
 
@@ -491,14 +493,14 @@ def _callee(frame: Frame, node: ast.expr) -> Meaning:
     return _outer(frame, node, True) if isinstance(node, ast.Name) and is_outer else expr(frame, node)
 
 
-def _arguments(frame: Frame, node: ast.expr) -> list[calls.Argument]:
+def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
     """An argument, or with a star those that a tuple, vector, matrix or slice of known length stands for."""
     if not isinstance(node, ast.Starred):
-        return [calls.Argument(expr(frame, node), node)]
+        return [Argument(expr(frame, node), node)]
     if isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice):
         few = slices.few(frame, expr(frame, node.value.value), node.value.slice, expr)
         if few is not None:
-            return [calls.Argument(item, node) for item in few]
+            return [Argument(item, node) for item in few]
     match expr(frame, node.value):
         case TupleOf(items, None):
             found: Sequence[Meaning] = items
@@ -508,30 +510,4 @@ def _arguments(frame: Frame, node: ast.expr) -> list[calls.Argument]:
         case value:
             message = f"{describe(value)} cannot be unpacked: how many values it has is not known"
             raise frame.error(node, message, hint="unpack a tuple, a vector, a matrix or x[0:3]")
-    return [calls.Argument(item, node) for item in found]
-
-
-def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:
-    """The thread indices that `tid()` gives, as many as there are hints."""
-    if not frame.is_kernel:
-        raise frame.error(
-            node,
-            f"tid() stands in a kernel only, and {frame.name} is a function",
-            hint="a def that returns a value is a function: return nothing, or pass the index to it",
-        )
-    if node.args or node.keywords:
-        raise frame.error(node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()")
-    if len(hints) > 4:
-        raise frame.error(node, f"tid() gives 1 to 4 indices, not {len(hints)}")
-    if not frame.threads:
-        frame.threads = tuple(Var(int32, hint, frame.places(node)) for hint in hints)
-        frame.threads_span = frame.places(node)
-    if len(frame.threads) != len(hints):
-        related = (Related("the other tid() is here", frame.threads_span),) if frame.threads_span else ()
-        raise frame.error(
-            node,
-            f"tid() gives {counted(len(frame.threads), 'index')} in one place and {len(hints)} in another",
-            hint="call tid() once",
-            related=related,
-        )
-    return tuple(Typed(var) for var in frame.threads)
+    return [Argument(item, node) for item in found]

@@ -12,20 +12,19 @@ would have set are poisoned, and lowering goes on to find the next mistake.
 import ast
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, fence, local, places, several, structs
+from kernelab.frontend import calls, fence, local, places, ranges, several, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
-from kernelab.frontend.expressions import any_expr, condition, expr, number, threads
+from kernelab.frontend.expressions import any_expr, condition, expr, number
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Poisoned
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import Jump, escaping, leaves
 from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import convert
 from kernelab.frontend.scope import changed_in, targets
-from kernelab.frontend.storage import chosen_storage
+from kernelab.frontend.threads import threads
 from kernelab.frontend.values import BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
@@ -326,15 +325,15 @@ def _whole(stmt: ast.AugAssign) -> ast.expr:
 
 
 def _for(frame: Frame, stmt: ast.For) -> None:
-    ranges = fence.range_of(stmt.iter)
-    if ranges is None:
+    over = fence.range_of(stmt.iter)
+    if over is None:
         _for_each(frame, stmt)
         return
     assert isinstance(stmt.target, ast.Name)
     name = stmt.target.id
-    head, start, step = _range(frame, ranges, name)
-    if head is not None and ranges is not stmt.iter:
-        head, start, step = _reversed(frame, head, start, step)
+    head, start, step = _range(frame, over, name)
+    if head is not None and over is not stmt.iter:
+        head, start, step = ranges.backwards(frame, head, start, step)
     if head is None:
         for changed in changed_in([stmt]):
             frame.poison(changed)
@@ -342,23 +341,14 @@ def _for(frame: Frame, stmt: ast.For) -> None:
     jumps = escaping(stmt.body)
 
     def body() -> None:
-        set_name(frame, name, Typed(_index(frame, head, start, step, name)), frame.places(stmt.target))
+        set_name(frame, name, Typed(ranges.index(frame, head, start, step, name)), frame.places(stmt.target))
         block(frame, stmt.body, _live_in_loop(frame, stmt, jumps))
 
     loop(frame, stmt, head, body, _carried(frame, stmt, jumps), jumps)
     if name in frame.facts.watched:
-        ran = frame.builder.apply("gt", head.count, _like(head.count, 0))
+        ran = frame.builder.apply("gt", head.count, ranges.like(head.count, 0))
         before = truth(frame.env.get(WATCH + name))
         frame.env[WATCH + name] = Typed(frame.builder.apply("or", before, ran))
-
-
-def _reversed(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[LoopHead, Atom, Atom]:
-    """The same indices, last first."""
-    b = frame.builder
-    last = b.apply("sub", head.count, _like(head.count, 1))
-    back = b.apply("neg", step)
-    index = Var(head.index.type, "k", head.index.span)
-    return replace(head, index=index), b.apply("add", start, b.apply("mul", last, step)), back
 
 
 def _for_each(frame: Frame, stmt: ast.For) -> None:
@@ -389,84 +379,12 @@ def _items(frame: Frame, stmt: ast.For) -> Sequence[Meaning]:
             )
 
 
-def _index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> Atom:
-    if start == _like(start, 0) and step == _like(step, 1):
-        return head.index
-    moved = frame.builder.apply("mul", head.index, step)
-    if start == _like(start, 0):
-        return moved
-    return frame.builder.apply("add", start, moved, hint=name)
-
-
-def _like(atom: Atom, value: int) -> Const:
-    assert isinstance(atom.type, Scalar)
-    return Const(value, atom.type)
-
-
 def _range(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead | None, Atom, Atom]:
     """The canonical head of a loop over `range(...)`, its start and its step; no head after a mistake."""
     found: list[tuple[LoopHead, Atom, Atom]] = []
     with _collecting(frame, ()), frame.builder.at(frame.places(call)):
-        found.append(_head(frame, call, name))
+        found.append(ranges.head(frame, call, name))
     return found[0] if found else (None, FALSE, FALSE)
-
-
-def _head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom]:
-    start, stop, step = _bounds(frame, call)
-    if isinstance(step, Const) and step.value == 0:
-        raise frame.error(call, "the step of range is zero", "value")
-    nonzero = frame.builder.apply("ne", step, _like(step, 0))
-    frame.builder.check(nonzero, "assertion", "the step of range is zero")
-    plain = start == _like(start, 0) and step == _like(step, 1)
-    count = stop if plain else _trips(frame, start, stop, step)
-    index = Var(count.type, name if plain else "k", frame.places(call))
-    if plain and isinstance(count, Const):
-        frame.bounds[index] = int(count.value)
-    return LoopHead(index, count, chosen_storage(frame, call)), start, step
-
-
-def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
-    """The number of iterations, ceil((stop - start) / step); not above 0 if there are none."""
-    if step == _like(step, 1):
-        return frame.builder.apply("sub", stop, start)
-    if step == _like(step, -1):
-        return frame.builder.apply("sub", start, stop)
-    back = frame.builder.apply("sub", start, stop)
-    return frame.builder.apply("neg", frame.builder.apply("floordiv", back, step))
-
-
-def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
-    if not 1 <= len(call.args) <= 3:
-        raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args)}")
-    parts = [(expr(frame, part), part) for part in call.args]
-    types = {
-        value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)
-    }
-    if len(types) > 1:
-        raise frame.error(
-            call, f"the bounds of range are {' and '.join(sorted(map(str, types)))}", hint="write int(...)"
-        )
-    type = types.pop() if types else int32
-    bounds = [convert(frame, value, type, part, "a bound of range is") for value, part in parts]
-    match bounds:
-        case [stop]:
-            return _like(stop, 0), stop, _like(stop, 1)
-        case [start, stop]:
-            return start, stop, _like(stop, 1)
-        case _:
-            return bounds[0], bounds[1], bounds[2]
-
-
-def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
-    if isinstance(value, Weak) and type(value.number) is int:
-        return True
-    if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
-        return True
-    raise frame.error(
-        part,
-        f"a bound of range is an int, not {describe(value)}",
-        hint=f"write int({frame.places.text(part)})",
-    )
 
 
 def _while(frame: Frame, stmt: ast.While) -> None:

@@ -15,15 +15,8 @@ from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
 from kernelab.runtime.conversion import described
 from kernelab.runtime.generic import stated
-from kernelab.runtime.kernel import (
-    Kernel,
-    Made,
-    compile_source,
-    definition_of,
-    loaded,
-    native_of,
-    refuse_unknown,
-)
+from kernelab.runtime.kernel import Kernel, Made, compile_source
+from kernelab.runtime.loading import definition_of, loaded, native_of, refuse_unknown
 from kernelab.runtime.naming import closure, evaluated, maps_of, names_around
 from kernelab.runtime.structs import Instance, class_of
 

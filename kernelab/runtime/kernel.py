@@ -3,9 +3,7 @@
 The one module that composes frontend, passes and backend.  Must not know launches or tapes.
 """
 
-import ast
 import os
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from typing import Any, Literal, Self
 
 from kernelab.backend.base import Args, Entry
 from kernelab.codegen.totals import totals
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError, Source, Span
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
     GenericKernel,
@@ -22,14 +20,10 @@ from kernelab.frontend import (
     Lowered,
     StructDefinition,
     UserFunction,
-    file_of,
     lower_source,
-    lower_tree,
-    source_of,
 )
-from kernelab.frontend.options import settled, unknown
 from kernelab.lang.ir import Custom, Function, Storage, Var, walk
-from kernelab.lang.structs import AnyType, StructArray
+from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
 from kernelab.passes.casts import Cast, casts
@@ -48,7 +42,8 @@ from kernelab.runtime.arguments import Parameter, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.device import CPU
 from kernelab.runtime.generic import types_of
-from kernelab.runtime.naming import closure, maps_of, names_around
+from kernelab.runtime.loading import loaded, refuse_unknown
+from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
@@ -59,9 +54,6 @@ from kernelab.runtime.tracing import Tracing, traced
 Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
-
-MODULE_OPTIONS = "__kernelab_options__"
-"""The name under which a Python module keeps the options of its kernels."""
 
 OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")
 """The attributes of a kernel that completion offers."""
@@ -479,78 +471,6 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     made = Kernel.of(chosen.name, lambda: chosen)
     made.definition = chosen
     return made
-
-
-def definition_of(
-    function: Callable[..., Any], namespace: Mapping[str, Any], word: Literal["kernel", "func"]
-) -> KernelDefinition | GenericKernel | UserFunction:
-    """What a Python function of a file stands for as a kernel or a function; raises KernelError."""
-    source, tree = source_of(function)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            # Whoever decorated it has evaluated the decorator already, whatever it was called there.
-            node.decorator_list = [ast.copy_location(ast.Name(word), node)]
-            namespace = _annotated(node, function, namespace)
-    lowered = lower_tree(source, tree, namespace)
-    lowered.raise_errors()
-    found = lowered.definitions[function.__name__]
-    assert not isinstance(found, StructDefinition)
-    return found
-
-
-def _annotated(
-    node: ast.FunctionDef, function: Callable[..., Any], namespace: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Python has evaluated the annotations of a function: a type counts, whatever its text means by now."""
-    types: dict[str, Any] = {}
-    for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
-        given = getattr(function, "__annotations__", {}).get(argument.arg)
-        if argument.annotation is not None and _is_type(given):
-            name = f"__annotation_{argument.arg}"
-            types[name] = given
-            argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)
-    return ChainMap(types, *maps_of(namespace)) if types else namespace
-
-
-def _is_type(given: Any) -> bool:
-    return isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
-
-
-def native_of(
-    function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
-) -> Definition:
-    """What a Python function with snippets of C++ stands for; raises KernelError with its mistakes."""
-    source, tree = source_of(function)
-    words = {f"__native_{word}": value for word, value in given.items()}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            keywords = [ast.keyword(word, ast.Name(f"__native_{word}", ast.Load())) for word in given]
-            call = ast.Call(ast.Name("func_native", ast.Load()), [], keywords)
-            node.decorator_list = [ast.fix_missing_locations(ast.copy_location(call, node))]
-    lowered = lower_tree(source, tree, ChainMap(words, *maps_of(namespace)), file_of(function))
-    lowered.raise_errors()
-    return lowered.definitions[function.__name__]
-
-
-def loaded(
-    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
-) -> KernelDefinition | GenericKernel:
-    """The definition of a decorated kernel; raises KernelError with its mistakes."""
-    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel")
-    assert not isinstance(found, UserFunction)
-    around = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
-    chosen = settled({"module_options": around}) | settled(options)
-    if isinstance(found, GenericKernel):
-        found.options |= chosen
-        return found
-    return replace(found, options=chosen)
-
-
-def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
-    """Raise KernelValueError for an option that the decorator does not have."""
-    wrong = unknown(word, options)
-    if wrong is not None:
-        raise KernelValueError(Diagnostic(wrong[0], None, "value", hint=wrong[1]))
 
 
 def flat(function: Function) -> Function:

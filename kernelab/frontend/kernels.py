@@ -1,0 +1,122 @@
+"""A def that is a kernel: the types of its parameters, their defaults, and its body lowered."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend import fence, structs
+from kernelab.frontend.annotations import annotation
+from kernelab.frontend.definitions import Formal, KernelDefinition, Template, evaluated, kept, lower_def
+from kernelab.frontend.frame import Mistake
+from kernelab.frontend.values import (
+    Meaning,
+    Poison,
+)
+from kernelab.lang.ir import Function
+from kernelab.lang.structs import AnyType
+from kernelab.lang.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A kernel, None where it has mistakes, and everything there is to say about it."""
+
+    kernel: KernelDefinition | None
+    errors: tuple[Diagnostic, ...]
+    notes: tuple[Diagnostic, ...]
+
+
+def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None) -> Outcome:
+    """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
+    refused = fence.check(template.node, template.places)
+    errors = list(refused.diagnostics)
+    params: dict[str, Meaning] = {}
+    signature: list[Formal] = []
+    for argument in template.arguments:
+        try:
+            type = (given or {}).get(argument.arg) or _kernel_type(template, argument)
+            params[argument.arg] = structs.parameter(argument.arg, type, template.places(argument))
+            signature.append(Formal(argument.arg, type, template.places(argument)))
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
+            params[argument.arg] = Poison()
+    defaults, wrong = default_numbers(template)
+    errors += wrong
+    frame = lower_def(template, params, True, None, refused.nodes)
+    errors += frame.diagnostics
+    if errors or frame.broken:
+        return Outcome(None, tuple(errors), tuple(frame.notes))
+    vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
+    function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
+    kernel = KernelDefinition(
+        template.name,
+        verify(function),
+        template.places.source,
+        template.doc,
+        template.span,
+        template.options,
+        kept(frame.scope.captured),
+        tuple(signature),
+        defaults,
+    )
+    return Outcome(kernel, (), tuple(frame.notes))
+
+
+def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """The defaults of a kernel's parameters, and what is wrong with others."""
+    defaults, errors = {}, []
+    for name, node in template.defaults.items():
+        try:
+            defaults[name] = _number(template, node)
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
+    return defaults, errors
+
+
+def _number(template: Template, node: ast.expr) -> Any:
+    """The default of a kernel's parameter: a number, or a tuple of them for a vector."""
+    value = evaluated(template, node)
+    numbers = value if isinstance(value, tuple) else (value,)
+    if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
+        return value
+    raise Mistake(
+        Diagnostic("a default is a number", template.places(node), "value", hint="give it at the launch")
+    )
+
+
+def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
+    if argument.annotation is not None:
+        return annotation(template.scope, template.places, argument.annotation)
+    proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
+    raise Mistake(
+        Diagnostic(
+            f"the argument {argument.arg} of the kernel {template.name} has no type",
+            template.places(argument),
+            "annotation",
+            hint=f"write {proposal}",
+        )
+    )
+
+
+def _likely_type(node: ast.FunctionDef, name: str) -> str:
+    """What an argument probably is, from how the body uses it."""
+    ndims = [
+        len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
+        for part in ast.walk(node)
+        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id == name
+    ]
+    ndims += [
+        1
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute)
+        and part.attr == "shape"
+        and isinstance(part.value, ast.Name)
+        and part.value.id == name
+    ]
+    if not ndims:
+        return "float"
+    return "array[float]" if max(ndims) == 1 else f"array{max(ndims)}d[float]"

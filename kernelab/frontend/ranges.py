@@ -1,0 +1,94 @@
+"""Loops over `range(...)`: the canonical loop that counts from 0, and what the index is in it."""
+
+import ast
+from dataclasses import replace
+
+from kernelab.frontend.control import LoopHead
+from kernelab.frontend.expressions import expr
+from kernelab.frontend.frame import Frame
+from kernelab.frontend.promote import convert
+from kernelab.frontend.storage import chosen_storage
+from kernelab.frontend.values import Meaning, Typed, Weak, describe
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.types import Scalar, int32
+
+
+def backwards(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[LoopHead, Atom, Atom]:
+    """The same indices, last first."""
+    b = frame.builder
+    last = b.apply("sub", head.count, like(head.count, 1))
+    back = b.apply("neg", step)
+    index = Var(head.index.type, "k", head.index.span)
+    return replace(head, index=index), b.apply("add", start, b.apply("mul", last, step)), back
+
+
+def index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> Atom:
+    if start == like(start, 0) and step == like(step, 1):
+        return head.index
+    moved = frame.builder.apply("mul", head.index, step)
+    if start == like(start, 0):
+        return moved
+    return frame.builder.apply("add", start, moved, hint=name)
+
+
+def like(atom: Atom, value: int) -> Const:
+    assert isinstance(atom.type, Scalar)
+    return Const(value, atom.type)
+
+
+def head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom]:
+    start, stop, step = _bounds(frame, call)
+    if isinstance(step, Const) and step.value == 0:
+        raise frame.error(call, "the step of range is zero", "value")
+    nonzero = frame.builder.apply("ne", step, like(step, 0))
+    frame.builder.check(nonzero, "assertion", "the step of range is zero")
+    plain = start == like(start, 0) and step == like(step, 1)
+    count = stop if plain else _trips(frame, start, stop, step)
+    index = Var(count.type, name if plain else "k", frame.places(call))
+    if plain and isinstance(count, Const):
+        frame.bounds[index] = int(count.value)
+    return LoopHead(index, count, chosen_storage(frame, call)), start, step
+
+
+def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
+    """The number of iterations, ceil((stop - start) / step); not above 0 if there are none."""
+    if step == like(step, 1):
+        return frame.builder.apply("sub", stop, start)
+    if step == like(step, -1):
+        return frame.builder.apply("sub", start, stop)
+    back = frame.builder.apply("sub", start, stop)
+    return frame.builder.apply("neg", frame.builder.apply("floordiv", back, step))
+
+
+def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
+    if not 1 <= len(call.args) <= 3:
+        raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args)}")
+    parts = [(expr(frame, part), part) for part in call.args]
+    types = {
+        value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)
+    }
+    if len(types) > 1:
+        raise frame.error(
+            call, f"the bounds of range are {' and '.join(sorted(map(str, types)))}", hint="write int(...)"
+        )
+    type = types.pop() if types else int32
+    bounds = [convert(frame, value, type, part, "a bound of range is") for value, part in parts]
+    match bounds:
+        case [stop]:
+            return like(stop, 0), stop, like(stop, 1)
+        case [start, stop]:
+            return start, stop, like(stop, 1)
+        case _:
+            return bounds[0], bounds[1], bounds[2]
+
+
+def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
+    if isinstance(value, Weak) and type(value.number) is int:
+        return True
+    if isinstance(value, Typed) and isinstance(value.type, Scalar) and value.type.kind == "int":
+        return True
+    raise frame.error(
+        part,
+        f"a bound of range is an int, not {describe(value)}",
+        hint=f"write int({frame.places.text(part)})",
+    )

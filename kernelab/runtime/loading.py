@@ -1,0 +1,98 @@
+"""From Python functions to definitions: the text of a def, the names around it, what Python made of it."""
+
+import ast
+from collections import ChainMap
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.frontend import (
+    Definition,
+    GenericKernel,
+    KernelDefinition,
+    StructDefinition,
+    UserFunction,
+    file_of,
+    lower_tree,
+    source_of,
+)
+from kernelab.frontend.options import settled, unknown
+from kernelab.lang.structs import StructArray
+from kernelab.lang.types import Array, Value
+from kernelab.runtime.naming import closure, maps_of
+
+MODULE_OPTIONS = "__kernelab_options__"
+"""The name under which a Python module keeps the options of its kernels."""
+
+
+def definition_of(
+    function: Callable[..., Any], namespace: Mapping[str, Any], word: Literal["kernel", "func"]
+) -> KernelDefinition | GenericKernel | UserFunction:
+    """What a Python function of a file stands for as a kernel or a function; raises KernelError."""
+    source, tree = source_of(function)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            # Whoever decorated it has evaluated the decorator already, whatever it was called there.
+            node.decorator_list = [ast.copy_location(ast.Name(word), node)]
+            namespace = _annotated(node, function, namespace)
+    lowered = lower_tree(source, tree, namespace)
+    lowered.raise_errors()
+    found = lowered.definitions[function.__name__]
+    assert not isinstance(found, StructDefinition)
+    return found
+
+
+def _annotated(
+    node: ast.FunctionDef, function: Callable[..., Any], namespace: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Python has evaluated the annotations of a function: a type counts, whatever its text means by now."""
+    types: dict[str, Any] = {}
+    for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
+        given = getattr(function, "__annotations__", {}).get(argument.arg)
+        if argument.annotation is not None and _is_type(given):
+            name = f"__annotation_{argument.arg}"
+            types[name] = given
+            argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)
+    return ChainMap(types, *maps_of(namespace)) if types else namespace
+
+
+def _is_type(given: Any) -> bool:
+    return isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
+
+
+def native_of(
+    function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+) -> Definition:
+    """What a Python function with snippets of C++ stands for; raises KernelError with its mistakes."""
+    source, tree = source_of(function)
+    words = {f"__native_{word}": value for word, value in given.items()}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            keywords = [ast.keyword(word, ast.Name(f"__native_{word}", ast.Load())) for word in given]
+            call = ast.Call(ast.Name("func_native", ast.Load()), [], keywords)
+            node.decorator_list = [ast.fix_missing_locations(ast.copy_location(call, node))]
+    lowered = lower_tree(source, tree, ChainMap(words, *maps_of(namespace)), file_of(function))
+    lowered.raise_errors()
+    return lowered.definitions[function.__name__]
+
+
+def loaded(
+    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> KernelDefinition | GenericKernel:
+    """The definition of a decorated kernel; raises KernelError with its mistakes."""
+    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel")
+    assert not isinstance(found, UserFunction)
+    around = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+    chosen = settled({"module_options": around}) | settled(options)
+    if isinstance(found, GenericKernel):
+        found.options |= chosen
+        return found
+    return replace(found, options=chosen)
+
+
+def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
+    """Raise KernelValueError for an option that the decorator does not have."""
+    wrong = unknown(word, options)
+    if wrong is not None:
+        raise KernelValueError(Diagnostic(wrong[0], None, "value", hint=wrong[1]))
