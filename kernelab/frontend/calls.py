@@ -4,7 +4,7 @@ Works on operands that have been lowered already.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelab.frontend import library, local, places, several, shaped, structs, views
 from kernelab.frontend.draw import advance
@@ -287,6 +287,7 @@ def accumulate(
 def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     """`vector(...)`, `matrix(...)` and `identity(...)`, whose keywords say which type is meant."""
     named = {a.keyword: a.value for a in arguments if a.keyword is not None}
+    named |= _extent_of(name, named, arguments)
     is_identity = name in shaped.IDENTITIES
     plain = [] if is_identity else [a for a in arguments if a.keyword is None]
     given = [number(frame, name, argument) for argument in plain]
@@ -305,6 +306,17 @@ def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             return _built(frame, type, [*_cast_entries(frame, p, type), *turned])
         case _:
             return construct(frame, type, plain, node)
+
+
+def _extent_of(name: str, named: Mapping[str, Meaning], arguments: Arguments) -> dict[str, Meaning]:
+    """The length or shape that `vector(v, dtype=...)` takes over from a vector or matrix of another type."""
+    match name, [argument.value for argument in arguments if argument.keyword is None]:
+        case "vector", [Typed() as only] if isinstance(only.type, Vec) and "length" not in named:
+            return {"length": Weak(only.type.n)}
+        case "matrix", [Typed() as only] if isinstance(only.type, Mat) and "shape" not in named:
+            return {"shape": TupleOf((Weak(only.type.n), Weak(only.type.m)))}
+        case _:
+            return {}
 
 
 def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -> Meaning:

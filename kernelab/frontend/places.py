@@ -14,7 +14,7 @@ from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Type
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, int32
+from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, int32
 
 Evaluate = Callable[[Frame, ast.expr], Meaning]
 Groups = list[list[ast.expr]]
@@ -205,10 +205,34 @@ def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr], eva
     match evaluate(frame, group[0]) if len(group) == 1 else None:
         case Weak(int() as number) if -len(items) <= number < len(items):
             return items[number]
-        case _:
-            raise frame.error(
-                group[0], f"a tuple of {len(items)} is indexed by a constant from 0 to {len(items) - 1}"
-            )
+        case Typed() as value if items and isinstance(value.type, Scalar) and value.type.is_int:
+            chosen = _chosen_item(frame, items, value.atom, group[0])
+            if chosen is not None:
+                return chosen
+    last = len(items) - 1
+    message = f"a tuple of {len(items)} is indexed by a constant from 0 to {last}"
+    hint = "where its items are of one type, the index may be a variable"
+    raise frame.error(group[0], message, hint=hint)
+
+
+def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.expr) -> Meaning | None:
+    """The item at an index that is known at run time; None where the items are not of one type."""
+    types = list(dict.fromkeys(item.type for item in items if isinstance(item, Typed)))
+    kinds = {type(item.number) for item in items if isinstance(item, Weak)}
+    if len(types) > 1 or not all(isinstance(item, Weak | Typed) for item in items) or bool in kinds:
+        return None
+    if kinds and types and not isinstance(types[0], Scalar):
+        return None
+    elem = types[0] if types else float32 if float in kinds else int32
+    b = frame.builder
+    with b.at(frame.places(node)):
+        found, k = convert(frame, items[-1], elem, node, "this item is"), cast(frame, index, int32)
+        inside = b.apply("and", b.apply("ge", k, integer(0)), b.apply("lt", k, integer(len(items))))
+        b.check(inside, "assertion", f"an index outside of a tuple of {len(items)}")
+        for position, item in reversed(list(enumerate(items[:-1]))):
+            here = convert(frame, item, elem, node, "this item is")
+            found = b.apply("where", b.apply("eq", k, integer(position)), here, found)
+    return Typed(found)
 
 
 def shape(frame: Frame, array: ArrayRef | View, axis: int) -> Typed:

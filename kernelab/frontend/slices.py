@@ -45,7 +45,7 @@ def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index,
 
 
 def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate: Evaluate) -> range:
-    """The positions of a slice, of which there are at least two."""
+    """The positions of a slice, of which there is at least one."""
     bounds = _bounds(frame, node, evaluate)
     if bounds is None:
         hint = "pick the components one by one"
@@ -53,9 +53,8 @@ def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate:
     if bounds[2] == 0:
         raise frame.error(node, "the step of a slice is not zero", "value")
     chosen = range(extent)[slice(*bounds)]
-    if len(chosen) < 2:
-        hint = f"write [{chosen[0]}] for one component" if chosen else ""
-        raise frame.error(node, f"this slice of {type} has {len(chosen)} components", "value", hint)
+    if not chosen:
+        raise frame.error(node, f"this slice of {type} has no components", "value")
     return chosen
 
 

@@ -42,7 +42,7 @@ from kernelab.runtime.arguments import Parameter, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.device import CPU
 from kernelab.runtime.generic import types_of
-from kernelab.runtime.loading import loaded, refuse_unknown
+from kernelab.runtime.loading import Module, loaded, refuse_unknown
 from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
@@ -247,6 +247,16 @@ class Kernel:
     def key(self) -> str:
         """The name, as programs written for Warp ask for it."""
         return self.name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was said of the kernel: whether it has a backward pass."""
+        return {"enable_backward": True, **self.loaded.options}
+
+    @property
+    def module(self) -> Module:
+        """Where the kernel stands, as programs written for Warp ask for it; every kernel is built alone."""
+        return Module(self.source.label, self.options)
 
     @property
     def doc(self) -> str:

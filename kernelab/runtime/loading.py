@@ -3,7 +3,7 @@
 import ast
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kernelab.errors import Diagnostic, KernelValueError
@@ -24,6 +24,17 @@ from kernelab.runtime.naming import closure, maps_of
 
 MODULE_OPTIONS = "__kernelab_options__"
 """The name under which a Python module keeps the options of its kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What another system builds as a whole; here it is a name, and each kernel is built by itself."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def load(self, device: Any = None) -> None:
+        """Do nothing: each kernel is built by itself when it is first launched."""
 
 
 def definition_of(

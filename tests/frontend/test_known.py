@@ -49,6 +49,9 @@ def computed(body: str, before: str = "", **namespace: Any) -> list[float]:
         ("a, b = static((2.5, N))\nx[0] = a * float(b)", [7.5, 2, 3, 4]),
         ("y = x[1] + x.dtype(1)\nx[0] = type(y)(i) + y.dtype(2)", [5, 2, 3, 4]),
         ("x[0] = float(length)", [7, 2, 3, 4]),
+        ("t = (1.0, x[3], 5)\nfor k in range(3):\n    x[0] += t[k]", [11, 2, 3, 4]),
+        ("v = vec3(1.0, 2.0, 3.0).zx\nx[0] = v[0] * 10.0 + v[1]", [31, 2, 3, 4]),
+        ("v = vector(vec2(1.5), dtype=float64)\nx[0] = float(v[0])", [1.5, 2, 3, 4]),
     ],
 )
 def test_what_is_known_is_used(body: str, x: list[float]) -> None:
@@ -65,6 +68,7 @@ def test_what_is_known_is_used(body: str, x: list[float]) -> None:
             6,
         ),
         ("m = mat33(0.0)\nm[0:2, 1:3] = mat22(1.0, 2.0, 3.0, 4.0)\nx[0] = m[0, 1] + 10.0 * m[1, 2]", 41),
+        ("m = mat22(1.0, 2.0, 3.0, 4.0)\nm[1:, :1] += m[:1, 1:]\nx[0] = m[1, 0]", 5),
         ("m = mat22(1.0, 2.0, 3.0, 4.0)\nw = m[:, i - 2]\nx[0] = w[0] + 10.0 * w[1]", 42),
         ("m = mat33(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)\nn = m[::-2, :2]\nx[0] = n[0, 1]", 8),
     ],
@@ -127,6 +131,9 @@ def test_operators_of_structs_are_functions_of_their_names() -> None:
         ("v = vec4(0.0)\nv[i:] = vec2(1.0)", "the bounds of a slice of vec4 are constants"),
         ("v = vec4(0.0)\nv[1:3] = vec3(1.0)", "is vec2, not vec3"),
         ("x[0] = float(Mode.QUICK)", "Mode has no QUICK"),
+        ("t = (1.0, vec2(1.0))\nx[0] = t[i]", "a tuple of 2 is indexed by a constant from 0 to 1"),
+        ("v = vec2(1.0).xz", "vec2 has no xz"),
+        ("v = vec4(0.0)[3:1]", "this slice of vec4 has no components"),
     ],
 )
 def test_what_is_not_known_is_told(body: str, message: str) -> None:
