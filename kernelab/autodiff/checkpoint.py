@@ -11,15 +11,25 @@ run that does anything else than the first is an error: no gradient of it could 
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from kernelab.autodiff.cuts import warn_of
 from kernelab.autodiff.hazards import Guard
 from kernelab.autodiff.keeps import Keep
-from kernelab.autodiff.records import Recording
-from kernelab.autodiff.sweep import Buffers, Publications, Region, flow, region, retirements, steps_of, sweep
+from kernelab.autodiff.records import Record, Recording
+from kernelab.autodiff.sweep import (
+    Buffers,
+    Publications,
+    Puller,
+    Region,
+    flow,
+    region,
+    retirements,
+    steps_of,
+    sweep,
+)
 from kernelab.autodiff.unseen import Adjoints
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import is_differentiable
@@ -300,8 +310,14 @@ class CheckpointRecord:
     def would_reach(self, primal: array) -> bool:
         return True
 
-    def pull(self, adjoints: Adjoints) -> None:
+    def pull(self, adjoints: Adjoints, pulling: Callable[[Sequence[Record]], Puller] | None = None) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
+        with self.again() as (inner, results):
+            self._sweep(inner, results, adjoints, pulling)
+
+    @contextmanager
+    def again(self) -> Iterator[tuple["Replaying", list[array]]]:
+        """Within it all is as it was, and the function has run again: its tape, and what it returned."""
         changing = [*(keep.elements for keep in self.keeps if keep.nbytes), *self.outside]
         with ExitStack() as aside:
             for memory in {elements.allocation for elements in changing}:
@@ -309,10 +325,10 @@ class CheckpointRecord:
             # What was read first was kept first, and wins where two overlap.
             if not all(keep.restore() for keep in reversed(self.keeps)):
                 raise TapeError(_differs(self, "an array that it reads was changed through a NumPy view"))
-            inner, again = self._run()
-            if inner.signature.sum != self.signature.sum or not _alike(again, self.made):
+            inner, results = self._run()
+            if inner.signature.sum != self.signature.sum or not _alike(results, self.made):
                 raise TapeError(_differs(self, "it did something else than at first"))
-            self._sweep(inner, again, adjoints)
+            yield inner, results
 
     def _run(self) -> tuple[Replaying, list[array]]:
         inner = Replaying()
@@ -323,7 +339,13 @@ class CheckpointRecord:
             RECORDER.reset(token)
         return inner, [made for made in arrays_in(result) if not inner.signature.is_outside(made)]
 
-    def _sweep(self, inner: Replaying, again: Sequence[array], adjoints: Adjoints) -> None:
+    def _sweep(
+        self,
+        inner: Replaying,
+        again: Sequence[array],
+        adjoints: Adjoints,
+        pulling: Callable[[Sequence[Record]], Puller] | None,
+    ) -> None:
         bars = Buffers()
         for first, second in zip(self.made, again, strict=True):
             bars.share(second.allocation, adjoints.of(first).allocation)
@@ -334,7 +356,8 @@ class CheckpointRecord:
         shared = {elements.allocation for elements in (*again, *self.outside, *self.reached)}
         found = flow(steps, seeds)
         warn_of(found.cuts)
-        sweep(tuple(inner.records), found.live, bars, Publications(), retired=retirements(steps, shared))
+        retired = retirements(steps, shared)
+        sweep(tuple(inner.records), found.live, bars, Publications(), (), pulling, retired)
 
 
 def _alike(again: Sequence[array], made: Sequence[array]) -> bool:

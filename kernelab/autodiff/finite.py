@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.checkpoint import CheckpointRecord
 from kernelab.autodiff.cuts import called
 from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.sweep import flow, steps_of
 from kernelab.autodiff.unseen import Adjoints
 from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
@@ -44,6 +46,10 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
     """What to say of the first launch on the way to the loss that made a value turn."""
     for i in live:
         record = records[i]
+        if isinstance(record, CheckpointRecord):
+            told = _culprit_inside(record)
+            if told is not None:
+                return told
         if not isinstance(record, LaunchRecord):
             continue
         wrong = [(a, _first(a.host(), a)) for a in record.written if _is_current(record, a)]
@@ -58,6 +64,13 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
             if found:
                 return _by_output(record, elements, found)
     return None
+
+
+def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:
+    """The same for the launches of a checkpoint, which run again for it."""
+    with record.again() as (inner, results):
+        live = flow(steps_of(inner.records), [*results, *record.outside]).live
+        return _primal_culprit(inner.records, sorted(live))
 
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:
@@ -182,7 +195,10 @@ class FiniteChecks:
         record = self._records[i]
         self._over = {a.allocation: a for a in (*record.reached, *record.written)}
         before = {memory: _kept(adjoints, a) for memory, a in self._over.items()}
-        record.pull(adjoints)
+        if isinstance(record, CheckpointRecord):
+            record.pull(adjoints, FiniteChecks)
+        else:
+            record.pull(adjoints)
         for primal in dict.fromkeys(record.reached):
             bar = adjoints.known(primal)
             found = "" if bar is None else _first(bar.host(), primal)

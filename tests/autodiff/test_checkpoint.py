@@ -31,6 +31,10 @@ def shaken(x: array[float], seed: int, y: array[float]):
     state = rand_init(seed, i)
     y[i] = x[i] * randf(state) * x[i]
 
+def roots(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sqrt(x[i])
+
 def row(traj: array2d[float], t: int):
     i = tid()
     traj[t + 1, i] = sin(traj[t, i]) * 1.5
@@ -317,3 +321,28 @@ def test_a_cut_inside_is_reported() -> None:
         kl.KernelWarning, match="no gradient flows through an array, read by the launch of `step`"
     ):
         tape.backward(loss)
+
+
+def twice(x: kl.array, name: str) -> kl.array:
+    y, z = zeros(), zeros()
+    kernels[name][4](x, y)
+    kernels[name][4](y, z)
+    return z
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ([1.0, 2.0, -3.0, 4.0], "a value turns nan here, in thread 2 of the launch of `roots`"),
+        ([1.0, 2.0, 0.0, 4.0], "the adjoint of the launch of `roots` computes inf in thread 2"),
+    ],
+)
+def test_what_turns_nan_inside_is_found(start: list[float], said: str) -> None:
+    x, loss = leaf(start), zeros(1)
+    with kl.Tape() as tape:
+        y = kl.checkpoint(twice, kl.checkpoint(lambda x: x * 1.0, x), "roots")
+        total[4](y, loss)
+    with pytest.raises(kl.NotFiniteError) as caught:
+        tape.backward(loss, check_finite=True)
+    assert said in str(caught.value) and "y[i] = sqrt(x[i])" in str(caught.value)
+    assert x.list() == start
