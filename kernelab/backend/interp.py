@@ -454,9 +454,10 @@ class _Launch:
 
     def settle(self) -> None:
         """Bring the running totals to their elements."""
-        for var, sums in self.sums.items():
-            reached = sums != 0
-            self.arrays[var][reached] += sums[reached]
+        with np.errstate(all="ignore"):
+            for var, sums in self.sums.items():
+                reached = sums != 0
+                self.arrays[var][reached] += sums[reached]
 
     @property
     def independent(self) -> bool:

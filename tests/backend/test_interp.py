@@ -98,6 +98,15 @@ def test_scalarised_the_zoo_does_the_same(animal: Animal) -> None:
         np.testing.assert_array_equal(found[name], array, name)
 
 
+def test_a_running_total_overflows_in_silence() -> None:
+    function = lowered(
+        "def total(x: array[float], l: array[float]):\n    atomic_add(l, 0, x[tid()])\n", "total"
+    )
+    found = {"x": np.full(2, 3e38, np.float32), "l": np.zeros(1, np.float32)}
+    interp.run(function, (2,), found)
+    assert np.isinf(found["l"][0])
+
+
 def new_residual(threads: int) -> tuple[Numpy, Numpy]:
     return np.zeros(3, np.int64), np.full(threads, -1, np.int64)
 
