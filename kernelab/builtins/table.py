@@ -118,7 +118,7 @@ def host_type(value: Any) -> Type:
             return int32
         case float():
             return float32
-    if hasattr(value, "__array_interface__") and not isinstance(value, np.ndarray):
+    if hasattr(value, "__array_interface__") and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
         raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x)"))
     array = np.asarray(value)
