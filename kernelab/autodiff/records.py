@@ -73,11 +73,12 @@ class Outline:
     switched_off: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class LaunchRecord:
     """A launch: its kernel, grid and arguments, what it kept for the adjoint, and where it was made.
 
     `versions` holds, for each array argument, how often its memory had been written after the launch.
+    Nothing changes a record; like its call it is not declared frozen, to be made fast.
     """
 
     call: Call
@@ -283,7 +284,7 @@ class Recording:
     def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
         known = self._written.get(target.allocation)
-        if known is None:
+        if known is None or not known.may_be_unseen(own):
             return
         found = known.unseen(own)
         self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
@@ -299,10 +300,11 @@ class Recording:
 
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
-        memories = call.memories()
-        if self._written:
-            for i in call.kernel.plan.floats:
-                self.look_for_unseen(call.arguments[i])
+        memories, written = call.memories(), self._written
+        for i in call.kernel.plan.floats:
+            target = call.arguments[i]
+            if target.allocation in written:
+                self.look_for_unseen(target)
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
@@ -378,10 +380,11 @@ class Recording:
         return found
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
+        kernel, arguments = call.kernel, call.arguments
         shared = call.groups() if len(set(memories)) < len(memories) else ()
-        settled = call.settled(shared)
-        given = [call.arguments[i].__class__ is Reference for i in call.kernel.plan.numbers]
-        key = call.kernel, tuple([memory.requires_grad for memory in memories]), tuple(given), shared, settled
+        settled = call.settled(shared) if kernel.contests else ()
+        given = [arguments[i].__class__ is Reference for i in kernel.plan.numbers]
+        key = kernel, shared, settled, *given, *[memory.requires_grad for memory in memories]
         found = self._outlines.get(key)
         if found is None:
             found = self._outlines[key] = _outline(call, shared, settled)

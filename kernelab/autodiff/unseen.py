@@ -87,7 +87,8 @@ class Written:
 
     def note(self) -> None:
         """What the memory holds now is what the tape knows."""
-        self._others.clear()
+        if self._others:
+            self._others.clear()
         self._checksum = self._first_sum() if self._memory.is_exposed else None
 
     def exposed(self) -> None:
@@ -99,10 +100,12 @@ class Written:
         """Remember which elements are about to be written."""
         self._others.append(target)
 
+    def may_be_unseen(self, own: int) -> bool:
+        """Whether `unseen` has anything to look at."""
+        return self._checksum is not None or len(self._others) != own
+
     def unseen(self, own: int) -> list[array]:
         """What was written since the last note, without the tape's `own` last writes."""
-        if self._checksum is None and len(self._others) == own:
-            return []
         others = self._others[: len(self._others) - own]
         if others or self._others or self._checksum is None or self._checksum == self._sum():
             return others

@@ -151,10 +151,11 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
     """Warn those who need what a launch overwrites, and count the writes."""
     for i in kernel.plan.written:
         target = arguments[i]
-        if target.allocation.is_watched:
+        memory = target.allocation
+        if memory.watches.starts:
             changed = touched(kernel.regions_changed[i], grid.extents, arguments)
             target = target[:0] if changed is None else changed
-        target.allocation.will_write(target)
+        memory.will_write(target)
 
 
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
@@ -217,10 +218,11 @@ def enter(entry: Entry, parts: Sequence[bytes]) -> None:
     entry(packed_slots(parts))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Call:
     """A validated launch that has not run yet: what a recorder gets, and keeps.
 
+    Nothing changes it.  It is not declared frozen because making it would then take twice the time.
     `structs` are the structs and arrays of structs whose leaves are among the arguments.
     """
 

@@ -40,42 +40,39 @@ class Watcher(Protocol):
 
 
 class Watches:
-    """The watchers of an allocation, sorted by the first address that each watches."""
+    """The watchers of an allocation, by the first address that each watches: `starts` are these."""
 
-    __slots__ = ("_longest", "_starts", "_watched")
+    __slots__ = ("_longest", "_watched", "starts")
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
+        self.starts: list[int] = []
         self._watched: list[tuple[int, weakref.ref[Watcher]]] = []
         self._longest = 0
 
-    def __len__(self) -> int:
-        return len(self._starts)
-
     def add(self, watcher: Watcher, start: int, stop: int) -> None:
         """Add a watcher, which is forgotten when it dies."""
-        position = bisect_right(self._starts, start)
-        self._starts.insert(position, start)
+        position = bisect_right(self.starts, start)
+        self.starts.insert(position, start)
         self._watched.insert(position, (stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))))
         self._longest = max(self._longest, stop - start)
 
     def remove(self, watcher: Watcher, start: int) -> None:
         """Forget a watcher, given its first address."""
-        for _, ref in self._watched[bisect_left(self._starts, start) : bisect_right(self._starts, start)]:
+        for _, ref in self._watched[bisect_left(self.starts, start) : bisect_right(self.starts, start)]:
             if ref() is watcher:
                 self._drop(start, ref)
 
     def of(self, low: int, high: int) -> list[Watcher]:
         """The watchers of any bytes between two addresses."""
-        first, last = bisect_left(self._starts, low - self._longest), bisect_left(self._starts, high)
+        first, last = bisect_left(self.starts, low - self._longest), bisect_left(self.starts, high)
         found = [ref() for stop, ref in self._watched[first:last] if low < stop]
         return [watcher for watcher in found if watcher is not None]
 
     def _drop(self, start: int, gone: weakref.ref[Watcher]) -> None:
-        position = bisect_left(self._starts, start)
+        position = bisect_left(self.starts, start)
         while self._watched[position][1] is not gone:
             position += 1
-        del self._starts[position], self._watched[position]
+        del self.starts[position], self._watched[position]
 
 
 class Allocation:
@@ -176,14 +173,9 @@ class Allocation:
         """Tell `watcher` of every change of any byte, as long as it lives."""
         self.witnesses.append(weakref.ref(watcher, self.witnesses.remove))
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether anyone cares which bytes change."""
-        return bool(self.watches)
-
     def will_write(self, target: "array") -> None:
         """To be called before `target`'s elements change: tells the watchers, then counts the write."""
-        if self.watches:
+        if self.watches.starts:
             for watcher in self.watches.of(*target.extent):
                 watcher.before_write(target)
         for ref in self.witnesses:
