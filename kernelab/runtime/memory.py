@@ -49,6 +49,9 @@ class Watches:
         self._watched: list[tuple[int, weakref.ref[Watcher]]] = []
         self._longest = 0
 
+    def __len__(self) -> int:
+        return len(self.starts)
+
     def add(self, watcher: Watcher, start: int, stop: int) -> None:
         """Add a watcher, which is forgotten when it dies."""
         position = bisect_right(self.starts, start)

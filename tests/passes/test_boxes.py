@@ -1,0 +1,294 @@
+"""Boxes: never smaller than what a launch touches, and small where the text tells where that is.
+
+Programs with random indices run on the plain evaluator, which notes each access: it must lie in the box that
+was computed before; and of an array that is called settled nothing that was read may change later.
+"""
+
+import random
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.lang import ir
+from kernelab.lang.ir import Function
+from kernelab.lang.show import show
+from kernelab.lang.types import Array
+from kernelab.passes.boxes import Box, Situation, regions
+from kernelab.passes.settled import contests
+from tests.support import evaluate as evaluator
+from tests.support.derivatives import active_names
+from tests.support.zoo import ZOO, Animal
+
+Touch = tuple[str, str, tuple[int, ...]]
+"""The name of an array, "read" or "change", and the indices of the element."""
+
+
+@contextmanager
+def noting(arrays: Collection[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Touch]]:
+    """Within it, the evaluator notes what it touches of the named arrays, in order."""
+    touches: list[Touch] = []
+
+    class Noting(evaluator._Thread):
+        def stmt(self, stmt: ir.Stmt) -> None:
+            super().stmt(stmt)  # an access outside of the array ends here
+            if isinstance(stmt, ir.Load | ir.Store | ir.Atomic) and stmt.array.hint in arrays:
+                shape = self.env[stmt.array].shape
+                place = self.place(stmt.array, stmt.indices)
+                found = tuple(i % n for i, n in zip(place, shape, strict=False))
+                if not isinstance(stmt, ir.Store) and stmt.held is None:
+                    touches.append((stmt.array.hint, "read", found))
+                if not isinstance(stmt, ir.Load):
+                    touches.append((stmt.array.hint, "change", found))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluator, "_Thread", Noting)
+        yield touches
+
+
+def situation(function: Function, grid: tuple[int, ...], arguments: dict[str, Any]) -> Situation:
+    given: dict[int, Any] = {}
+    for i, param in enumerate(function.params):
+        if param.hint in arguments:
+            value = arguments[param.hint]
+            is_array = isinstance(param.type, Array)
+            given[i] = SimpleNamespace(shape=value.shape[: param.type.ndim]) if is_array else value
+    return Situation((*grid, *(1,) * (4 - len(grid))), given)
+
+
+def boxes(function: Function, kind: str, here: Situation) -> dict[str, Box | None]:
+    found = regions(function, kind)
+    return {function.params[i].hint: region.box(here) for i, region in found.items() if i in here.arguments}
+
+
+def holds(box: Box | None, place: tuple[int, ...]) -> bool:
+    if box is None:
+        return False
+    axes = zip(box, place, strict=True)
+    return all(
+        first <= i < first + count * step and (i - first) % step == 0 for (first, count, step), i in axes
+    )
+
+
+def run_and_check(
+    function: Function, grid: tuple[int, ...], arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> list[Touch]:
+    here = situation(function, grid, arguments)
+    # A launch may end early: what it did before counts.
+    with noting(arguments, monkeypatch) as touches, suppress(IndexError, evaluator.Stopped):
+        evaluator.evaluate(function, grid, arguments)
+    for kind in ("read", "change"):
+        known = boxes(function, kind, here)
+        for name, how, place in touches:
+            if how == kind and name in known:
+                assert holds(known[name], place), (show(function), name, kind, place, known[name], here)
+    return touches
+
+
+# ------------------------------------------------------------------------- random indices
+
+
+def draw_index(rng: random.Random, leaves: list[str], depth: int = 2) -> str:
+    if depth == 0 or rng.random() < 0.3:
+        return rng.choice([*leaves, *leaves, str(rng.randint(-2, 4)), "n", "m", "x.shape[0]"])
+    a, b = (draw_index(rng, leaves, depth - 1) for _ in "ab")
+    few = rng.randint(1, 4)
+    return rng.choice(
+        [
+            f"({a} + {b})",
+            f"({a} - {b})",
+            f"({a} + {rng.randint(-3, 3)})",
+            f"({few} * {a})",
+            f"({a} * {b})",
+            f"({a} // {few})",
+            f"({a} % {few + 2})",
+            f"({a} // n)",
+            f"min({a}, {b})",
+            f"max({a}, {b})",
+            f"clamp({a}, 0, {few + 3})",
+            f"({a} if {b} > {rng.randint(0, 3)} else {b})",
+            f"(-{a})",
+        ]
+    )
+
+
+def draw_condition(rng: random.Random, leaves: list[str]) -> str:
+    a, b = (draw_index(rng, leaves, 1) for _ in "ab")
+    plain = f"{a} {rng.choice(['<', '<=', '>', '>=', '==', '!='])} {b}"
+    match rng.randint(0, 5):
+        case 0:
+            return f"not ({plain})"
+        case 1:
+            return f"{plain} and {draw_condition(rng, leaves)}"
+        case 2:
+            return f"{plain} or {draw_condition(rng, leaves)}"
+        case _:
+            return plain
+
+
+def draw_kernel(rng: random.Random, name: str) -> str:
+    threads = rng.choice([["i"], ["i", "j"]])
+    lines = [f"def {name}(x: array2d[float64], n: int, m: int):", f"    {', '.join(threads)} = tid()"]
+    leaves, indent = [*threads], "    "
+    if rng.random() < 0.6:
+        steps = rng.choice(["n", "5, -1, -1", "m, 6", "1, 6, 2", f"min({draw_index(rng, leaves, 1)}, 5)"])
+        lines.append(f"{indent}for k in range({steps}):")
+        leaves, indent = [*leaves, "k", "k"], indent + "    "
+        if rng.random() < 0.3:
+            lines.append(f"{indent}for l in range(k, 4):")
+            leaves, indent = [*leaves, "l", "l"], indent + "    "
+    if rng.random() < 0.5:
+        lines.append(f"{indent}if {draw_condition(rng, leaves)}:")
+        indent += "    "
+    for _ in range(rng.randint(1, 2)):
+        shift, leaf = rng.randint(-2, 2), rng.choice(leaves)
+        from_row, to_row = rng.choice(
+            [
+                (draw_index(rng, leaves), draw_index(rng, leaves)),
+                (leaf, f"{leaf} + {shift}"),
+                (f"2 * {leaf}", f"2 * {leaf} + {shift}"),
+                (f"n - {leaf}", f"n - {leaf} - {shift}"),
+                ("n", f"n + {shift}"),
+                ("n", "m"),
+            ]
+        )
+        columns = rng.choice([("i", "i"), (draw_index(rng, leaves, 1), draw_index(rng, leaves, 1))])
+        lines.append(f"{indent}x[{to_row}, {columns[1]}] = x[{from_row}, {columns[0]}] + 1.0")
+    return "\n".join(lines) + "\n"
+
+
+COUNT, LAUNCHES = 150, 6
+SHAPE = (7, 6)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, Any]:
+    rng = random.Random(11)
+    text = "\n".join(draw_kernel(rng, f"kernel_{i}") for i in range(COUNT))
+    made: dict[str, Any] = kl.compile(text)
+    return made
+
+
+def test_random_indices_stay_in_their_boxes(drawn: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(12)
+    small = settled = 0
+    for kernel in drawn.values():
+        function = kernel.primal
+        rank, contested = len(function.threads), kernel.contests
+        for _ in range(LAUNCHES):
+            grid = tuple(rng.randint(1, 5) for _ in range(rank))
+            arguments = {
+                "x": np.zeros(SHAPE),
+                "n": np.int32(rng.randint(-2, 5)),
+                "m": np.int32(rng.randint(1, 5)),
+            }
+            here = situation(function, grid, arguments)
+            found = boxes(function, "read", here).get("x")
+            small += found is None or sum(count for _, count, _ in found) < sum(SHAPE)
+            is_settled = 0 in contested and all(one.settled(here, here) for one in contested[0])
+            settled += is_settled
+            touches = run_and_check(function, grid, arguments, monkeypatch)
+            if is_settled:
+                changed: set[tuple[int, ...]] = set()
+                for _, kind, place in reversed(touches):
+                    assert kind == "change" or place not in changed
+                    changed |= {place} if kind == "change" else set()
+    assert small > COUNT * LAUNCHES / 4
+    assert settled > COUNT * LAUNCHES / 10
+
+
+@pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
+def test_the_zoo_stays_in_its_boxes(animal: Animal, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel: Any = kl.compile(animal.text)[animal.name]
+    arguments = {name: np.array(value) for name, value in animal.draw(np.random.default_rng(1)).items()}
+    run_and_check(kernel.primal, animal.grid, arguments, monkeypatch)
+    program = kernel.vjp(active_names(kernel.primal))
+    if not program.residuals:
+        bars = {f"{name}_bar": np.ones_like(arguments[name]) for name in active_names(kernel.primal)}
+        run_and_check(program.adjoint, animal.grid, arguments | bars, monkeypatch)
+
+
+# ------------------------------------------------------------------------- what is told apart
+
+TEXT = """
+def rows(x: array2d[float], t: int):
+    i = tid()
+    x[t + 1, i] = x[t, i]
+
+def colours(x: array[float], odd: int):
+    i = tid()
+    x[2 * i + odd] = x[2 * i + 1 - odd]
+
+def inner(x: array2d[float], y: array2d[float]):
+    i, j = tid()
+    n = x.shape[0]
+    if i == 0 or i >= n - 1:
+        return
+    y[i, j] = x[i - 1, j] + x[i + 1, j]
+
+def blocked(x: array[float], y: array[float], width: int):
+    i = tid()
+    for k in range(width):
+        y[i * width + k] = x[k * 3]
+
+def looked_up(x: array[float], index: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[index[i]]
+
+def sometimes(x: array2d[float], y: array[float], t: int):
+    i = tid()
+    if t > 0:
+        y[i] = x[t - 1, i]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "arguments", "kind", "expected"),
+    [
+        ("rows", (4,), {"x": (9, 6), "t": 3}, "read", {"x": ((3, 1, 1), (0, 4, 1))}),
+        ("rows", (4,), {"x": (9, 6), "t": 3}, "change", {"x": ((4, 1, 1), (0, 4, 1))}),
+        ("rows", (4,), {"x": (9, 6), "t": -1}, "read", {"x": ((8, 1, 1), (0, 4, 1))}),
+        ("colours", (4,), {"x": (9,), "odd": 1}, "read", {"x": ((0, 4, 2),)}),
+        ("colours", (9,), {"x": (9,), "odd": 1}, "change", {"x": ((1, 4, 2),)}),
+        ("inner", (5, 6), {"x": (5, 6), "y": (5, 6)}, "change", {"y": ((1, 3, 1), (0, 6, 1))}),
+        ("inner", (5, 6), {"x": (5, 6), "y": (5, 6)}, "read", {"x": ((0, 5, 1), (0, 6, 1))}),
+        ("inner", (9, 2), {"x": (9, 6), "y": (9, 6)}, "change", {"y": ((1, 7, 1), (0, 2, 1))}),
+        ("blocked", (2,), {"x": (9,), "y": (20,), "width": 3}, "change", {"y": ((0, 6, 1),)}),
+        ("blocked", (2,), {"x": (9,), "y": (20,), "width": 3}, "read", {"x": ((0, 3, 3),)}),
+        ("blocked", (2,), {"x": (9,), "y": (20,), "width": 0}, "read", {"x": None}),
+        ("looked_up", (2,), {"x": (9,), "index": (5,), "y": (9,)}, "change", {"y": ((0, 2, 1),)}),
+        (
+            "looked_up",
+            (2,),
+            {"x": (9,), "index": (5,), "y": (9,)},
+            "read",
+            {"x": ((0, 9, 1),), "index": ((0, 2, 1),)},
+        ),
+        ("sometimes", (2,), {"x": (4, 3), "y": (3,), "t": 0}, "read", {"x": None}),
+        ("sometimes", (2,), {"x": (4, 3), "y": (3,), "t": 2}, "read", {"x": ((1, 1, 1), (0, 2, 1))}),
+    ],
+)
+def test_the_box_is_exactly_what_is_touched(
+    name: str, grid: tuple[int, ...], arguments: dict[str, Any], kind: str, expected: dict[str, Any]
+) -> None:
+    function = kernels[name].primal
+    given = {n: np.zeros(value) if isinstance(value, tuple) else value for n, value in arguments.items()}
+    assert boxes(function, kind, situation(function, grid, given)) == expected
+
+
+kernels: dict[str, Any] = kl.compile(TEXT)
+
+
+def test_arithmetic_that_does_not_fit_32_bits_tells_nothing() -> None:
+    function = kernels["rows"].primal
+    here = situation(function, (4,), {"x": np.zeros((9, 6)), "t": 2**31 - 1})
+    assert boxes(function, "change", here) == {"x": ((0, 9, 1), (0, 4, 1))}
+
+
+def test_a_kernel_that_changes_nothing_it_reads_has_nothing_to_settle() -> None:
+    assert not kernels["inner"].contests
+    assert not contests(kernels["looked_up"].primal)
