@@ -19,6 +19,7 @@ from kernelab.lang.ir import Function
 from kernelab.lang.show import show
 from kernelab.lang.types import Array
 from kernelab.passes.boxes import Box, Situation, regions
+from kernelab.passes.forward import forward
 from kernelab.passes.settled import contests
 from tests.support import evaluate as evaluator
 from tests.support.derivatives import active_names
@@ -177,7 +178,7 @@ def test_random_indices_stay_in_their_boxes(drawn: dict[str, Any], monkeypatch: 
     rng = random.Random(12)
     small = settled = 0
     for kernel in drawn.values():
-        function = kernel.primal
+        function = forward(kernel.primal)
         rank, contested = len(function.threads), kernel.contests
         for _ in range(LAUNCHES):
             grid = tuple(rng.randint(1, 5) for _ in range(rank))
