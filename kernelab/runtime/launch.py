@@ -41,6 +41,10 @@ _REMEMBERED = 64
 """For how many layouts of its arguments a kernel knows which of them share bytes."""
 
 
+_WORTH_SHARING = 256
+"""How many threads a launch has before it looks for a table of starts that others have made."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """How many threads a launch runs, by dimension, with the packed slots."""
@@ -343,11 +347,29 @@ class Residual:
         address, length, _ = self._table
         itemsize = bytes_of(self.elem)
         values = Allocation(address, length * itemsize, self)
+        self._starts = _shared_if_even(self._starts, length)
         starts = self._starts.nbytes // 8
         return (
             array.over(values, 0, (length,), (itemsize,), self.elem),
             array.over(self._starts, 0, (starts,), (8,), int64),
         )
+
+
+def _shared_if_even(starts: Allocation, length: int) -> Allocation:
+    """Where threads begin in a residual, in memory of all launches if each thread appends as many values."""
+    threads = starts.nbytes // 8
+    if threads < _WORTH_SHARING or length % threads:
+        return starts
+    even = _even_starts(threads, length // threads)
+    found, expected = (np.frombuffer(memory.buffer(), np.int64) for memory in (starts, even))
+    return even if np.array_equal(found, expected) else starts
+
+
+@functools.lru_cache(maxsize=16)
+def _even_starts(threads: int, step: int) -> Allocation:
+    made = allocate(8 * threads, cleared=False)
+    np.frombuffer(made.buffer(), np.int64)[:] = np.arange(0, threads * step, step) if step else 0
+    return made
 
 
 def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:

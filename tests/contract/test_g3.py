@@ -397,3 +397,19 @@ def test_a_grid_or_a_number_decides_what_is_kept() -> None:
         expected[target] = 0
         expected[0] += 1
         np.testing.assert_allclose(a.grad.numpy(), expected)
+
+
+def test_launches_share_the_table_of_where_threads_begin() -> None:
+    kernel = kl.compile(TEXT)["in_place"]
+    a = kl.array(np.linspace(0.1, 0.9, 300), dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, 300, [a])
+        kl.launch(kernel, 300, [a])
+    first, second = (record.residuals[1] for record in tape.launches)
+    assert first.allocation is second.allocation
+    tape.backward(grads={a: np.ones(300)})
+    x, slope = np.linspace(0.1, 0.9, 300), np.ones(300)
+    for _ in range(2):
+        slope *= np.cos(x) + 2 * x
+        x = np.sin(x) + x * x
+    np.testing.assert_allclose(a.grad.numpy(), slope)
