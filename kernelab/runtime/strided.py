@@ -149,6 +149,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         steps = contiguous_strides(shape, itemsize(elem)) if strides is None else tuple(strides)
         memory = point_at(ptr, shape, steps, itemsize(elem), deleter)
         self._setup(memory, ptr - memory.address, shape, steps, elem)
+        memory.folded |= self.folds
 
     def _allocate(self, shape: tuple[int, ...], elem: Value) -> None:
         strides = contiguous_strides(shape, itemsize(elem))

@@ -61,6 +61,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
             return
         whole = borrow(values)
         self._setup(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
+        whole.folded |= self.folds
 
     def _fitting(self, values: Any) -> HostArray:
         return np.asarray(values) if isinstance(values, np.ndarray | np.void) else _values(values, self.dtype)

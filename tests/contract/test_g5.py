@@ -489,6 +489,18 @@ def test_windows_that_share_elements_can_be_read_but_not_written() -> None:
     assert x.grad.numpy()[0].tolist() == [0, 4, 12]
 
 
+def test_nor_can_windows_at_an_address_be_written() -> None:
+    values = np.arange(5, dtype=np.float32)
+    address = values.__array_interface__["data"][0]
+    x = kl.array(ptr=address, shape=(3, 3), strides=(4, 4), dtype=float)
+    with pytest.raises(kl.LaunchError, match="elements share bytes"):
+        run("windows", (3, 3), result((3, 3)), x)
+    structs = kl.zeros(4, dtype=kernels["Body"]).numpy()
+    bodies = kl.from_numpy(np.lib.stride_tricks.as_strided(structs, (3, 2), (16, 16)), kernels["Body"])
+    with pytest.raises(kl.KernelValueError, match="share bytes with each other"):
+        bodies["mass"].fill_(1.0)
+
+
 # ------------------------------------------------------------------------- writes that cannot be seen
 
 
