@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.lang.types import bytes_of
 from kernelab.passes.boxes import Box
-from kernelab.runtime.interop import HostArray
+from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import allocate
 from kernelab.runtime.strided import array
 
@@ -50,7 +49,7 @@ class Kept:
         else:
             lost = _stretch(target, self.needed) or mask(target, self.needed)
             self._keep_some(lost)
-        return (before - self._left) * bytes_of(self.needed.dtype)
+        return (before - self._left) * itemsize(self.needed.dtype)
 
     def _all(self) -> array:
         if self.needed is self._argument and self.needed.is_contiguous:
@@ -122,7 +121,7 @@ def _stretch(target: array, needed: array) -> slice | None:
     if not (target.is_contiguous and needed.is_contiguous):
         return None
     (low, high), (start, stop) = target.extent, needed.extent
-    size = bytes_of(needed.dtype)
+    size = itemsize(needed.dtype)
     return slice((max(low, start) - start) // size, -((start - min(high, stop)) // size))
 
 
@@ -137,7 +136,7 @@ def mask(target: array, needed: array) -> HostArray:
 
 def _bytes(memory: HostArray, elements: array, first: int) -> HostArray:
     """One truth value for each byte of each element, in a memory that begins at address `first`."""
-    size = bytes_of(elements.dtype)
+    size = itemsize(elements.dtype)
     shape, strides = (*elements.shape, size), (*elements.strides, 1)
     return np.ndarray(shape, np.bool_, memory.data, elements.ptr - first, strides)
 
@@ -147,7 +146,7 @@ def room(argument: array, box: Box) -> tuple[array, HostArray]:
 
     The array's indices are the argument's; outside of the box there is nothing.
     """
-    size = bytes_of(argument.dtype)
+    size = itemsize(argument.dtype)
     strides: list[int] = []
     for (_, count, step), stride in zip(reversed(box), reversed(argument.strides), strict=True):
         if stride == 0:

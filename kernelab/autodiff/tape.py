@@ -77,6 +77,7 @@ class Tape:
         if self._entered is not None and len(self):
             self._warn_entered_again(self._entered)
         self._entered = caller()
+        self._recording.guard.swept = False
         self._token = RECORDER.set(self._recording)
         return self
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelab.lang.ir import Custom, Function, walk
+from kernelab.lang.ir import Custom, Function, Native, walk
 from kernelab.passes.boxes import Box, Region, Situation, region_of
 from kernelab.passes.indices import Access, Counter, Form, Leaf, Thread, accesses
 
@@ -37,7 +37,7 @@ class Contest:
 
 def contests(function: Function) -> Mapping[int, tuple[Contest, ...]]:
     """For each array parameter that is read and changed, what is to be settled; none if that is hopeless."""
-    if any(isinstance(stmt, Custom) for stmt in walk(function.body)):
+    if any(isinstance(stmt, Custom | Native) for stmt in walk(function.body)):
         return {}
     found = accesses(function)
     contested: dict[int, tuple[Contest, ...]] = {}

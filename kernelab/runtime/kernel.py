@@ -22,7 +22,7 @@ from kernelab.frontend import (
     UserFunction,
     lower_source,
 )
-from kernelab.lang.ir import Custom, Function, Storage, Var, walk
+from kernelab.lang.ir import Custom, Function, Native, Storage, Var, walk
 from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Type, Value, is_differentiable
 from kernelab.passes.boxes import Region, regions
@@ -294,10 +294,10 @@ class Kernel:
 
     def clearer(self, needed: Region) -> Region:
         """What an adjoint reads again, or else all that the kernel reads, which is clearer at times."""
-        has_rules = any(isinstance(stmt, Custom) for stmt in walk(self.laid_out.body))
-        if not needed.vague or has_rules:
-            return needed
-        return self.regions_read.get(needed.position, needed)
+        read = self.regions_read.get(needed.position, needed)
+        # What users write as derivatives may read other elements than the kernel does.
+        has_rules = any(isinstance(stmt, Custom | Native) for stmt in walk(self.laid_out.body))
+        return needed if not needed.vague or read.vague or has_rules else read
 
     @cached_property
     def regions_changed(self) -> dict[int, Region]:

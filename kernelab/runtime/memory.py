@@ -276,9 +276,7 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
         return Allocation(low, 0, root, borrowed=True, writable=values.flags.writeable)
     found = _SHARED.owners(low, high)
     if not found:
-        made = Allocation(
-            *_around(root.base, low, high), root, borrowed=True, writable=values.flags.writeable
-        )
+        made = Allocation(low, high - low, root, borrowed=True, writable=values.flags.writeable)
         _SHARED.add(made)
         return made
     known = found[0]
@@ -290,18 +288,6 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
         _SHARED.moved(known, before)
     known.writable |= values.flags.writeable
     return known
-
-
-def _around(exporter: object, low: int, high: int) -> tuple[int, int]:
-    """The address and size of the buffer that some bytes are part of, if it can be had, else of the bytes."""
-    try:
-        whole = np.frombuffer(memoryview(exporter), np.uint8)  # type: ignore[arg-type]
-    except (TypeError, ValueError, BufferError):
-        return low, high - low
-    start = address_of(whole)
-    if start <= low and high <= start + whole.nbytes and not _SHARED.owners(start, start + whole.nbytes):
-        return start, whole.nbytes
-    return low, high - low
 
 
 def _spanning(count: int) -> Diagnostic:

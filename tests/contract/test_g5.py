@@ -73,6 +73,14 @@ def windows(x: array2d[float], y: array2d[float]):
     i, j = tid()
     y[i, j] = x[i, j] * x[i, j]
 
+@func_native("out[0] = x[0] * x[3];", "adj_x[0] += x[3] * adj_out[0]; adj_x[3] += x[0] * adj_out[0];")
+def product(x: array[float], out: array[float]): ...
+
+def native(x: array[float], y: array[float]):
+    i = tid()
+    if i == 0:
+        product(x, y)
+
 class Body:
     position: vec3
     mass: float
@@ -379,6 +387,50 @@ def test_fields_of_structs_are_guarded_one_by_one() -> None:
     tape.backward(grads={e: [1, 1, 1]})
     assert gradient(bodies["mass"]) == [3, 3, 3]
     assert bodies["position"].grad.numpy().tolist() == [[4, 4, 4]] * 3
+
+
+def test_structs_that_are_overwritten_one_by_one_lose_their_fields_one_by_one() -> None:
+    bodies = kl.zeros(3, dtype=kernels["Body"], requires_grad=True)
+    bodies["mass"].fill_(2.0)
+    bodies["position"].fill_(1.0)
+    e = result(3)
+    with kl.Tape() as tape:
+        run("energy", 3, bodies, e)
+        bodies[1:2].zero_()
+        assert tape.saved_bytes == 16
+        bodies[0] = kernels["Body"]()
+        assert tape.saved_bytes == 32
+        bodies.zero_()
+    assert tape.saved_bytes == 48
+    tape.backward(grads={e: [1, 1, 1]})
+    assert gradient(bodies["mass"]) == [3, 3, 3]
+    assert bodies["position"].grad.numpy().tolist() == [[4, 4, 4]] * 3
+
+
+def test_what_native_code_may_read_is_guarded_whole() -> None:
+    x, y = leaf([1, 2, 3, 4]), result(4)
+    with kl.Tape() as tape:
+        run("native", 2, x, y)
+        x[3] = 9.0
+    assert tape.saved_bytes == 4
+    tape.backward(grads={y: ONES})
+    assert gradient(x) == [4, 0, 0, 1]
+
+
+@pytest.mark.filterwarnings("ignore:this tape already holds")
+def test_a_tape_that_is_entered_again_saves_again() -> None:
+    x, y, z = leaf([1, 2, 3, 4]), result(4), result(4)
+    tape = kl.Tape()
+    with tape:
+        run("square", 4, x, y)
+    tape.backward(grads={y: ONES})
+    with tape:
+        x.fill_(0)
+        run("square", 4, y, z)
+    x.grad.zero_()
+    tape.backward(grads={z: ONES})
+    assert tape.saved_bytes == 16
+    assert gradient(x) == [4, 32, 108, 256]
 
 
 # ------------------------------------------------------------------------- the same bytes by other ways
