@@ -3,6 +3,7 @@
 #   make test    set up, then every test                         (make test ARGS="-k tape")
 # The others:
 #   make lint    ruff and mypy               make format   what ruff can mend
+#   make oracle  derivatives beside JAX's
 #   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
 
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test lint format bench clean compiler must-compile browser
+.PHONY: help lab test oracle lint format bench clean compiler must-compile browser
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -28,6 +29,12 @@ lab: $(VENV)/.with-lab compiler
 # loadgroup: the tests that share one JupyterLab stay in one process.
 test: $(VENV)/.with-test must-compile browser
 	$(BIN)/python -m pytest -n logical --maxprocesses=4 --dist=loadgroup $(ARGS)
+
+# JAX is not needed for anything else, and has an environment to itself.
+oracle: VENV := .venv-oracle
+oracle: must-compile
+	scripts/setup.sh environment oracle
+	$(VENV)/bin/python -m pytest oracle $(ARGS)
 
 lint: $(VENV)/.with-dev
 	$(BIN)/ruff check
@@ -40,6 +47,7 @@ format: $(VENV)/.with-dev
 
 bench: $(VENV)/.with-bench must-compile
 	$(BIN)/python benchmarks/compare.py --warp-python $(BIN)/python $(ARGS)
+	$(BIN)/python benchmarks/jacobians.py --warp-python $(BIN)/python
 
 # One stamp for each set of extras: made once, again when pyproject.toml changes.
 $(VENV)/.with-%: pyproject.toml
@@ -56,5 +64,5 @@ browser: $(VENV)/.with-test
 	@scripts/setup.sh browser
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
