@@ -5,9 +5,8 @@ functions.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,17 +20,6 @@ from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
 
 
-class Hidden(Allocation):
-    """Memory whose elements differ between lanes: the host cannot look at them."""
-
-    __slots__ = ()
-
-    def expose(self) -> Any:
-        message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
-        hint = "compute with them in kernels, and return the array"
-        raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
-
-
 class Batch(Level):
     """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them."""
 
@@ -42,16 +30,13 @@ class Batch(Level):
         self.lanes = lanes
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
-        self._hidden: list[Allocation] = []
 
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        try:
-            with super().active():
-                yield
-        finally:
-            for memory in self._hidden:
-                memory.__class__ = Allocation
+    def looked_at(self, elements: array) -> None:
+        if elements.allocation in self.wide:
+            message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
+            hint = "compute with them in kernels, and return the array"
+            raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+        super().looked_at(elements)
 
     def stride(self, memory: Allocation) -> int:
         """How far apart the lanes of a memory stand, in bytes."""
@@ -76,14 +61,7 @@ class Batch(Level):
                 apart = (made, 0, whole[2], (self.stride(memory), size), scalar)
                 self.parent.move(array.over(*apart), array.over(*whole))
             self.wide[memory] = made
-            self._hide(elements)
         return self.view(elements)
-
-    def _hide(self, elements: array) -> None:
-        memory = elements.allocation
-        if memory.__class__ is Allocation:
-            memory.__class__ = Hidden
-            self._hidden.append(memory)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, arguments)

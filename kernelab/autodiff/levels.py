@@ -11,6 +11,7 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
+import warnings
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.programs import Positions, Program
-from kernelab.errors import Diagnostic, GradientError, TapeError
+from kernelab.errors import Diagnostic, GradientError, KernelWarning, TapeError
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
@@ -105,8 +106,21 @@ class Level:
     def overwritten(self, dest: array, how: str) -> None:
         self.move(dest, duplicate(dest))
 
+    def carries(self, memory: Allocation) -> bool:
+        """Whether a derivative goes with the values of a memory."""
+        return False
+
     def looked_at(self, elements: array) -> None:
-        """What the host sees is its own affair."""
+        if self.carries(elements.allocation):
+            place = caller()
+            message = (
+                "NumPy sees values that are being differentiated: what it computes has no derivative"
+            )
+            hint = "compute with kernels; if the derivative is meant to end here, that is fine"
+            shown = Diagnostic(message, place.span, "host", "warning", hint=hint).render()
+            warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+        if self.parent is not self:
+            self.parent.looked_at(elements)
 
     def came_in(self, elements: array) -> None:
         """Values of the host are constants."""
@@ -254,6 +268,9 @@ class Forward(Level):
         if memory is None:
             memory = self.dots[primal.allocation] = allocate(primal.allocation.nbytes, cleared=True)
         return primal.twin(memory)
+
+    def carries(self, memory: Allocation) -> bool:
+        return memory in self.dots
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, arguments)

@@ -152,6 +152,9 @@ class Reverse(Level):
         self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers))
         self.tracked.update(arguments[i].allocation for i in active)  # type: ignore[union-attr]
 
+    def carries(self, memory: Allocation) -> bool:
+        return memory in self.tracked
+
     def move(self, dest: array, src: array, add: bool = False) -> None:
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked

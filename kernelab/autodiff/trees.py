@@ -77,8 +77,10 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
 
 def require_floats(value: Any, what: str) -> None:
     """Raise KernelTypeError unless a value is an array of floats."""
-    if isinstance(value, array) and is_differentiable(value.dtype):
+    if isinstance(value, array) and is_differentiable(value.dtype) and value.size:
         return
+    if isinstance(value, array) and not value.size:
+        raise refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
     found = f"an array of {value.dtype}" if isinstance(value, array) else f"a {type(value).__name__}"
     message = f"{what} is {found}: only arrays of floats are differentiated"
     raise refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")

@@ -24,6 +24,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Native,
+    Print,
     Restore,
     Save,
     Stack,
@@ -105,6 +106,8 @@ class _Batcher(Copier):
 
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
+            case Print():
+                pass  # once a lane would be no more than noise
             case Load(_, array, indices) | Store(array, indices) | Atomic(_, _, array, indices):
                 around = (self.lane,) if array in self.wide else ()
                 super().stmt(replace(stmt, indices=(*around, *indices)))

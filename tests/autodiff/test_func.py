@@ -421,15 +421,25 @@ def test_arguments_are_left_alone_and_may_not_be_changed() -> None:
 
 def test_host_data_is_refused() -> None:
     x = reals(3)
-    with pytest.raises(KernelTypeError, match=r"f returned a numpy.ndarray.*no derivative"):
-        kl.func.jacrev(_named_f(lambda x: x.numpy()))(x)
+    for transform in (kl.func.jacrev, kl.func.jacfwd):
+        with (
+            pytest.warns(kl.KernelWarning, match="NumPy sees values that are being differentiated"),
+            pytest.raises(KernelTypeError, match=r"f returned a numpy.ndarray.*no derivative"),
+        ):
+            transform(_named_f(lambda x: sine(x).numpy()))(x)
     with pytest.raises(KernelTypeError, match="f returned nothing"):
         kl.func.jacrev(_named_f(lambda x: None))(x)
     with pytest.raises(KernelTypeError, match="argument `x` of f is a float"):
         kl.func.grad(_named_f(lambda x: x))(1.0)
-    with pytest.raises(GradientError, match="differ between the lanes of a vmap"):
-        kl.func.vmap(lambda x: kl.array(sine(x).numpy()))(x)
-    with pytest.raises(GradientError, match="was not computed from the arguments"):
+    for look in (lambda y: y.numpy(), lambda y: y.list(), float, lambda y: y[0]):
+        with pytest.raises(GradientError, match="differ between the lanes of a vmap"):
+            kl.func.vmap(lambda x, look=look: kl.array(look(sine(x))))(x)
+    with pytest.raises(KernelTypeError, match="argument `x` of f has no elements"):
+        kl.func.jacfwd(_named_f(lambda x: x))(kl.zeros(0))
+    with (
+        pytest.warns(kl.KernelWarning, match="NumPy sees values"),
+        pytest.raises(GradientError, match="was not computed from the arguments"),
+    ):
         kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
 
 
