@@ -16,17 +16,20 @@ from kernelab.autodiff.levels import Level
 from kernelab.autodiff.trees import leaves as arrays_of
 from kernelab.autodiff.trees import name_of, refusal, scalar_shape
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError
-from kernelab.lang.structs import leaves
+from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments import wrong_count
 from kernelab.runtime.array import from_numpy
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import launch
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, unrecorded
 from kernelab.runtime.signature import flattened
 from kernelab.runtime.strided import array
+from kernelab.runtime.structarray import structarray
+from kernelab.runtime.structs import Instance
 
 Key = int | str
 """How a result names an argument: by its position in the list given; the field of a struct by its name."""
@@ -106,6 +109,8 @@ class _Copier:
         self.memories: dict[Allocation, Allocation] = {}
 
     def copy(self, value: Any) -> Any:
+        if isinstance(value, indexedarray):
+            return indexedarray(self.copy(value.data), value.indices)
         if not isinstance(value, array) or not hasattr(value, "allocation"):
             return value
         memory = self.memories.get(value.allocation)
@@ -201,9 +206,10 @@ def of_function(
     """A call of a Python function, which returns arrays, or fills those given as `outputs`."""
     labels = _labels(function, len(inputs) + len(outputs))
     sources = [
-        Variable(k, labels[k], value)
+        variable
         for k, value in enumerate(inputs)
-        if isinstance(value, array) and value.requires_grad and value.size
+        for variable in _variables(k, labels[k], value, what)
+        if variable.elements.requires_grad
     ]
     if not sources:
         message = f"no input of {name_of(function)} is an array with requires_grad"
@@ -223,6 +229,21 @@ def of_function(
     arguments = (*inputs, *outputs)
     beside = getattr(function, "__dict__", {}).setdefault("__kernelab_beside__", {})
     return Subject(name_of(function), arguments, tuple(sources), targets or None, run, beside)
+
+
+def _variables(k: int, label: str, value: Any, what: str) -> list[Variable]:
+    """What of an input of a function can be varied: an array of floats, or the fields of one of structs."""
+    if isinstance(value, Instance):
+        message = f"inputs[{k}] of {what} is a {type(value).__name__}: functions are not varied by structs"
+        raise refusal(KernelTypeError, message, what, "pass its arrays, or an array of structs, or a kernel")
+    if not isinstance(value, array) or not value.size:
+        return []
+    if isinstance(value, structarray):
+        names = [leaf.name for leaf in leaves(StructArray(value.dtype, value.ndim), label)]
+        found = [Variable(name, name, part) for name, part in zip(names, value.leaves, strict=True)]
+    else:
+        found = [Variable(k, label, value)]
+    return [variable for variable in found if is_differentiable(variable.elements.dtype)]
 
 
 def _labels(function: Callable[..., Any], count: int) -> list[str]:

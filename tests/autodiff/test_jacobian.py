@@ -15,6 +15,14 @@ class Spring:
     stiffness: float
     rest: array[float]
 
+class Ball:
+    mass: float
+    speed: float
+
+def energy(balls: array[Ball], y: array[float]):
+    i = tid()
+    y[i] = 0.5 * balls[i].mass * balls[i].speed * balls[i].speed
+
 def documented(a: array[float], b: array[vec3], out1: array[vec2], out2: array[quat]):
     tid_ = tid()
     ai, bi = a[tid_], b[tid_]
@@ -144,6 +152,34 @@ def test_fields_of_structs_are_inputs_by_their_names() -> None:
     rest = spring.rest.numpy()
     np.testing.assert_allclose(found["s.rest", "y"].numpy(), np.diag(2 * x.numpy() - 4 * rest), rtol=1e-5)
     np.testing.assert_allclose(found[1, 0].numpy(), np.diag(2 * rest), rtol=1e-6)
+
+
+def test_functions_are_varied_by_the_fields_of_arrays_of_structs() -> None:
+    balls = kl.zeros(3, dtype=K["Ball"], requires_grad=True)
+    balls["mass"].assign([1.0, 2.0, 3.0])
+    balls["speed"].assign([0.5, 1.5, 2.5])
+
+    def energies(balls: Any) -> Any:
+        y = kl.zeros(3)
+        K["energy"][3](balls, y)
+        return y
+
+    found = kl.autograd.jacobian(energies, inputs=[balls])
+    numeric = kl.autograd.jacobian_fd(energies, inputs=[balls])
+    assert list(found) == [("balls.mass", 0), ("balls.speed", 0)]
+    np.testing.assert_allclose(found["balls.speed", 0].numpy(), np.diag([0.5, 3.0, 7.5]), rtol=1e-6)
+    for key, value in found.items():
+        np.testing.assert_allclose(value.numpy(), numeric[key].numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(KernelTypeError, match=r"inputs\[0\] of jacobian is a Ball"):
+        kl.autograd.jacobian(energies, inputs=[K["Ball"]()])
+
+
+def test_elements_picked_by_indices_are_left_alone() -> None:
+    x, y = reals(2), kl.full(4, 7.0)
+    picked = kl.indexedarray(y, [kl.array([2, 0], dtype=int)])
+    with pytest.raises(GradientError, match="changes no element of an array of floats"):
+        kl.autograd.jacobian(K["squares"], 2, [x], [picked])
+    assert y.numpy().tolist() == [7.0] * 4
 
 
 def test_precisions_may_differ() -> None:
