@@ -23,7 +23,7 @@ from kernelab.runtime.array import from_numpy
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import launch
+from kernelab.runtime.launch import grid_of, launch
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, unrecorded
 from kernelab.runtime.signature import flattened
@@ -170,7 +170,7 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     def run(arguments: list[Any]) -> None:
         launch(kernel, dim, arguments)
 
-    grid = dim if isinstance(dim, int) else tuple(dim)
+    grid = grid_of(dim).extents
     arguments = tuple(named.values())
     return Subject(kernel.name, arguments, tuple(sources), tuple(targets), run, kernel.beside, kernel, grid)
 

@@ -84,7 +84,7 @@ def agrees(kernel: Any, dim: Any, inputs: list[Any], outputs: list[Any]) -> Any:
 
 def test_a_band_takes_three_lanes_and_only_its_entries_are_kept() -> None:
     n = 40
-    (found,) = agrees(K["band"], n, [reals(n)], [kl.zeros(n)]).values()
+    (found,) = agrees(K["band"], np.int64(n), [reals(n)], [kl.zeros(n)]).values()
     assert found.nnz == len(found.entries.data) == 3 * n - 2
     assert found.tocsr().nnz == 3 * n - 2
     subject = of_kernel(K["band"], n, [reals(n)], [kl.zeros(n)], "jacobian")
