@@ -56,7 +56,7 @@ def test_the_version_is_the_packages_own_and_has_an_entry_in_the_changelog() -> 
 def test_plain_pip_install_brings_every_package_that_kernelab_imports() -> None:
     declared = {package_name(requirement) for requirement in PROJECT["dependencies"]}
     comes_with_ipywidgets = {"traitlets", "comm"}
-    optional = {"cuda"}
+    optional = {"cuda", "scipy"}
     ours = {"kernelab"} | sys.stdlib_module_names
     used = {name.lower() for name in imported_packages() if name not in ours}
     assert used <= declared | comes_with_ipywidgets | optional

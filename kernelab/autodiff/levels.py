@@ -113,9 +113,7 @@ class Level:
     def looked_at(self, elements: array) -> None:
         if self.carries(elements.allocation):
             place = caller()
-            message = (
-                "NumPy sees values that are being differentiated: what it computes has no derivative"
-            )
+            message = "NumPy sees values that are being differentiated: what it computes has no derivative"
             hint = "compute with kernels; if the derivative is meant to end here, that is fine"
             shown = Diagnostic(message, place.span, "host", "warning", hint=hint).render()
             warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
