@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, fence, local, places, ranges, several, structs
+from kernelab.frontend import calls, fence, local, places, ranges, rows, several, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number
@@ -216,6 +216,8 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
                 assign(frame, element, item, source)
         case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
             several.assign_part(frame, whole, part, value, source, expr)
+        case ast.Subscript() if (row := rows.target(frame, target, value, expr)) is not None:
+            rows.store(frame, row, value, target, source)
         case ast.Subscript() | ast.Attribute():
             place = structs.place(frame, target, expr)
             if isinstance(place, structs.Spot):
@@ -295,6 +297,8 @@ def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
                 (target, stmt.value),
             )
             several.assign_part(frame, target.value, target.attr, value, stmt.value, expr)
+        case ast.Subscript() as target if _augments_row(frame, stmt, target):
+            pass
         case ast.Subscript() | ast.Attribute() as target:
             place = structs.place(frame, target, expr)
             if isinstance(place, structs.Spot):
@@ -302,6 +306,17 @@ def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
             _augment_place(frame, stmt, place)
         case _:
             raise Poisoned
+
+
+def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
+    """Add to a row or slice of an array at once, where that is what stands there."""
+    if not isinstance(stmt.op, ast.Add | ast.Sub):
+        return False
+    row = rows.target(frame, target, None, expr)
+    if row is None or row.var in frame.locals:
+        return False
+    rows.add(frame, row, expr(frame, stmt.value), isinstance(stmt.op, ast.Sub), target, stmt.value)
+    return True
 
 
 def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> None:

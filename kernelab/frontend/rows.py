@@ -1,0 +1,131 @@
+"""Assignment to rows and slices of arrays at once, written as loops over their elements.
+
+x[1:4] = 0.0        for k in range(3): x[1 + k] = 0.0
+a[i] = b[j]         for k in range(a.shape[1]): a[i, k] = b[j, k]
+x[i:i + 3] += v     the components of a vector, one after another
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+
+from kernelab.frontend import places, views
+from kernelab.frontend.frame import Frame
+from kernelab.frontend.places import Evaluate
+from kernelab.frontend.promote import convert
+from kernelab.frontend.values import ArrayRef, Meaning, Typed, View, describe
+from kernelab.lang.build import integer
+from kernelab.lang.ir import Atom, For, Var
+from kernelab.lang.types import Array, Vec, int32
+
+Target = ArrayRef | View
+
+
+def target(frame: Frame, node: ast.expr, value: Meaning | None, evaluate: Evaluate) -> Target | None:
+    """The row or slice of an array that an assignment names; None where it names something else.
+
+    A row without a slice takes a row only: a number there is an index that was forgotten.
+    """
+    root, groups = places.chain(node)
+    if not isinstance(root, ast.Name) or not isinstance(frame.env.get(root.id), ArrayRef | View):
+        return None
+    base = evaluate(frame, root)
+    parts = [part for group in groups for part in group]
+    has_slice = any(isinstance(part, ast.Slice) for part in parts)
+    if not isinstance(base, ArrayRef | View) or any(isinstance(part, places.Component) for part in parts):
+        return None
+    if base.ndim <= sum(not isinstance(part, ast.Slice) for part in parts):
+        return None
+    if not has_slice and not isinstance(value, ArrayRef | View):
+        return None
+    for group in groups:
+        if not base.ndim:
+            return None
+        base = views.enter(frame, base, group, evaluate, node)
+    return base
+
+
+def store(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr) -> None:
+    """Write a number into every element, an array of the same shape, or the components of a vector."""
+    _each(frame, into, value, node, source, lambda array, at, new: frame.builder.store(array, at, new))
+
+
+def add(frame: Frame, into: Target, value: Meaning, negate: bool, node: ast.expr, source: ast.expr) -> None:
+    """Add to every element, or subtract, atomically."""
+
+    def accumulate(array: Var, at: Sequence[Atom], new: Atom) -> None:
+        frame.builder.atomic_add(array, at, frame.builder.apply("neg", new) if negate else new)
+
+    _each(frame, into, value, node, source, accumulate)
+
+
+Write = Callable[[Var, Sequence[Atom], Atom], object]
+
+
+def _each(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr, write: Write) -> None:
+    extents = [places.shape(frame, into, axis).atom for axis in range(into.ndim)]
+    take = _taken(frame, into, value, extents, source)
+
+    def body(indices: list[Atom]) -> None:
+        where = _element(frame, into, indices, node)
+        write(where.var, where.indices, take(indices))
+
+    _loops(frame, extents, [], body)
+
+
+def _taken(
+    frame: Frame, into: Target, value: Meaning, extents: Sequence[Atom], source: ast.expr
+) -> Callable[[list[Atom]], Atom]:
+    """What goes into the element at some indices."""
+    purpose = f"{into.var.hint} holds"
+    if isinstance(value, ArrayRef | View):
+        return _of_array(frame, into, value, extents, source)
+    if isinstance(value, Typed) and isinstance(value.type, Vec) and value.type.scalar == into.elem:
+        if into.ndim != 1:
+            raise frame.error(source, f"{describe(value)} does not fit {describe(into)}")
+        _require(frame, extents[0], integer(value.type.n), source)
+        return lambda indices: frame.builder.apply("extract", value.atom, *indices)
+    atom = convert(frame, value, into.elem, source, purpose)
+    return lambda _: atom
+
+
+def _of_array(
+    frame: Frame, into: Target, value: Target, extents: Sequence[Atom], source: ast.expr
+) -> Callable[[list[Atom]], Atom]:
+    if value.ndim != into.ndim or value.elem != into.elem:
+        wanted = Array(into.elem, into.ndim)
+        raise frame.error(source, f"what is assigned here is {wanted}, not {describe(value)}")
+    if value.var is into.var:
+        hint = "write a loop, in the order that is meant"
+        raise frame.error(source, f"{into.var.hint} is assigned a part of itself at once", hint=hint)
+    for axis, extent in enumerate(extents):
+        _require(frame, extent, places.shape(frame, value, axis).atom, source)
+
+    def take(indices: list[Atom]) -> Atom:
+        where = _element(frame, value, indices, source)
+        return frame.builder.load(where.var, where.indices)
+
+    return take
+
+
+def _require(frame: Frame, extent: Atom, given: Atom, source: ast.expr) -> None:
+    with frame.builder.at(frame.places(source)):
+        same = frame.builder.apply("eq", extent, given)
+        frame.builder.check(same, "assertion", "what is assigned has another length than what it goes into")
+
+
+def _element(frame: Frame, array: Target, indices: list[Atom], node: ast.expr) -> ArrayRef:
+    if isinstance(array, View):
+        return views.at(frame, array, indices, node)
+    return ArrayRef(array.var, (*array.indices, *indices))
+
+
+def _loops(
+    frame: Frame, extents: Sequence[Atom], indices: list[Atom], body: Callable[[list[Atom]], None]
+) -> None:
+    if not extents:
+        body(indices)
+        return
+    b, index = frame.builder, Var(int32, "k", frame.builder.span)
+    with b.block() as inner:
+        _loops(frame, extents[1:], [*indices, index], body)
+    b.emit(For((), index, extents[0], (), (), inner.close(), b.span))
