@@ -120,7 +120,8 @@ def _warn_that_there_is_no_compiler() -> None:
 def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> KernelError:
     """The error that a status block stands for; its code is not OK."""
     site = info.sites[status[SITE]] if info.sites else None
-    thread = thread_text(status[THREAD], grid, info.coordinates)
+    place = thread_text(status[THREAD], grid, info.coordinates)
+    thread = f"{place} of `{info.name}`"
     match status[CODE], site:
         case code, Site() if code == INDEX:
             return index_error(site, status[OFFENDER], status[EXTENT], status[AXIS], thread)
@@ -129,9 +130,9 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
         case code, Site() if code == DIVISION:
             return division_error(site, thread)
         case code, _ if code == MEMORY:
-            return memory_error(info.name, thread)
+            return memory_error(info.name, place)
         case code, _ if code == FULL:
-            full = StorageFull(memory_error(info.name, thread).diagnostics[0])
+            full = StorageFull(memory_error(info.name, place).diagnostics[0])
             rest = math.prod(grid[:GRID_SLOTS]) - 1 - status[THREAD]
             full.done = rest if info.descending else status[THREAD]
             return full

@@ -303,9 +303,8 @@ class _Cell:
             if name in self.scope.cell:
                 continue
             recursive = name in _called(found.node)
-            if kind == "func" or (
-                kind is None and (name in called or recursive or returns_value(found.body))
-            ):
+            returns = returns_value(found.body) and not self.asks_for_thread(name)
+            if kind == "func" or (kind is None and (name in called or recursive or returns)):
                 self.functions[name] = self.function_of(name, found)
                 self.scope.cell[name] = FunctionRef(self.functions[name])
             else:

@@ -136,9 +136,11 @@ def _fill(
     match joined:
         case Slot():
             atoms = []
+            strong = [s for s in sides if isinstance(s.value, Typed) and not s.value.is_weak]
             for side, way in zip(sides, ways, strict=True):
+                against = next((other for other in strong if other is not side), None)
                 with frame.builder.block() as tail:
-                    atoms.append(fill(frame, joined, side))
+                    atoms.append(fill(frame, joined, side, against))
                 way.stmts.extend(tail.stmts)
             slots.append(joined)
             for atom, column in zip(atoms, fills, strict=True):

@@ -86,6 +86,9 @@ _TEXT = Refusal(
 _NOTHING = Refusal("a kernel has no None", "use a number that stands for nothing, for example -1")
 _COMPLEX = Refusal("a kernel has no complex numbers", "use a vec2 for the real and the imaginary part")
 _STAR_PARAMETERS = Refusal("a kernel cannot take *args or **kwargs", "name every argument, or pass an array")
+_ELLIPSIS = Refusal(
+    "a kernel cannot select with ...", "write x[:] for a whole array, x[i] for a row or an element"
+)
 _STAR_CALL = Refusal("a call in a kernel cannot unpack with **", "write the arguments one by one")
 
 
@@ -151,6 +154,8 @@ def _refusal(node: ast.AST) -> Refusal | None:
             return _MEMBERSHIP
         case ast.Constant(value=str() | bytes()):
             return _TEXT
+        case ast.Subscript(slice=ast.Constant(value=types.EllipsisType())):
+            return _ELLIPSIS
         case ast.Constant(value=complex()):
             return _COMPLEX
         case ast.Constant(value=None) | ast.Constant(value=types.EllipsisType()):

@@ -77,11 +77,9 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
     """A literal as a constant of a type; raises Mistake where the type cannot hold it."""
     scalar = scalar_of(type)
     if isinstance(number, bool) != (scalar == bool_):
-        hint = (
-            "write where(condition, 1.0, 0.0), or float(condition)"
-            if isinstance(number, bool)
-            else "write True or False"
-        )
+        one, zero, kind = ("1.0", "0.0", "float") if scalar.is_float else ("1", "0", "int")
+        hint = f"write where(condition, {one}, {zero}), or {kind}(condition)"
+        hint = hint if isinstance(number, bool) else "write True or False"
         raise frame.error(node, f"{number} cannot stand for {scalar}", hint=hint)
     if isinstance(number, float) and not scalar.is_float:
         raise frame.error(

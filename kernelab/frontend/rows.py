@@ -94,7 +94,8 @@ def _of_array(
     if value.ndim != into.ndim or value.elem != into.elem:
         wanted = Array(into.elem, into.ndim)
         raise frame.error(source, f"what is assigned here is {wanted}, not {describe(value)}")
-    if value.var is into.var:
+    # Two rows of an array are the same or have nothing in common; slices may overlap.
+    if value.var is into.var and not (isinstance(value, ArrayRef) and isinstance(into, ArrayRef)):
         hint = "write a loop, in the order that is meant"
         raise frame.error(source, f"{into.var.hint} is assigned a part of itself at once", hint=hint)
     for axis, extent in enumerate(extents):

@@ -327,6 +327,10 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> No
         value = convert(frame, right, place.type, stmt.value, _holds(place))
         calls.accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
         return
+    if isinstance(stmt.op, ast.Div) and isinstance(place.type, Scalar) and place.type.is_int:
+        text = frame.places.text(stmt.target)
+        hint = f"write {text} //= {frame.places.text(stmt.value)}, or use an array of float"
+        raise frame.error(stmt.target, f"{text} holds {place.type}, and / gives a float", hint=hint)
     result = binary(frame, stmt.op, places.load(frame, place), right, _whole(stmt), (stmt.target, stmt.value))
     places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
 

@@ -233,3 +233,36 @@ def test_a_difference_from_warp_is_noted_where_the_text_uses_warps_prefix(expres
     (note,) = cell(text.format("wp", expression)).diagnostics
     assert (note.severity, note.code) == ("information", "warp")
     assert cell(text.format("kl", expression)).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "hint"),
+    [
+        (
+            ["k[0] /= 2"],
+            "k[0] holds int32, and / gives a float",
+            "write k[0] //= 2, or use an array of float",
+        ),
+        (["k[0] = True"], "True cannot stand for int32", "write where(condition, 1, 0), or int(condition)"),
+        (["x[...] = 1.0"], "a kernel cannot select with ...", "write x[:] for a whole array"),
+        (
+            ["i = tid()", "return x[i]"],
+            "a kernel returns nothing",
+            "store the result into an array parameter",
+        ),
+        (
+            ["if x[0] > 1.0:", "    q = 1.0", "else:", "    q = k[0]", "x[0] = float(q)"],
+            "q is float here and int32 in line 5: a variable keeps one type",
+            "use two names",
+        ),
+    ],
+)
+def test_what_to_write_instead_is_told(lines: list[str], message: str, hint: str) -> None:
+    found = error(
+        "".join(
+            f"{line}\n"
+            for line in ["def kernel(x: array[float], k: array[int]):", *(f"    {line}" for line in lines)]
+        )
+    )
+    assert found.message == message
+    assert hint in found.hint
