@@ -137,7 +137,7 @@ def dtype(meaning: Meaning) -> TypeRef | StructRef | None:
             return TypeRef(meaning.elem)
         case StructArrayRef(struct=struct):
             return StructRef(struct)
-        case Typed():
+        case Typed() | TypeRef():
             return TypeRef(scalar_of(meaning.type))
         case Weak(number):
             return TypeRef(default_scalar(number))
@@ -145,9 +145,7 @@ def dtype(meaning: Meaning) -> TypeRef | StructRef | None:
             return None
 
 
-def type_of(
-    frame: Frame, node: ast.Call, evaluate: Callable[[Frame, ast.expr], Meaning]
-) -> TypeRef | StructRef:
+def type_of(frame: Frame, node: ast.Call, evaluate: Callable[[Frame, ast.expr], Meaning]) -> Meaning:
     """`type(x)`, which converts: ``type(x)(1)`` is 1 of the type of x."""
     match [evaluate(frame, part) for part in node.args]:
         case [Typed() as only]:
@@ -156,6 +154,8 @@ def type_of(
             return TypeRef(default_scalar(number))
         case [TupleOf(_, Struct() as struct)]:
             return StructRef(struct)
+        case [ArrayRef() | View() as array]:
+            return array  # its dtype may be asked for
         case given:
             shown = ", ".join(describe(value) for value in given)
             raise frame.error(node, f"type takes one number, vector, matrix or struct, not ({shown})")
