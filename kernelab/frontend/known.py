@@ -145,6 +145,18 @@ def dtype(meaning: Meaning) -> TypeRef | StructRef | None:
             return None
 
 
+def extent(meaning: Meaning, name: str) -> Meaning | None:
+    """`v.length` and `m.shape` of a vector, a matrix, or the type of one; None for anything else."""
+    type = meaning.type if isinstance(meaning, Typed | TypeRef) else None
+    match type, name:
+        case Vec(_, n), "length":
+            return Weak(n)
+        case Vec() | Mat(), "shape":
+            return TupleOf(tuple(Weak(n) for n in type.shape))
+        case _:
+            return None
+
+
 def type_of(frame: Frame, node: ast.Call, evaluate: Callable[[Frame, ast.expr], Meaning]) -> Meaning:
     """`type(x)`, which converts: ``type(x)(1)`` is 1 of the type of x."""
     match [evaluate(frame, part) for part in node.args]:

@@ -49,6 +49,10 @@ def computed(body: str, before: str = "", **namespace: Any) -> list[float]:
         ("a, b = static((2.5, N))\nx[0] = a * float(b)", [7.5, 2, 3, 4]),
         ("y = x[1] + x.dtype(1)\nx[0] = type(y)(i) + y.dtype(2)", [5, 2, 3, 4]),
         ("x[0] = float(length)", [7, 2, 3, 4]),
+        (
+            "m = matrix(0.0, shape=(2, 3))\nx[0] = float(m.shape[1] + m[0].length + vec4.length)",
+            [10, 2, 3, 4],
+        ),
         ("x[0] = type(x).dtype(i) + vec2(1.0).dtype(1) + x.dtype.dtype(1)", [5, 2, 3, 4]),
         ("t = (1.0, x[3], 5)\nfor k in range(3):\n    x[0] += t[k]", [11, 2, 3, 4]),
         ("v = vec3(1.0, 2.0, 3.0).zx\nx[0] = v[0] * 10.0 + v[1]", [31, 2, 3, 4]),
