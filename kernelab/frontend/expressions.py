@@ -241,7 +241,7 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
         case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
             return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))
         case Typed(atom), letters if isinstance(base.type, Vec) and set(letters) <= set(places.COMPONENTS):
-            return _swizzled(frame, node, base, letters)
+            return places.swizzled(frame, node, base, letters)
         case _, "dtype" if (found := known.dtype(base)) is not None:
             return found
         case _, _ if (extent := known.extent(base, node.attr)) is not None:
@@ -261,17 +261,6 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             raise frame.error(
                 node, f"{describe(base)} has no {node.attr}", "name", f"it has {there}" if there else ""
             )
-
-
-def _swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Typed:
-    """`v.xz`: some components of a vector as a vector, in the order of the letters."""
-    assert isinstance(base.type, Vec)
-    wanted = [places.COMPONENTS.index(letter) for letter in letters]
-    if max(wanted) >= base.type.n or len(wanted) > len(places.COMPONENTS):
-        hint = f"it has {', '.join(places.COMPONENTS[: base.type.n])}"
-        raise frame.error(node, f"{describe(base)} has no {letters}", "name", hint)
-    parts = [frame.builder.apply("extract", base.atom, integer(k)) for k in wanted]
-    return Typed(frame.builder.apply(str(Vec(base.type.scalar, len(wanted))), *parts))
 
 
 def _has_components(base: Meaning) -> bool:

@@ -82,6 +82,17 @@ def _step(
             )
 
 
+def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Typed:
+    """`v.xz`: some components of a vector as a vector, in the order of the letters."""
+    assert isinstance(base.type, Vec)
+    wanted = [COMPONENTS.index(letter) for letter in letters]
+    if max(wanted) >= base.type.n or len(wanted) > len(COMPONENTS):
+        hint = f"it has {', '.join(COMPONENTS[: base.type.n])}"
+        raise frame.error(node, f"{describe(base)} has no {letters}", "name", hint)
+    parts = [frame.builder.apply("extract", base.atom, integer(k)) for k in wanted]
+    return Typed(frame.builder.apply(str(Vec(base.type.scalar, len(wanted))), *parts))
+
+
 def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
     """Raise Mistake where `.x` follows something that is no vector."""
     if not isinstance(group[0], Component) or (isinstance(base, Typed) and isinstance(base.type, Vec)):
