@@ -244,8 +244,8 @@ def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
             return places.swizzled(frame, node, base, letters)
         case _, "dtype" if (found := known.dtype(base)) is not None:
             return found
-        case _, _ if (extent := known.extent(base, node.attr)) is not None:
-            return extent
+        case _, _ if (told := known.extent(base, node.attr)) is not None:
+            return told
         case Weak(), "value" if isinstance(node.value, ast.Attribute):
             return base  # a member of an enumeration
         case _:
