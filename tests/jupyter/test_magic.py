@@ -48,7 +48,7 @@ def test_without_backward_there_is_no_adjoint_and_a_gradient_through_the_kernel_
     assert "its backward pass is switched off" in shown
     tape = "x = kl.array([1.0, 2.0], requires_grad=True)\nwith kl.Tape() as tape:\n    scale[2](x, 3.0)\n"
     outcome = notebook.run(tape + "tape.backward(grads={x: kl.ones(2, dtype=float)})")
-    assert outcome.error_name == "KernelTypeError"
+    assert outcome.error_name == "TapeError"
 
 
 def test_a_kernel_shows_its_view_as_the_value_of_a_cell(notebook: Notebook) -> None:
