@@ -9,23 +9,16 @@ includes no header, uses no struct, holds only the helpers it calls, and reads l
       s = s + t;
     }
 
-Every line knows its span.  An array element is checked against its bounds once where several accesses share
-array and indices, in the outermost block that dominates them.
+Every line knows its span.
 """
 
-import math
-from collections import ChainMap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import assert_never
 
 from kernelab.codegen import snippets, spelling
 from kernelab.codegen.entry import (
     ASSERTION,
     DIVISION,
-    FULL,
-    LIMIT,
-    MEMORY,
     EntryInfo,
     Line,
     Param,
@@ -37,23 +30,21 @@ from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.helpers import PRELUDE, USES
 from kernelab.codegen.names import Names, identifier
 from kernelab.codegen.printing import Message, message_of
-from kernelab.codegen.saving import early_saves, record, widest_saved
-from kernelab.codegen.shells import INDENT, Outline
-from kernelab.codegen.spelling import unwrapped
+from kernelab.codegen.saving import early_saves
+from kernelab.codegen.shells import Outline
 from kernelab.codegen.structure import (
     chosen,
     continues,
     ends_in_choice,
     is_short,
-    ordered,
     sides,
     stop_values,
     stops,
-    used,
     weight,
 )
-from kernelab.codegen.totals import Total, total_of
-from kernelab.errors import NOWHERE, Span
+from kernelab.codegen.totals import total_of
+from kernelab.codegen.writer import Writer, scalar_type
+from kernelab.errors import NOWHERE
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -81,8 +72,7 @@ from kernelab.lang.ir import (
     While,
 )
 from kernelab.lang.native import Snippet, SnippetParam
-from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, Value, float16, float64, scalar_of, size_of
+from kernelab.lang.types import Array, Value, float16, scalar_of, size_of
 
 
 def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
@@ -121,30 +111,18 @@ def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
     ]
 
 
-class _Body:
+class _Body(Writer):
     """Prints one function: names, the sites of its checks, and which helpers it calls."""
 
     def __init__(self, function: Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
         assert not function.body.yields, f"{function.name} is no kernel"
-        self.function = function
+        super().__init__(function, flavor)
         self.symbol = symbol
-        self.flavor = flavor
         self.layout = layout_of(function)
         self.symbols = symbols
         self.natives: dict[Snippet, str] = {}
-        self.name = Names()
-        self.used = used(function.body)
-        self.totals: dict[Atomic, Total] = {}
         self.early = early_saves(function.body)
-        self.widest = widest_saved(function.body)
-        self.sites: list[Site] = []
         self.messages: list[Message] = []
-        self.needs: set[str] = {"poll"}
-        self.depth = 0
-        self.written: list[Line] = []
-        self.span: Span | None = None
-        self.addresses: ChainMap[tuple[Var, tuple[Atom, ...]], str] = ChainMap()
-        self.positions: ChainMap[tuple[Var, int, Atom], str] = ChainMap()
 
     def info(self, lines: range) -> EntryInfo:
         function, layout = self.function, self.layout
@@ -194,56 +172,6 @@ class _Body:
                 value = spelling.load(scalar, f"(args + {slot})")
                 yield f"const {spelling.value_type(scalar)} {name} = {value};"
 
-    def line(self, text: str) -> None:
-        self.written.append(Line(INDENT * self.depth + text, self.span))
-
-    @contextmanager
-    def braces(self, head: str) -> Iterator[None]:
-        """A block of C++: what is written within stands inside, and its addresses are forgotten after it."""
-        self.line(f"{head} {{")
-        self.depth += 1
-        self.addresses, self.positions = self.addresses.new_child(), self.positions.new_child()
-        span = self.span
-        yield
-        self.span = span
-        self.addresses, self.positions = self.addresses.parents, self.positions.parents
-        self.depth -= 1
-        self.line("}")
-
-    # -------------------------------------------------------------------------------------- values
-
-    def atom(self, atom: Atom) -> str:
-        if isinstance(atom, Const):
-            return spelling.literal(atom, self.flavor.infinity, self.flavor.nan)
-        return self.name(atom)
-
-    def declare(self, var: Var, value: str | None = None) -> None:
-        type = spelling.value_type(_scalar(var))
-        self.line(f"{type} {self.name(var)}{'' if value is None else f' = {unwrapped(value)}'};")
-
-    def assign(self, targets: Sequence[Var], values: Sequence[Atom]) -> None:
-        """Give all targets their values at once, though C++ does it one after the other."""
-        moves = [(self.name(t), self.atom(v), _scalar(t)) for t, v in zip(targets, values, strict=True)]
-        for target, value, scalar in ordered(moves, self.name.numbered):
-            declared = "" if scalar is None else f"{spelling.value_type(scalar)} "
-            self.line(f"{declared}{target} = {unwrapped(value)};")
-
-    def operation(self, stmt: Let) -> str:
-        if stmt.op is SHAPE:
-            array, axis = stmt.args
-            assert isinstance(array, Var) and isinstance(axis, Const), "the axis of a shape is a constant"
-            return f"(int){self.name(array)}_n{axis.value}"
-        scalar = _scalar(stmt.out)
-        types = [_scalar(arg) for arg in stmt.args]
-        self.need_half(scalar)
-        if scalar == float16 and float64 in types:
-            self.needs.add("odd32")
-        return self.flavor.operation(stmt.op, [self.atom(arg) for arg in stmt.args], types, scalar)
-
-    def need_half(self, scalar: Scalar) -> None:
-        if scalar == float16:
-            self.needs |= {"from16", "to16", "round16"}
-
     # -------------------------------------------------------------------------------------- statements
 
     def stmts(self, stmts: Sequence[Stmt]) -> None:
@@ -285,11 +213,6 @@ class _Body:
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)
-
-    def check(self, failed: str, code: str, site: Site) -> None:
-        self.needs.add("fail")
-        self.line(f"if ({failed}) {{ fail(status, {code}, {len(self.sites)}, thread); {self.flavor.leave} }}")
-        self.sites.append(site)
 
     def print(self, stmt: Print) -> None:
         message = message_of(stmt)
@@ -354,127 +277,6 @@ class _Body:
         self.sites += [Site(stmt.span, array.hint), Site(stmt.span, message=packed)]
         return view
 
-    # -------------------------------------------------------------------------------------- memory
-
-    def allocate(self, stmt: Alloc) -> None:
-        assert isinstance(stmt.out.type, Array)
-        type, ndim = stmt.out.type, len(stmt.shape)
-        scalar, inner = scalar_of(type.elem), size_of(type.elem)
-        name = self.name.family(
-            stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
-        )
-        count = math.prod(stmt.shape) * inner
-        self.line(f"{spelling.memory_type(scalar)} {name}_data[{count}] = {{}};")
-        self.line(f"char* const {name} = (char*){name}_data;")
-        sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
-        extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
-        strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
-        self.line(f"const u64 {extents};")
-        self.line(f"const i64 {strides};")
-
-    def load(self, stmt: Load) -> None:
-        if stmt.held is not None:
-            self.declare(stmt.out, self.atom(stmt.held))
-            return
-        scalar, pointer = self.access(stmt)
-        self.declare(stmt.out, spelling.load(scalar, pointer))
-
-    def atomic(self, stmt: Atomic) -> None:
-        scalar, pointer = self.access(stmt)
-        if stmt in self.totals:
-            self.add_up(self.totals[stmt], stmt, pointer)
-            return
-        held = None if stmt.held is None else self.atom(stmt.held)
-        out = self.name(stmt.out) if stmt.out in self.used and held is None else None
-        compare = None if stmt.compare is None else self.atom(stmt.compare)
-        lines, needs = self.flavor.atomic(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
-        self.needs |= needs
-        for line in lines:
-            self.line(line)
-        if held is not None:
-            self.declare(stmt.out, held)
-
-    def add_up(self, total: Total, stmt: Atomic, pointer: str) -> None:
-        """Add to the running total of an element, which reaches memory when another's turn comes."""
-        self.line(total.moved(unwrapped(pointer)))
-        self.line(f"{total.name} += {self.atom(stmt.value)};")
-        if stmt.held is not None:
-            self.declare(stmt.out, self.atom(stmt.held))
-
-    def access(self, stmt: Load | Store | Atomic) -> tuple[Scalar, str]:
-        """The scalar type and the address of what a statement reads or writes."""
-        assert isinstance(stmt.array.type, Array)
-        scalar = scalar_of(stmt.array.type.elem)
-        self.need_half(scalar)
-        element = self.address(stmt.array, stmt.indices, stmt.span)
-        return scalar, spelling.offset(element, (stmt.component or 0) * spelling.size(scalar))
-
-    def address(self, array: Var, indices: tuple[Atom, ...], span: Span) -> str:
-        """The address of an element, checked; the same one again where it is known already."""
-        known = self.addresses.get((array, indices))
-        if known is not None:
-            return known
-        name = self.name(array)
-        terms = [name]
-        for axis, index in enumerate(indices):
-            terms.append(f"{self.position(array, axis, index, span)} * {name}_s{axis}")
-        address = self.name.fresh(f"{name}_at")
-        self.line(f"char* {address} = {' + '.join(terms)};")
-        self.addresses[array, indices] = address
-        return address
-
-    def position(self, array: Var, axis: int, index: Atom, span: Span) -> str:
-        """An index within the extent of an axis; below zero it counts from the end, as in Python."""
-        known = self.positions.get((array, axis, index))
-        if known is not None:
-            return known
-        name = self.name(array)
-        position = self.name.fresh(f"{name}_i{axis}")
-        self.line(f"i64 {position} = {unwrapped(self.atom(index))};")
-        self.within(position, index, f"{name}_n{axis}", axis, Site(span, array.hint or name))
-        self.positions[array, axis, index] = position
-        return position
-
-    def within(self, position: str, index: Atom, extent: str, axis: int, site: Site) -> None:
-        self.needs.add("fail_index")
-        outside, offender = f"(u64){position} >= {extent}", position
-        if _scalar(index).kind == "int" and not (isinstance(index, Const) and index.value >= 0):
-            self.needs.add("outside")
-            outside, offender = f"outside({position}, {extent})", f"{position} - {extent}"
-        number = len(self.sites)
-        report = f"fail_index(status, {number}, thread, {offender}, {extent}, {axis});"
-        self.line(f"if ({outside}) {{ {report} {self.flavor.leave} }}")
-        self.sites.append(site)
-
-    def save(self, atoms: Sequence[Atom], is_early: bool) -> None:
-        offsets, size = record([_scalar(atom) for atom in atoms], self.widest)
-        site = Site(self.span or NOWHERE)
-        self.needs.add("room")
-        most, code = (
-            (f"status[{LIMIT}]", f"status[{LIMIT}] ? {FULL} : {MEMORY}") if is_early else ("0", f"{MEMORY}")
-        )
-        self.check(f"limit - top < {size} && !room(base, top, limit, {size}, {most})", code, site)
-        for atom, offset in zip(atoms, offsets, strict=True):
-            self.line(spelling.store(_scalar(atom), spelling.offset("top", offset), self.atom(atom)))
-            self.need_half(_scalar(atom))
-        self.line(f"top += {size};")
-
-    def restore(self, outs: Sequence[Var]) -> None:
-        offsets, size = record([_scalar(out) for out in outs], self.widest)
-        self.line(f"top -= {size};")
-        for out, offset in zip(outs, offsets, strict=True):
-            self.declare(out, spelling.load(_scalar(out), spelling.offset("top", offset)))
-            self.need_half(_scalar(out))
-
-    def append(self, array: Var, value: Atom) -> None:
-        name, scalar = self.name(array), _scalar(value)
-        size = spelling.size(scalar)
-        self.needs.add("more")
-        full = f"{name}_length == {name}_capacity && !more({name}, {name}_capacity, {size})"
-        self.check(full, f"{MEMORY}", Site(self.span or NOWHERE))
-        self.need_half(scalar)
-        self.line(spelling.store(scalar, f"({name} + {name}_length++ * {size})", self.atom(value)))
-
     # -------------------------------------------------------------------------------------- choices
 
     def choice(self, stmt: If) -> None:
@@ -524,7 +326,7 @@ class _Body:
             case While():
                 return "for (;;)"
             case For(_, index, count):
-                type, k, n = spelling.value_type(_scalar(index)), self.name(index), self.atom(count)
+                type, k, n = spelling.value_type(scalar_type(index)), self.name(index), self.atom(count)
                 if stmt.reverse:
                     return f"for ({type} {k} = {n}; {k}-- > 0;)"
                 return f"for ({type} {k} = 0; {k} < {n}; ++{k})"
@@ -562,11 +364,6 @@ class _Body:
         else:
             with self.braces("else"):
                 self.iteration(loop, kept, *second)
-
-
-def _scalar(atom: Atom) -> Scalar:
-    assert isinstance(atom.type, Scalar), f"{atom} is not scalarised"
-    return atom.type
 
 
 def _suffixes(param: Param) -> list[str]:
