@@ -53,6 +53,13 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("Texture2D", "textures"),
         ("fem", "not part of kernelab"),
         ("print_diagnostics", "kernelab doctor"),
+        ("fixedarray", "local to a kernel"),
+        ("tensor", "kl.array"),
+        ("linspace", "np.linspace"),
+        ("mean", "kl.utils.array_sum"),
+        ("vmap", "kl.func.vmap"),
+        ("gradcheck", "kl.autograd.gradcheck"),
+        ("no_grad", "only what a Tape records"),
     ],
 )
 def test_a_name_that_is_missing_says_why(name: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""What programs written for Warp may name and kernelab does not have, and what to do instead."""
+"""What programs for Warp, NumPy and PyTorch may name and kernelab does not have, and what to do instead."""
 
 import re
 
@@ -70,12 +70,46 @@ _ABSENT = (
         "kernelab builds each kernel by itself, when it is first launched",
     ),
 )  # fmt: skip
-_PATTERNS = [(re.compile(pattern), reason, instead) for pattern, reason, instead in _ABSENT]
+_ELSEWHERE = (
+    ("tensor|asarray|as_tensor|Tensor", "arrays are made by array", "write kl.array(...)"),
+    (
+        r"arange|linspace|logspace|eye|rand|randint|random|meshgrid|stack|concatenate|cat|tile_like",
+        "NumPy makes such arrays",
+        "write kl.array(np.linspace(0, 1, 5), dtype=float) and the like",
+    ),
+    (
+        "sum|mean|prod|cumsum",
+        "arrays are reduced by kl.utils",
+        "write kl.utils.array_sum(x), array_inner, array_scan",
+    ),
+    (
+        "grad|value_and_grad|vmap|jvp|vjp|jacfwd|jacrev|hessian|hvp",
+        "transforms are in kl.func",
+        "write kl.func.{name}",
+    ),
+    ("jacobian|jacobian_fd|gradcheck|gradcheck_tape", "it is in kl.autograd", "write kl.autograd.{name}"),
+    (
+        "no_grad|inference_mode",
+        "only what a Tape records is differentiated",
+        "launch outside of the with block",
+    ),
+    ("jit|njit|vectorize", "kernels are compiled by a decorator or a cell", "write @kl.kernel, or %%kernel"),
+    ("float|int", "the types of Python serve", "write {name}, kl.float64, kl.int8, ..."),
+    ("device", "devices are asked for by get_device", 'write kl.get_device("cpu")'),
+    (
+        "manual_seed|seed",
+        "random numbers come from states in kernels",
+        "write state = rand_init(seed, tid())",
+    ),
+    ("nn|Module|Parameter", "there are no layers", "write kernels; kl.optim has SGD and Adam"),
+)
+
+_PATTERNS = [(re.compile(pattern), reason, instead) for pattern, reason, instead in (*_ABSENT, *_ELSEWHERE)]
 
 
 def absent(name: str) -> tuple[str, str] | None:
-    """Why a name of Warp's is not there, and what to do instead; None for a name of no one's."""
+    """Why a name of another library is not there, and what to do instead; None for a name of no one's."""
     for pattern, reason, instead in _PATTERNS:
         if pattern.fullmatch(name):
-            return reason, instead
+            return reason, instead.replace("{name}", name)
     return None

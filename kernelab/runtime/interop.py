@@ -91,6 +91,8 @@ def _by_numpy(dtype: Any) -> Scalar:
         known = ", ".join(scalar.name for scalar in SCALARS)
         message = f"{dtype!r} is no type of array elements"
         hint = f"use {known}, a vector such as vec3 or a matrix such as mat33"
+        if isinstance(dtype, int):
+            hint = "a shape of several dimensions is one argument: zeros((2, 3))"
         raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
     return found
 

@@ -61,6 +61,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     # shapes
     (lambda h: kl.zeros("a"), KernelTypeError, r"extent of an array is a whole number, not the text 'a'"),
     (lambda h: kl.zeros(2.7), KernelTypeError, r"not the float 2.7\n.*write int"),
+    (lambda h: kl.zeros(2, 3), KernelTypeError, r"3 is no type .*\n.*zeros\(\(2, 3\)\)"),
     (lambda h: kl.zeros((2, None)), KernelTypeError, r"a whole number, not None"),
     (lambda h: kl.zeros((2, -3)), KernelValueError, r"cannot have the shape \(2, -3\)"),
     (lambda h: kl.zeros((1,) * 5), KernelTypeError, r"1 to 4 dimensions, not 5"),
