@@ -44,7 +44,7 @@ def test_without_a_backward_pass_a_gradient_is_an_error(double: Any) -> None:
     x, y = kl.ones(2, requires_grad=True), kl.zeros(2, requires_grad=True)
     with kl.Tape() as tape:
         double[2](x, y)
-    with pytest.raises(kl.KernelError, match=r"switched off by kl.config.enable_backward"):
+    with pytest.raises(kl.KernelError, match=r"switched off(?s:.*)set kl.config.enable_backward = True"):
         tape.backward(grads={y: kl.ones(2)})
 
 

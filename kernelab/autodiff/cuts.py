@@ -125,13 +125,15 @@ class SwitchedOff:
 
     def describe(self) -> Diagnostic:
         names = " and ".join(dict.fromkeys(called(source) for source in self.sources))
+        remedy = "take enable_backward=False (or --no-backward) away"
+        if "enable_backward" not in self.record.kernel.definition.options:
+            remedy = "set kl.config.enable_backward = True"
         return Diagnostic(
             f"no gradient flows through {self.record.title} to {names}: "
             "the backward pass of the kernel is switched off",
             self.place.span,
             "cut",
-            hint="take enable_backward=False (or --no-backward) away; if the gradient is meant to end "
-            "there, pass record_tape=False to the launch",
+            hint=f"{remedy}; if the gradient is meant to end there, pass record_tape=False to the launch",
             related=(Related("the kernel stands here:", self.record.kernel.span),),
         )
 
