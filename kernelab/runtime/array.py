@@ -15,7 +15,8 @@ from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU
 from kernelab.runtime.interop import element, element_type, itemsize, shape_tuple, value_type
 from kernelab.runtime.memory import allocate, contiguous_strides
-from kernelab.runtime.strided import array, duplicate, require_array, transfer
+from kernelab.runtime.strided import array, duplicate, require_array
+from kernelab.runtime.transfers import transfer
 
 Shape = int | Sequence[int]
 

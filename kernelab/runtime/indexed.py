@@ -22,6 +22,7 @@ from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, require_array
+from kernelab.runtime.transfers import look_at
 
 _TEXT = """
 def gather(data: {array}[T], {indices}, out: {array}[T]):
@@ -161,6 +162,7 @@ class indexedarray:  # noqa: N801 (the name users know)
 
     def numpy(self) -> HostArray:
         """A copy of the elements as a NumPy array."""
+        look_at(self.data)
         found: HostArray = self.data.host()[self._places()]
         return found.copy()
 

@@ -18,7 +18,8 @@ from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.recorder import RECORDER
-from kernelab.runtime.strided import array, duplicate, require_array, transfer
+from kernelab.runtime.strided import array, duplicate, require_array
+from kernelab.runtime.transfers import transfer
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""

@@ -42,6 +42,7 @@ from kernelab.runtime.memory import (
 from kernelab.runtime.origin import tell_what_is_missing
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.transfers import look_at, require_writable, set_elements, transfer
 from kernelab.runtime.viewing import (
     Index,
     Views,
@@ -158,7 +159,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
     def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
         if isinstance(data, array):
-            _look_at(data)
+            look_at(data)
             elem, data = elem or data.dtype, data.host()
         values, elem = host_values(data, elem)
         axes = values.ndim - len(shape_of(elem))
@@ -301,7 +302,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
         What is written through it changes the array; a tape that needs the old values notices.
         """
-        _look_at(self)
+        look_at(self)
         view = self._view(self.allocation.expose())
         if not self.allocation.writable:
             view.flags.writeable = False
@@ -321,7 +322,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's description of the memory, which it keeps alive."""
-        _look_at(self)
+        look_at(self)
         values = self.host()
         described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
         if not self.allocation.writable:
@@ -334,7 +335,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
-        _look_at(self)
+        look_at(self)
         flat = self.host().reshape((-1, *shape_of(self.dtype)))
         return flat.tolist() if flat.ndim == 1 else [value.copy() for value in flat]
 
@@ -370,7 +371,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
         if axes == 0:
-            _look_at(self)
+            look_at(self)
             return values.copy() if values.ndim else values
         return self._seen(values, axes)
 
@@ -399,10 +400,10 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
     # -------------------------------------------------------------------------------------- writing
 
     def _overwrite(self, values: Any, how: str) -> None:
-        _require_writable(self)
+        require_writable(self)
         values = self._fitting(values)
         self.allocation.will_write(self)
-        _set(self.host(), values)
+        set_elements(self.host(), values)
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.overwritten(self, how)
@@ -498,42 +499,6 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
     if not isinstance(value, array):
         message = f"{wants} an array of kernelab, not {described(value)}"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
-
-
-def _look_at(elements: array) -> None:
-    recorder = RECORDER.get()
-    if recorder is not None:
-        recorder.looked_at(elements)
-
-
-def transfer(dest: array, src: array, how: str) -> None:
-    """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
-    if dest.dtype != src.dtype:
-        message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
-        raise KernelTypeError(Diagnostic(message, code="dtype"))
-    if dest.shape != src.shape:
-        raise KernelValueError(other_shape(dest.shape, src.shape))
-    _require_writable(dest)
-    dest.allocation.will_write(dest)
-    _set(dest.host(), src.host())
-    recorder = RECORDER.get()
-    if recorder is not None:
-        recorder.copied(dest, src, how)
-
-
-def _set(target: HostArray, values: Any) -> None:
-    # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
-    overlap = isinstance(values, np.ndarray) and np.may_share_memory(target, values)
-    target[...] = values.copy() if overlap else values
-
-
-def _require_writable(target: array) -> None:
-    if not target.allocation.writable:
-        message = "this array shares the memory of a read-only NumPy array"
-        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
-    if target.allocation.folded and target.folds:
-        message = "elements of this array share bytes with each other: it cannot be written"
-        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
 
 
 def duplicate(src: array, requires_grad: bool, how: str) -> array:

@@ -1,0 +1,55 @@
+"""Copying between arrays, and what has to be told before and after: the watchers, the recorder.
+
+Knows memory and the current recorder; must not know how arrays are made.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.runtime.interop import HostArray
+from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.viewing import other_shape
+
+if TYPE_CHECKING:
+    from kernelab.runtime.strided import array
+
+
+def look_at(elements: "array") -> None:
+    """To be called where the host is about to see elements."""
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.looked_at(elements)
+
+
+def transfer(dest: "array", src: "array", how: str) -> None:
+    """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
+    if dest.dtype != src.dtype:
+        message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
+        raise KernelTypeError(Diagnostic(message, code="dtype"))
+    if dest.shape != src.shape:
+        raise KernelValueError(other_shape(dest.shape, src.shape))
+    require_writable(dest)
+    dest.allocation.will_write(dest)
+    set_elements(dest.host(), src.host())
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.copied(dest, src, how)
+
+
+def set_elements(target: HostArray, values: Any) -> None:
+    """Write host data, which may look at the same memory."""
+    # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
+    overlap = isinstance(values, np.ndarray) and np.may_share_memory(target, values)
+    target[...] = values.copy() if overlap else values
+
+
+def require_writable(target: "array") -> None:
+    """Raise KernelValueError for an array that cannot be written."""
+    if not target.allocation.writable:
+        message = "this array shares the memory of a read-only NumPy array"
+        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
+    if target.allocation.folded and target.folds:
+        message = "elements of this array share bytes with each other: it cannot be written"
+        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
