@@ -179,7 +179,7 @@ def clone(
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
     _require_known(unused)
     get_device(device)
-    if hasattr(src, "gathered"):
+    if hasattr(type(src), "gathered"):
         src = src.contiguous()
     require_array(src, "clone takes")
     return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")
@@ -193,9 +193,12 @@ def copy(
     With `count`, or an offset, that many elements (by default as many as `src` has left) of the flattened
     arrays.  Raises KernelValueError where shapes or ranges do not fit.
     """
-    if hasattr(src, "gathered"):
+    if not (count or dest_offset or src_offset) and dest.__class__ is array and src.__class__ is array:
+        transfer(dest, src, "copy")
+        return
+    if hasattr(type(src), "gathered"):
         src = src.contiguous()
-    if hasattr(dest, "gathered"):
+    if hasattr(type(dest), "gathered"):
         _require_whole(dest_offset, src_offset, count)
         dest.assign(src)
         return
@@ -213,7 +216,7 @@ def copy(
 
 
 def _require_shaped(src: Any, wants: str) -> None:
-    if not hasattr(src, "gathered"):
+    if not hasattr(type(src), "gathered"):
         require_array(src, wants)
 
 

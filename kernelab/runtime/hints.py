@@ -1,6 +1,7 @@
 """What `array` does not do, said to those who know it from NumPy or PyTorch."""
 
 import difflib
+from functools import lru_cache
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError
@@ -68,13 +69,8 @@ class Hints:
 
     def __getattr__(self, name: str) -> Any:
         """Raises AttributeError that says what to write instead."""
-        message = f"an array has no {name}"
-        if name in _INSTEAD:
-            message += f"; {_INSTEAD[name].format(name=name)}"
-        elif not name.startswith("_"):
-            close = difflib.get_close_matches(name, dir(type(self)), 1)
-            message += f"; did you mean {close[0]}?" if close else ""
-        raise AttributeError(message, name=name, obj=None)
+        kind: Any = type(self)
+        raise AttributeError(_answer(kind, name), name=name, obj=None)
 
     def __matmul__(self, other: Any) -> Any:
         raise _no_operator("@", "write kl.utils.array_inner(x, y), or a kernel with a loop")
@@ -85,6 +81,16 @@ class Hints:
         raise _no_operator("<, <=, > and >=", f"{_MAP}; on the host, x.numpy() < 1")
 
     __le__ = __gt__ = __ge__ = __lt__
+
+
+@lru_cache(maxsize=256)
+def _answer(cls: Any, name: str) -> str:
+    # Remembered: libraries ask arrays for many names that they may have.
+    message = f"an array has no {name}"
+    if name in _INSTEAD:
+        return f"{message}; {_INSTEAD[name].format(name=name)}"
+    close = [] if name.startswith("_") else difflib.get_close_matches(name, dir(cls), 1)
+    return f"{message}; did you mean {close[0]}?" if close else message
 
 
 def _no_operator(symbol: str, hint: str) -> KernelTypeError:

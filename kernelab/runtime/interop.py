@@ -114,7 +114,12 @@ def host_values(data: Any, dtype: Value | None) -> tuple[HostArray, Value]:
 
 def fitting(value: Any, elem: Value) -> HostArray:
     """`value` as numbers of an element type, of whatever shape; raises where they are none, or do not fit."""
-    return converted(as_numpy(value), scalar_of(elem))
+    scalar = scalar_of(elem)
+    # Most values are plain numbers of a size that every type of 32 bits holds.
+    plain = type(value) is int or (type(value) is float and scalar.is_float)
+    if plain and scalar.kind in ("float", "int") and scalar.bits >= 32 and abs(value) < 2**31:
+        return np.asarray(value, scalar.dtype)
+    return converted(as_numpy(value), scalar)
 
 
 def element(value: Any, elem: Value) -> HostArray:

@@ -34,6 +34,8 @@ from kernelab.runtime.strided import array
 from kernelab.runtime.touched import is_settled, touched
 from kernelab.runtime.tracing import Culprit, Tracing
 
+_LISTS = (list, tuple)
+
 MAX_THREADS = 2**31 - 1
 """Thread indices are int32."""
 
@@ -111,7 +113,8 @@ def launch(
         get_device(device)
     if not isinstance(kernel, Kernel):
         raise _no_kernel(kernel)
-    _require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
+    if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
+        _require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
     if record_cmd:
         return Launch(kernel, dim, arguments)

@@ -400,8 +400,11 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
     # -------------------------------------------------------------------------------------- writing
 
     def _overwrite(self, values: Any, how: str) -> None:
+        self._write(self._fitting(values), how)
+
+    def _write(self, values: Any, how: str) -> None:
+        """Set the elements to numbers that are known to fit."""
         require_writable(self)
-        values = self._fitting(values)
         self.allocation.will_write(self)
         set_elements(self.host(), values)
         recorder = RECORDER.get()
@@ -419,12 +422,12 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
 
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
-        self._overwrite(element(value, self.dtype), "fill_")
+        self._write(element(value, self.dtype), "fill_")
         return self
 
     def zero_(self) -> "array":
         """Set every element to zero."""
-        self._overwrite(0, "zero_")
+        self._write(0, "zero_")
         return self
 
     def assign(self, src: Any) -> "array":
@@ -435,7 +438,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         values, _ = host_values(src, self.dtype)
         if values.shape != self.host().shape:
             raise KernelValueError(other_shape(self.shape, values.shape))
-        self._overwrite(values, "assign")
+        self._write(values, "assign")
         return self
 
     # -------------------------------------------------------------------------------------- gradients
