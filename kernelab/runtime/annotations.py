@@ -4,7 +4,7 @@ The frontend reads annotations from the text of a kernel; this module only lets 
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from kernelab.errors import KernelTypeError
 from kernelab.runtime.interop import array_type, value_type
@@ -28,7 +28,8 @@ def is_any(dtype: Any) -> bool:
 def array_annotation(dtype: Any, ndim: int) -> Any:
     """The annotation of arrays of a dtype: their type, or with `Any` what stands for several."""
     if isinstance(dtype, tuple) and len(dtype) == 2:
-        dtype, ndim = dtype
+        dtype, given = dtype
+        ndim = next(iter(get_args(given)), given)  # ``array[float, Literal[2]]``, too
     if is_any(dtype):
         return AnyOf(f"array{'' if ndim == 1 else f'{ndim}d'}[{_named(dtype)}]")
     elem = value_type(float if dtype is None else dtype)

@@ -1,6 +1,6 @@
 """Annotations that Python evaluates: array types of every rank, and what stands for any type."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_every_rank_can_be_annotated_in_brackets_and_by_a_call() -> None:
     ranked = (kl.array1d, kl.array2d, kl.array3d, kl.array4d)
     assert [rank[float] for rank in ranked] == [Array(float32, n) for n in (1, 2, 3, 4)]
     assert [rank(dtype=kl.vec3) for rank in ranked] == [Array(Vec(float32, 3), n) for n in (1, 2, 3, 4)]
-    assert kl.array[float, 3] == Array(float32, 3)
+    assert kl.array[float, 3] == kl.array[float, Literal[3]] == Array(float32, 3)
 
 
 def test_an_annotation_in_brackets_makes_a_kernel() -> None:
