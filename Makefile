@@ -5,6 +5,7 @@
 #   make lint    ruff and mypy               make format   what ruff can mend
 #   make oracle  derivatives beside JAX's
 #   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
+#   make builtins   which builtins pass their tests, how exact they are, and what they cost
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test oracle lint format bench clean compiler must-compile browser
+.PHONY: help lab test oracle lint format bench builtins clean compiler must-compile browser
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -48,6 +49,9 @@ format: $(VENV)/.with-dev
 bench: $(VENV)/.with-bench must-compile
 	$(BIN)/python benchmarks/compare.py --warp-python $(BIN)/python $(ARGS)
 	$(BIN)/python benchmarks/jacobians.py --warp-python $(BIN)/python
+
+builtins: $(VENV)/.with-test must-compile
+	$(BIN)/python benchmarks/builtins.py $(ARGS)
 
 # One stamp for each set of extras: made once, again when pyproject.toml changes.
 $(VENV)/.with-%: pyproject.toml

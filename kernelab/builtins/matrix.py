@@ -265,7 +265,7 @@ def _diag_expand(v: Expr) -> Expr:
 
 @builtin(
     expand=_diag_expand,
-    numpy=lambda v: v[..., None] * np.eye(v.shape[-1], dtype=v.dtype),
+    numpy=lambda v: np.where(np.eye(v.shape[-1], dtype=bool), v[..., None], v.dtype.type(0)),
     exact=True,
     derivative=Linear(lambda w, v: (get_diag(w),)),
 )

@@ -76,11 +76,12 @@ def is_part(frame: Frame, node: ast.Attribute, evaluate: Callable[[Frame, ast.ex
     """Whether `node` is `p` or `q` of a transform; what it takes to find out is not kept."""
     if node.attr not in PARTS:
         return False
-    before = dict(frame.env)
+    before, notes = dict(frame.env), len(frame.notes)
     with frame.builder.block():
         value = evaluate(frame, node.value)
     frame.env.clear()
     frame.env.update(before)
+    del frame.notes[notes:]
     return isinstance(value, Typed) and isinstance(value.type, Transform)
 
 

@@ -93,7 +93,7 @@ def test_motions_and_forces_change_frames_so_that_power_stays_the_same() -> None
 TEXT = """
 class Body:
     pose: transform
-    mass: float
+    p: vec3
 
 
 def move(t: array[transform], v: array[vec3], bodies: array[Body], y: array[vec3], j: array[spatial_matrix]):
@@ -106,10 +106,13 @@ def move(t: array[transform], v: array[vec3], bodies: array[Body], y: array[vec3
     t[i].p = s.p
     t[i].q = quat_identity()
     bodies[i].pose.p = v[i]
+    bodies[i].p = v[i]
+    bodies[i].p -= v[i] * 2.0
     b = bodies[i]
+    b.p += v[i]
     b.pose.q = quaternion(vec3(0.0), 1.0)
     w = transformation(b.pose.p)
-    y[i] = transform_point(s, v[i]) + b.pose.p + w.p + transform_point(b.pose, v[i])
+    y[i] = transform_point(s, v[i]) + b.pose.p + w.p + transform_point(b.pose, v[i]) + b.p
     j[i] = spatial_adjoint(quat_to_matrix(s.q), skew(s.p)) * 2.0
 
 
@@ -143,6 +146,7 @@ def test_translation_and_rotation_of_a_transform_are_read_and_written_as_attribu
     turned = np.array([kl.quat_rotate(q, x.astype(float)) for x in v])
     np.testing.assert_allclose(y.numpy(), turned + place + v + v + v + v, rtol=1e-5)
     np.testing.assert_allclose(bodies.numpy()["pose"][:, :3], v)
+    np.testing.assert_allclose(bodies.numpy()["p"], -v)
     assert j.numpy().shape == (2, 6, 6)
 
 
