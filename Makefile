@@ -6,6 +6,9 @@
 #   make oracle  derivatives beside JAX's
 #   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
+
+#   make fuzz    random programs             make planted  whether the tests notice planted faults
+#                (make fuzz ARGS="--minutes 30 --seed 7")
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
 
 PYTHON ?= python3
@@ -19,7 +22,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test oracle lint format bench builtins clean compiler must-compile browser
+.PHONY: help lab test oracle fuzz planted lint format bench builtins clean compiler must-compile browser
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -52,6 +55,13 @@ bench: $(VENV)/.with-bench must-compile
 
 builtins: $(VENV)/.with-test must-compile
 	$(BIN)/python benchmarks/builtins.py $(ARGS)
+
+# Prints its seed, and a test to paste for what it finds.
+fuzz: $(VENV)/.with-test
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+planted: $(VENV)/.with-test must-compile
+	$(BIN)/python -m tests.planted $(ARGS)
 
 # One stamp for each set of extras: made once, again when pyproject.toml changes.
 $(VENV)/.with-%: pyproject.toml

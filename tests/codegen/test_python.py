@@ -15,7 +15,7 @@ from kernelab.passes.jvp import jvp
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import vjp
 from kernelab.passes.widen import widen
-from tests.strategies import COLUMNS, ROWS, programs
+from tests.strategies import COLUMNS, ROWS, plain_programs
 from tests.support import zoo
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
@@ -94,7 +94,7 @@ def test_the_text_run_as_python_does_what_the_program_does(animal: zoo.Animal) -
     check_all_programs(lowered(animal.text, animal.name), animal.grid, arguments)
 
 
-@given(programs())
+@given(plain_programs())
 @settings(max_examples=40)
 def test_the_text_of_any_program_run_as_python_does_what_the_program_does(text: str) -> None:
     rng = np.random.default_rng(0)

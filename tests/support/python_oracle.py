@@ -1,13 +1,17 @@
 """The meaning of a kernel's text as plain Python: the same source, executed a thread at a time.
 
 Numbers are Python's, so floats are double precision.  Arrays are NumPy arrays; vectors and matrices are small
-values with the language's operators.  Knows the language's words, nothing of kernelab.
+values with the language's operators, structs small classes; both are copied where they are assigned.  Knows the language's words, nothing of kernelab.
 """
 
+import ast
 import builtins
+import copy
+import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -20,7 +24,7 @@ class Value:
 
     def __init__(self, data: Any) -> None:
         self.data = np.array(data, np.float64)
-        self.whole: tuple[Value, Any] | None = None
+        self.whole: tuple[Any, Any] | None = None
 
     def __getitem__(self, index: Any) -> Any:
         found = _unwrapped(self.data[index])
@@ -100,17 +104,35 @@ class Elements:
         parts = index if isinstance(index, tuple) else (index,)
         count = sum(not isinstance(part, slice) for part in parts)
         found = self.array[index]
-        return Elements(found, self.ndim - count) if count < self.ndim else _unwrapped(found)
+        if count < self.ndim:
+            return Elements(found, self.ndim - count)
+        element = _unwrapped(found)
+        if isinstance(element, Value):
+            element.whole = (self, index)  # d[i].x = v writes into d
+        return element
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.array[index] = _raw(value)
 
 
-def _atomic_add(array: Elements, *rest: Any) -> Any:
-    *index, value = rest
-    old = array[tuple(index)]
-    array[tuple(index)] = old + value
-    return old
+def _atomic(change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def run(array: Elements, *rest: Any) -> Any:
+        *index, value = rest
+        old = array[tuple(index)]
+        array[tuple(index)] = change(old, value)
+        return old
+
+    return run
+
+
+def _cross(a: Value, b: Value) -> Value:
+    return Value(np.cross(a.data, b.data))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Value):
+        return Value(value.data)
+    return copy.deepcopy(value) if dataclasses.is_dataclass(value) else value
 
 
 def _vector(n: int) -> Any:
@@ -135,20 +157,48 @@ def _zeros(shape: Any, dtype: Any = float) -> Elements:
 
 WORDS: dict[str, Any] = {
     "zeros": _zeros,
-    "atomic_add": _atomic_add,
+    "atomic_add": _atomic(lambda old, value: old + value),
+    "atomic_sub": _atomic(lambda old, value: old - value),
+    "atomic_min": _atomic(lambda old, value: min(old, value)),
+    "atomic_max": _atomic(lambda old, value: max(old, value)),
+    "atomic_exch": _atomic(lambda old, value: value),
+    "cross": _cross,
     "dot": lambda a, b: float(a.data.ravel() @ b.data.ravel()),
     "length": lambda v: math.sqrt(float(v.data @ v.data)),
     "where": lambda cond, a, b: a if cond else b,
     "vec2": _vector(2),
     "vec3": _vector(3),
     "vec4": _vector(4),
+    "vec2d": _vector(2),
+    "vec3d": _vector(3),
     "mat22": _matrix(2),
+    "mat22d": _matrix(2),
     "mat33": _matrix(3),
     "float32": float,
     "float64": float,
     "int32": int,
     "int64": int,
-} | {name: getattr(math, name) for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "floor", "tanh")}
+} | {
+    name: getattr(math, name) for name in ("sin", "cos", "tan", "atan", "exp", "log", "sqrt", "floor", "tanh")
+}
+
+
+class _Copies(ast.NodeTransformer):
+    """Classes get a constructor, and what is assigned is copied, as kernels do it."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        node.decorator_list = [ast.Name("_dataclass", ast.Load())]
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        node.value = ast.Call(ast.Name("_copied", ast.Load()), [node.value], [])
+        return node
+
+
+def compiled(text: str) -> CodeType:
+    """The text of a cell as Python's code."""
+    tree = ast.parse("from __future__ import annotations\n" + text)
+    return compile(ast.fix_missing_locations(_Copies().visit(tree)), "<cell>", "exec")
 
 
 def run(
@@ -163,16 +213,34 @@ def run(
 
     `ndims` gives the dimensions of each array argument, without the axes of its components.
     """
-    here: tuple[int, ...] = ()
-    scope = {**vars(builtins), **WORDS, **namespace, "tid": lambda: here if len(here) > 1 else here[0]}
-    exec(compile("from __future__ import annotations\n" + text, "<cell>", "exec"), scope)
     after = {key: _own(value) for key, value in arguments.items()}
-    wrapped = [
-        Elements(after[key], ndims[key]) if key in ndims else value for key, value in arguments.items()
-    ]
+    run_in_place(compiled(text), name, grid, after, ndims, **namespace)
+    return after
+
+
+def run_in_place(
+    code: CodeType,
+    name: str,
+    grid: Sequence[int],
+    arguments: Mapping[str, Any],
+    ndims: Mapping[str, int],
+    **namespace: Any,
+) -> None:
+    """The same for a cell compiled before, changing the arrays that it is given."""
+    here: tuple[int, ...] = ()
+    tools = {"_copied": _copied, "_dataclass": dataclasses.dataclass}
+    scope = {
+        **vars(builtins),
+        **WORDS,
+        **tools,
+        **namespace,
+        "__name__": __name__,
+        "tid": lambda: here if len(here) > 1 else here[0],
+    }
+    exec(code, scope)
+    wrapped = [Elements(value, ndims[key]) if key in ndims else value for key, value in arguments.items()]
     for here in itertools.product(*(range(extent) for extent in grid)):  # noqa: B007 (tid reads it)
         scope[name](*wrapped)
-    return after
 
 
 def _own(value: Any) -> Any:

@@ -1,0 +1,106 @@
+"""``make fuzz``: as many random programs as there is time for; a test to paste for what is found.
+
+    python -m tests.fuzz [--minutes 30] [--programs 20000] [--seed 7]
+
+Programs are drawn in rounds, each with a seed of its own.  A round that fails is shrunk; the smallest program
+is printed as a test, and the rounds go on.  The exit status is 1 if anything was found.
+"""
+
+import argparse
+import random
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+
+import hypothesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.strategies import LAYOUTS, programs
+from tests.strategies.features import EXPECTED, features
+from tests.strategies.hosts import host_programs
+from tests.support.reproducer import checked
+from tests.support.tapes import POLICIES, Policy, checked_tape
+
+ROUND = 200
+"""Programs of a round."""
+
+Check = Callable[[Counter[str]], None]
+
+
+def kernels(seed: int, count: Counter[str]) -> None:
+    """A round of kernels, where their arrays may overlap."""
+
+    @hypothesis.seed(seed)
+    @_settings()
+    @given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 99))
+    def check(text: str, layout: str, point: int) -> None:
+        count.update(features(text))
+        outcome = checked(text, layout, point)
+        count.update(tried=1, untrusted=not outcome.trusted, unrolled=outcome.unrolled)
+
+    check()
+
+
+def tapes(seed: int, count: Counter[str]) -> None:
+    """A round of host programs: launches, copies and writes over views of a few arrays."""
+
+    @hypothesis.seed(seed)
+    @_settings()
+    @given(host_programs(), st.sampled_from(POLICIES), st.integers(0, 99))
+    def check(program: tuple[str, str], policy: Policy, seed: int) -> None:
+        checked_tape(program, seed, policy)
+        count.update(tapes=1)
+
+    check()
+
+
+def _settings() -> settings:
+    return settings(
+        max_examples=ROUND,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--programs", type=int, default=sys.maxsize)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    chosen = parser.parse_args()
+    print(f"seed {chosen.seed}", flush=True)
+    count, failed, start = Counter[str](), 0, time.monotonic()
+    number = 0
+    while time.monotonic() - start < 60 * chosen.minutes and count["tried"] < chosen.programs:
+        number += 1
+        for family in (kernels, tapes):
+            try:
+                family(chosen.seed * 10_000 + number, count)
+            except Exception:  # a finding, whatever it is
+                failed += 1
+                traceback.print_exc(limit=-2, file=sys.stdout)
+        seconds = time.monotonic() - start
+        print(
+            f"{count['tried']} kernels, {count['tapes']} tapes, {failed} failed, {seconds:.0f} s", flush=True
+        )
+    print(report(count, failed))
+    return int(failed > 0)
+
+
+def report(count: Counter[str], failed: int) -> str:
+    """What was tried, and how often each feature of the language was drawn."""
+    lines = [
+        f"{count['tried']} kernels ({count['untrusted']} without trustworthy differences, "
+        f"{count['unrolled']} with loops written out), {count['tapes']} tapes, {failed} rounds failed",
+        *(f"{count[name]:8} {name}" for name in sorted(EXPECTED, key=lambda name: -count[name])),
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""What must hold of every generated program, wherever its arrays lie in memory.
+
+* It does what its text does as plain Python.
+* Its adjoint and its tangent agree by the inner product, over float64, to 1e-10.
+* Both agree with central differences of the text run as Python, where differences can be trusted.
+* Its adjoint is that of the same text with its loops written out.
+* Neither of them changes a primal value that the primal does not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.lang.ir import Function
+from kernelab.lang.types import scalar_of
+from kernelab.lang.verify import verify
+from kernelab.passes.jvp import jvp
+from kernelab.passes.vjp import Vjp, vjp
+from tests.strategies import GRID, NDIMS, Memory, draw_arguments
+from tests.support import python_oracle
+from tests.support.evaluate import evaluate
+from tests.support.lowering import lowered
+from tests.support.unroll import unrolled
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+STEP = 1e-6
+ATTEMPTS = 3
+
+
+class Disagreement(AssertionError):
+    """Two of the witnesses of a program say different things."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether differences could be trusted, and whether there were loops that could be written out."""
+
+    trusted: bool
+    unrolled: bool
+
+
+@dataclass(frozen=True)
+class Point:
+    """Values of all arguments, a direction of the floats among them, and a cotangent of the arrays."""
+
+    memory: Memory
+    values: Floats
+    ints: Mapping[str, Any]
+    g: float
+    direction: Floats
+    g_dot: float
+    cotangent: Floats
+
+    @classmethod
+    def drawn(cls, layout: str, seed: int) -> "Point":
+        rng, memory = np.random.default_rng(seed), Memory(layout)
+        drawn = draw_arguments(seed)
+        ints = {name: drawn[name] for name in ("n", "hits")}
+        values, direction, cotangent = rng.normal(size=(3, memory.size))
+        return cls(memory, values, ints, drawn["g"], direction, float(rng.normal()), cotangent)
+
+    def ran(self, function: Function) -> Floats:
+        """What a primal leaves in memory."""
+        values = self.values.copy()
+        evaluate(function, GRID, self.arguments(values, self.g))
+        return values
+
+    def arguments(self, values: Floats, g: float) -> dict[str, Any]:
+        found = self.memory.arrays(values) | {name: array.copy() for name, array in self.ints.items()}
+        return {name: found[name] for name in NDIMS} | {"g": np.float64(g)}
+
+
+def check(text: str, layout: str = "apart", seed: int = 0, loops: bool = True) -> Outcome:
+    """Check a program; raises Disagreement. `loops` says whether to compare it with itself unrolled."""
+    function = lowered(text, "program")
+    code = python_oracle.compiled(text)
+    trusted = False
+    for attempt in range(ATTEMPTS):
+        point = Point.drawn(layout, seed + 1000 * attempt)
+        slope = differences(code, point)
+        trusted = slope is not None
+        if trusted:
+            break
+    values_agree(function, code, point)
+    adjoint, tangent = pulled(function, point), pushed(function, point)
+    by_adjoint = adjoint.bars @ point.direction + adjoint.g_bar * point.g_dot
+    by_tangent = tangent @ point.cotangent
+    scale = max(1.0, abs(by_tangent))
+    if not abs(by_adjoint - by_tangent) <= 1e-10 * max(scale, float(np.abs(adjoint.bars).max())):
+        raise Disagreement(f"adjoint {by_adjoint} and tangent {by_tangent} (differences: {slope})")
+    if slope is not None and not abs(slope - by_tangent) <= 1e-5 * scale:
+        raise Disagreement(f"tangent {by_tangent} and differences {slope}")
+    straight = unrolled(text) if loops else None
+    if straight is not None:
+        same_without_loops(straight, point, adjoint)
+    return Outcome(trusted, straight is not None)
+
+
+def after_python(code: Any, point: Point, values: Floats, g: float) -> Floats:
+    moved = values.copy()
+    python_oracle.run_in_place(code, "program", GRID, point.arguments(moved, g), NDIMS)
+    return moved
+
+
+def differences(code: Any, point: Point) -> float | None:
+    """``w . (J v)`` by central differences, None where differences from both sides say different things."""
+    at = [
+        after_python(code, point, point.values + h * point.direction, point.g + h * point.g_dot)
+        for h in (-STEP, 0.0, STEP, 2 * STEP)
+    ]
+    behind, here, ahead, further = (float(point.cotangent @ moved) for moved in at)
+    central = (ahead - behind) / (2 * STEP)
+    sides = ((here - behind) / STEP, (ahead - here) / STEP, (further - ahead) / STEP)
+    scale = max(1.0, abs(central))
+    return central if max(abs(side - central) for side in sides) <= 1e-3 * scale else None
+
+
+def values_agree(function: Function, code: Any, point: Point) -> None:
+    expected, found = after_python(code, point, point.values, point.g), point.ran(function)
+    if not np.allclose(found, expected, rtol=1e-11, atol=1e-11):
+        raise Disagreement(f"as Python the program leaves\n{expected}\nand as a kernel\n{found}")
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What the adjoint leaves: the adjoints of the arrays, and that of the number `g`."""
+
+    bars: Floats
+    g_bar: float
+
+
+def active(function: Function) -> list[str]:
+    names = (param.hint for param in function.params)
+    return [name for name in names if name not in ("n", "hits")]
+
+
+def reverse(function: Function, point: Point) -> Vjp:
+    groups = [[function.param(name) for name in group] for group in point.memory.groups]
+    return vjp(function, active(function), groups)
+
+
+def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -> dict[str, Any]:
+    """Run the primal that keeps residuals; those, by the names of the adjoint's parameters."""
+    kept, found = evaluate(verify(program.primal), grid, arguments), {}
+    for residual in program.residuals:
+        name = residual.array.hint
+        found[name] = np.array(kept[name], scalar_of(residual.type).dtype)
+        found[residual.starts.hint] = np.array([start[name] for start in kept["starts"]], np.int64)
+    return found
+
+
+def pulled(function: Function, point: Point) -> Pulled:
+    """Run the primal that keeps residuals and then the adjoint, on the cotangent of all arrays."""
+    program = reverse(function, point)
+    values = point.values.copy()
+    arguments = point.arguments(values, point.g)
+    residuals = run_primal(program, arguments, GRID)
+    left = values.copy()
+    bars, g_bar = point.cotangent.copy(), np.zeros(1)
+    suffixed = {f"{name}_bar": bar for name, bar in point.memory.arrays(bars).items()}
+    evaluate(verify(program.adjoint), GRID, {**arguments, **suffixed, "g_bar": g_bar, **residuals})
+    if not np.array_equal(values, left):
+        raise Disagreement("the adjoint changes primal values")
+    if not np.array_equal(point.ran(function), left):
+        raise Disagreement("the primal that keeps residuals computes something else")
+    return Pulled(bars, float(g_bar[0]))
+
+
+def pushed(function: Function, point: Point) -> Floats:
+    """The tangents of the arrays after the program has run."""
+    dots = point.direction.copy()
+    suffixed = {f"{name}_dot": dot for name, dot in point.memory.arrays(dots).items()}
+    arguments = point.arguments(point.values.copy(), point.g)
+    evaluate(
+        verify(jvp(function, active(function))),
+        GRID,
+        {**arguments, **suffixed, "g_dot": np.float64(point.g_dot)},
+    )
+    return dots
+
+
+def same_without_loops(text: str, point: Point, expected: Pulled) -> None:
+    found = pulled(lowered(text, "program"), point)
+    scale = 1e-9 * max(1.0, float(np.abs(expected.bars).max()))
+    apart = max(float(np.abs(found.bars - expected.bars).max()), abs(found.g_bar - expected.g_bar))
+    if not apart <= scale:
+        raise Disagreement(f"with its loops written out the adjoint differs by {apart}")
+
+
+def complete(function: Function, program: Function, point: Point, grid: tuple[int, ...]) -> dict[str, Any]:
+    """Arguments for a program derived from `function`: the point's, and what the primal keeps."""
+    found = point.arguments(point.values.copy(), point.g)
+    if any(param.hint.endswith("_bar") for param in program.params):
+        found |= run_primal(reverse(function, point), found, grid)
+    bars, dots = point.memory.arrays(point.cotangent.copy()), point.memory.arrays(point.direction.copy())
+    found |= {f"{name}_bar": bar for name, bar in bars.items()} | {"g_bar": np.zeros(1)}
+    found |= {f"{name}_dot": dot for name, dot in dots.items()} | {"g_dot": np.float64(point.g_dot)}
+    return {param.hint: found[param.hint] for param in program.params}
+
+
+def same_memory(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of arguments that share memory where these do."""
+    copies: dict[int, Any] = {}
+    found = {}
+    for name, value in arguments.items():
+        if not isinstance(value, np.ndarray) or value.base is None:
+            found[name] = np.array(value)
+            continue
+        whole = copies.setdefault(id(value.base), value.base.copy())
+        offset = (value.ctypes.data - value.base.ctypes.data) // value.itemsize
+        found[name] = whole[offset : offset + value.size].reshape(value.shape)
+    return found

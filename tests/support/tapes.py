@@ -1,0 +1,146 @@
+"""What must hold of every host program: its gradients are exact, whatever it overwrites.
+
+The oracle runs the same text on NumPy arrays of complex numbers, launches a thread at a time as plain Python:
+with a tiny imaginary part on the inputs, that of the result is the derivative, to the last digit.
+"""
+
+import cmath
+import contextlib
+from typing import Any, Literal
+
+import numpy as np
+
+import kernelab as kl
+from tests.strategies.hosts import KERNELS
+from tests.support import python_oracle
+
+STEP = 1e-30
+kernels: dict[str, Any] = kl.compile("\n".join(KERNELS.values()))
+_code = {name: python_oracle.compiled(text) for name, text in KERNELS.items()}
+Policy = Literal["save", "error"]
+POLICIES: tuple[Policy, ...] = ("save", "error")
+Complex = np.ndarray[Any, np.dtype[np.complex128]]
+
+
+class _Oracle:
+    """The words of a host program, on NumPy arrays of complex numbers."""
+
+    @staticmethod
+    def run(name: str, *views: Complex) -> None:
+        parameters = dict(zip("abc", views, strict=False))
+        python_oracle.run_in_place(
+            _code[name], name, (3,), parameters, dict.fromkeys(parameters, 1), sin=cmath.sin, float64=complex
+        )
+
+    @staticmethod
+    def copy(dest: Complex, src: Complex) -> None:
+        dest[...] = src.copy()
+
+    @staticmethod
+    def fill(dest: Complex, value: float) -> None:
+        dest[...] = value
+
+    assign = fill
+
+    @staticmethod
+    def clone(src: Complex) -> Complex:
+        return src.copy()
+
+
+class _Kernelab:
+    """The same words, on arrays."""
+
+    @staticmethod
+    def run(name: str, *views: kl.array) -> None:
+        kernels[name][3](*views)
+
+    @staticmethod
+    def fill(dest: kl.array, value: float) -> None:
+        dest.fill_(value)
+
+    @staticmethod
+    def assign(dest: kl.array, values: list[float]) -> None:
+        dest.assign(np.array(values))
+
+    copy = staticmethod(kl.copy)
+    clone = staticmethod(kl.clone)
+
+
+class _ViewsOfComplex(np.ndarray):  # type: ignore[type-arg]
+    """A NumPy array whose `flatten` is a view where there can be one, as an array's is.
+
+    NumPy itself may read elements that an assignment has just written, where the two sides overlap.
+    """
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, np.array(value))
+
+    def flatten(self, *_: Any) -> Any:
+        return self.reshape(-1)
+
+
+def _words(source: type) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in ("run", "copy", "fill", "assign", "clone")}
+
+
+def check_tape(program: tuple[str, str], seed: int = 0, policy: Policy = "save") -> None:
+    """Check that a program's gradients are exact, twice, and that the backward pass changes no primal value.
+
+    Under the policy "error" nothing is checked of a program that overwrites what a gradient needs.
+    """
+    with contextlib.suppress(kl.TapeError) if policy == "error" else contextlib.nullcontext():
+        _check(program, seed, policy)
+
+
+def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
+    inside, after = program
+    a, b, a_dot, b_dot, a_bar, b_bar = _drawn(seed)
+    state = {
+        "A": (a + STEP * 1j * a_dot).view(_ViewsOfComplex),
+        "B": (b + STEP * 1j * b_dot).view(_ViewsOfComplex),
+    }
+    words = _words(_Oracle) | state
+    exec(inside, words)
+    slope = float(np.sum(a_bar * state["A"].imag) + np.sum(b_bar * state["B"].imag)) / STEP
+    values = [state["A"].real.copy(), state["B"].real.copy()]
+
+    leaves = [kl.array(given, dtype=kl.float64, requires_grad=True) for given in (a, b)]
+    mine = {"A": kl.clone(leaves[0]), "B": kl.clone(leaves[1])}
+    names = _words(_Kernelab) | mine
+    with kl.Tape(policy) as tape:
+        for made, leaf in zip(mine.values(), leaves, strict=True):
+            kl.copy(made, leaf)
+        exec(inside, names)
+    for made, expected in zip(mine.values(), values, strict=True):
+        np.testing.assert_allclose(np.array(made.list()), expected.ravel(), rtol=1e-10, atol=1e-12)
+    exec(after, names)
+    before = [made.list() for made in mine.values()]
+    for times in (1, 2):
+        tape.backward(grads={mine["A"]: a_bar, mine["B"]: b_bar})
+        found = [np.zeros(()) if leaf.grad is None else np.array(leaf.grad.list()) for leaf in leaves]
+        total = float(np.sum(found[0] * a_dot) + np.sum(found[1] * b_dot.ravel()))
+        assert abs(total - times * slope) <= 1e-9 * max(1.0, abs(slope)), (total / times, slope)
+    assert [made.list() for made in mine.values()] == before
+
+
+def _drawn(seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=shape) for shape in [(8,), (3, 4)] * 3]
+
+
+def reproducer(program: tuple[str, str], seed: int, policy: str) -> str:
+    """A test to paste."""
+    inside, after = program
+    return (
+        f'INSIDE = """\n{inside}"""\nAFTER = """\n{after}"""\n\n\ndef test_it() -> None:\n'
+        f"    check_tape((INSIDE, AFTER), seed={seed}, policy={policy!r})\n"
+    )
+
+
+def checked_tape(program: tuple[str, str], seed: int = 0, policy: Policy = "save") -> None:
+    """`check_tape`, whose errors say which test would fail the same way."""
+    try:
+        check_tape(program, seed, policy)
+    except Exception as error:  # whatever it is, the program is what matters
+        error.add_note(reproducer(program, seed, policy))
+        raise

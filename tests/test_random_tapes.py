@@ -1,0 +1,20 @@
+"""Host programs that nobody chose, over overlapping views of two arrays: the tape's gradients are exact."""
+
+import hypothesis
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.strategies.hosts import host_programs
+from tests.support.tapes import POLICIES, Policy, checked_tape
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy) -> None:
+    @hypothesis.seed(1)
+    @settings(max_examples=400, deadline=None, database=None)
+    @given(host_programs(), st.integers(0, 9))
+    def check(program: tuple[str, str], seed: int) -> None:
+        checked_tape(program, seed, policy)
+
+    check()
