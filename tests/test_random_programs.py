@@ -1,4 +1,4 @@
-"""Programs that nobody chose: meaning, derivatives and machine code agree, and the generator draws everything.
+"""Programs that nobody chose: meaning, derivatives and machine code agree; they use the whole language.
 
 Each program is checked against the same text run as plain Python, by three derivatives and with its loops
 written out (`tests.support.programs`); many in one build are run by g++ and by the interpreter.  `make fuzz`

@@ -1,7 +1,8 @@
 """The meaning of a kernel's text as plain Python: the same source, executed a thread at a time.
 
 Numbers are Python's, so floats are double precision.  Arrays are NumPy arrays; vectors and matrices are small
-values with the language's operators, structs small classes; both are copied where they are assigned.  Knows the language's words, nothing of kernelab.
+values with the language's operators, structs small classes; both are copied where they are assigned.  Knows
+the language's words, nothing of kernelab.
 """
 
 import ast
@@ -184,10 +185,17 @@ WORDS: dict[str, Any] = {
 
 
 class _Copies(ast.NodeTransformer):
-    """Classes get a constructor, and what is assigned is copied, as kernels do it."""
+    """Classes get a constructor; what is assigned and what a function is given are copied."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         node.decorator_list = [ast.Name("_dataclass", ast.Load())]
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        names = [arg.arg for arg in node.args.args]
+        own = ast.parse("\n".join(f"{name} = _copied({name})" for name in names)).body
+        node.body = [*own, *node.body]
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:

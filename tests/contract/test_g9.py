@@ -1,0 +1,67 @@
+"""G9. Where mathematics leaves a choice, the convention holds and stands in the docs of the operation."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelab.lang import ops
+from kernelab.passes.jvp import jvp
+from kernelab.passes.vjp import vjp
+from tests.support.derivatives import gradients, run
+from tests.support.lowering import lowered
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "builtins.md"
+
+KINKS = {
+    "abs(x[i])": (0.0, 0.0),
+    "max(x[i], 0.0)": (0.0, 1.0),
+    "max(0.0, x[i])": (0.0, 0.0),
+    "min(x[i], 0.0)": (0.0, 1.0),
+    "min(0.0, x[i])": (0.0, 0.0),
+    "clamp(x[i], 0.0, 1.0)": (0.0, 1.0),
+    "floor(x[i])": (2.0, 0.0),
+    "round(x[i])": (0.5, 0.0),
+    "sign(x[i])": (0.0, 0.0),
+    "length(vec2d(x[i], 0.0))": (0.0, 0.0),
+    "normalize(vec2d(x[i], 0.0)).x": (0.0, 0.0),
+    "x[i] ** 2.0": (0.0, 0.0),
+    "x[i] ** 1.0": (0.0, 1.0),
+}
+
+
+def slopes(expression: str, at: float) -> tuple[float, float]:
+    """The derivative of an expression of `x[i]`, by adjoint and by tangent."""
+    function = lowered(
+        f"def k(x: array[float64], y: array[float64]):\n    i = tid()\n    y[i] = {expression}\n", "k"
+    )
+    arguments = {"x": np.array([at]), "y": np.zeros(1)}
+    pulled = gradients(vjp(function, ["x", "y"]), (1,), arguments, {"x": np.zeros(1), "y": np.ones(1)})
+    dots = {"x_dot": np.ones(1), "y_dot": np.zeros(1)}
+    moved = run(jvp(function, ["x", "y"]), (1,), arguments | dots)
+    return float(pulled["x"][0]), float(moved["y_dot"][0])
+
+
+@pytest.mark.parametrize(("expression", "convention"), KINKS.items())
+def test_both_modes_take_the_same_side_of_a_kink(expression: str, convention: tuple[float, float]) -> None:
+    at, expected = convention
+    assert slopes(expression, at) == (expected, expected)
+
+
+SAID = {
+    "max": "the first, which has the derivative",
+    "min": "the first, which has the derivative",
+    "clamp": "on a bound the derivative goes to ``x``",
+    "abs": "derivative 0 at 0",
+    "length": "the zero vector has derivative 0",
+    "normalize": "the zero vector stays 0 and has derivative 0",
+    "sqrt": "derivative infinite at 0",
+    "pow": "``a ** 0`` is 1 and has derivative 0",
+    "atan2": "0 at the origin, where there is no derivative",
+}
+
+
+@pytest.mark.parametrize(("name", "convention"), SAID.items())
+def test_the_convention_stands_in_the_docs(name: str, convention: str) -> None:
+    assert any(convention in op.doc for op in ops.overloads(name))
+    assert convention in REFERENCE.read_text(encoding="utf-8")
