@@ -37,6 +37,9 @@ GOLDEN = ROOT / "tests" / "golden"
 hypothesis.settings.register_profile(
     "kernelab", deadline=None, print_blob=True, derandomize="CI" in os.environ
 )
+# For planted faults: that a program fails is enough, it need not be small.
+found = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+hypothesis.settings.register_profile("unshrunk", deadline=None, derandomize=True, database=None, phases=found)
 hypothesis.settings.load_profile("kernelab")
 
 

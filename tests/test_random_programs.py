@@ -38,7 +38,7 @@ SHARDS, PROGRAMS = 4, 80
 
 
 def examples(count: int, **options: Any) -> settings:
-    """Settings for programs, which are large and take a while."""
+    """Settings for programs, which are large and take a while; the phases are those of the profile."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(
         max_examples=count, deadline=None, derandomize=True, suppress_health_check=slow, **options

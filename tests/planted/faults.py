@@ -1,0 +1,386 @@
+"""Faults of the kind that differentiation and tapes invite, each as one change of the package's text.
+
+`old` stands exactly once in the Python files of `folder`; with `new` in its place something is wrong, in
+silence or not.  `tests` are the parts of the suite that a person would run after changing that folder.
+"""
+
+from dataclasses import dataclass
+
+CONTRACT = "tests/contract/test_"
+PROGRAMS = "tests/test_random_programs.py"
+KERNELS = (f"{CONTRACT}g1.py", f"{CONTRACT}g2.py", f"{CONTRACT}g4.py", f"{CONTRACT}g7.py", PROGRAMS)
+SECOND = (f"{CONTRACT}second_order.py", "tests/passes/test_second_order.py")
+TAPES = ("tests/test_random_tapes.py", "tests/autodiff")
+RULES = (f"{CONTRACT}g9.py", "tests/builtins/test_table.py", PROGRAMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One change that is wrong, and who should notice."""
+
+    name: str
+    folder: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = KERNELS
+
+
+PASSES, AUTODIFF, RUNTIME, BUILTINS = (
+    f"kernelab/{name}" for name in ("passes", "autodiff", "runtime", "builtins")
+)
+
+VJP = (
+    Fault(
+        "the adjoint of an element that a store overwrote is not cleared",
+        PASSES,
+        "self.builder.store(self.bars[array], [_value(i, env) for i in indices], zero(share.type))",
+        "pass",
+    ),
+    Fault(
+        "the reversed loop runs forwards",
+        PASSES,
+        "carries, inits, copied, stmt.span, True)",
+        "carries, inits, copied, stmt.span, False)",
+    ),
+    Fault(
+        "what only the else branch adds to a value from outside is lost",
+        PASSES,
+        "for own in (then_own, orelse_own))]",
+        "for own in (then_own,))]",
+    ),
+    Fault(
+        "the value that a carry starts with gets no cotangent",
+        PASSES,
+        "self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))",
+        "pass",
+    ),
+    Fault(
+        "a loop forgets what a value from outside had before",
+        PASSES,
+        "(cotangents.get(v, zero(type_of(v))) for v in grown)",
+        "(zero(type_of(v)) for v in grown)",
+    ),
+    Fault(
+        "a second use of a value replaces the cotangent of the first",
+        PASSES,
+        'cotangents[target] = self.builder.apply("add", before, g.atom, hint=hint)',
+        "cotangents[target] = g.atom",
+    ),
+    Fault(
+        "a second read of a local array's element replaces its adjoint",
+        PASSES,
+        'self.builder.store(bar, indices, self.builder.apply("add", before, g))',
+        "self.builder.store(bar, indices, g)",
+    ),
+    Fault(
+        "a loop that left early is swept over its whole range",
+        PASSES,
+        "if isinstance(stmt, For) and stmt.stop is None:\n            return _value(stmt.count, env)",
+        "if isinstance(stmt, For):\n            return _value(stmt.count, env)",
+    ),
+    Fault(
+        "the old value of an atomic has no cotangent",
+        PASSES,
+        "self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)",
+        "pass",
+    ),
+    Fault(
+        "the winner of a maximum does not take the cotangent away",
+        PASSES,
+        "b.store(self.bars[stmt.array], indices, zero(share.type))",
+        "pass",
+    ),
+    Fault(
+        "the adjoint runs the threads in the order of the primal",
+        PASSES,
+        "not primal.descending",
+        "primal.descending",
+    ),
+    Fault(
+        "the cotangent of a number that is a parameter is not given out",
+        PASSES,
+        "self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])",
+        "pass",
+        (PROGRAMS, "tests/passes/test_vjp.py"),
+    ),
+    Fault(
+        "the factors of a masked product are exchanged",
+        PASSES,
+        "return scaled(g, b, True), scaled(g, a, True)",
+        "return scaled(g, a, True), scaled(g, b, True)",
+    ),
+    Fault(
+        "the transposes of a product are exchanged",
+        PASSES,
+        "return _cotangents((left(g, *xs), right(g, *xs)))",
+        "return _cotangents((right(g, *xs), left(g, *xs)))",
+    ),
+    Fault(
+        "a masked cotangent is multiplied like any other",
+        PASSES,
+        "stmt.out in self.masked)",
+        "False)",
+    ),
+    Fault(
+        "one residual too few is kept",
+        PASSES,
+        "if residual.array in needed]",
+        "if residual.array in needed][1:]",
+    ),
+)
+JVP = (
+    Fault(
+        "a store does not store the tangent",
+        PASSES,
+        "self.builder.emit(Store(self.dots[array], self.atoms(indices), value_dot, span))",
+        "pass",
+    ),
+    Fault("the tangent of the right factor is lost", PASSES, "return total([left, right])", "return left"),
+    Fault(
+        "a difference has the tangent of a sum",
+        PASSES,
+        "total(d if sign > 0 else -d for sign, d",
+        "total(d for sign, d",
+    ),
+    Fault(
+        "the tangent of what a carry starts with is lost",
+        PASSES,
+        "inits = (*self.atoms(stmt.inits), *self.tangents([stmt.inits[i] for i in moved]))",
+        "inits = (*self.atoms(stmt.inits), *(zero(type_of(stmt.inits[i])) for i in moved))",
+    ),
+    Fault(
+        "the tangent of a maximum goes to the loser",
+        PASSES,
+        "self.atom(stmt.value), self.atom(stmt.out))",
+        "self.atom(stmt.out), self.atom(stmt.value))",
+    ),
+)
+RECORD = (
+    Fault(
+        "a load from an array that another parameter may change is not kept",
+        PASSES,
+        "stmt.held is None and shared[array] & changed",
+        "stmt.held is None and array in changed",
+        (PROGRAMS, *TAPES),
+    ),
+    Fault(
+        "the old value of an atomic is kept only for extrema",
+        PASSES,
+        "(out in used or _is_extremum(kind, out))",
+        "_is_extremum(kind, out)",
+    ),
+    Fault(
+        "what an extremum found is not kept",
+        PASSES,
+        "(out in used or _is_extremum(kind, out))",
+        "out in used",
+    ),
+    Fault(
+        "a cursor moves on by one an iteration, however many values it makes",
+        PASSES,
+        'b.apply("mul", index, integer(step))',
+        'b.apply("mul", index, integer(1))',
+    ),
+    Fault(
+        "a loop inside a loop counts as one value",
+        PASSES,
+        "return None if inner is None else inner * int(holder.count.value)",
+        "return inner",
+    ),
+    Fault(
+        "the cursor behind a loop is one iteration too far",
+        PASSES,
+        'b.apply("add", before[site], b.apply("mul", count, integer(n)))',
+        'b.apply("add", before[site], b.apply("mul", b.apply("add", count, integer(1)), integer(n)))',
+    ),
+)
+EFFECTS = (
+    Fault(
+        "after a store other elements of the array are still known",
+        PASSES,
+        "self.forget(array)\n                self.known[self.element(array, indices)] = self.atom(value)",
+        "self.known[self.element(array, indices)] = self.atom(value)",
+    ),
+    Fault(
+        "after an atomic the array is still known",
+        PASSES,
+        "case Atomic(_, _, array):\n                self.forget(array)",
+        "case Atomic(_, _, array):\n                pass",
+    ),
+    Fault(
+        "a write through another parameter is not noticed",
+        PASSES,
+        "lost = self.shared[array]",
+        "lost = {array}",
+        (PROGRAMS, *TAPES),
+    ),
+    Fault(
+        "a loop reads what was known before its first iteration",
+        PASSES,
+        "self.forget_changed(stmt.body)\n        super().loop(stmt)",
+        "super().loop(stmt)",
+    ),
+    Fault(
+        "what atomics change does not count as changed",
+        PASSES,
+        "return self.writes | self.accumulates",
+        "return self.writes",
+    ),
+    Fault(
+        "parameters that share memory are taken for apart",
+        PASSES,
+        "shared.update(dict.fromkeys(group, frozenset(group)))",
+        "pass",
+        (PROGRAMS, *TAPES),
+    ),
+    Fault(
+        "no array is taken for changed in a branch",
+        PASSES,
+        "self.forget_changed(orelse)",
+        "pass",
+    ),
+)
+ACTIVITY = (
+    Fault(
+        "what a loop starts with is not useful",
+        PASSES,
+        "            if carry in self.vars:\n                self.add(stmt.inits[i])",
+        "            if carry in self.vars:\n                pass",
+    ),
+    Fault(
+        "what a branch yields is not varied",
+        PASSES,
+        "for source, out in zip(branch.yields, outs, strict=True):\n"
+        "                        self.flow(source, out)",
+        "pass",
+    ),
+    Fault("selections mask nothing", PASSES, '"selects" in stmt.op.tags', "False"),
+    Fault(
+        "a value that was saved and restored carries no tangent",
+        PASSES,
+        "if (stack, i) in self.slots:\n                        self.add(out)",
+        "pass",
+        SECOND,
+    ),
+    Fault(
+        "what is stored into a local array does not vary it",
+        PASSES,
+        "self.flow(value, array)\n            case Load(out, array)",
+        "pass\n            case Load(out, array)",
+    ),
+)
+HAZARDS = (
+    Fault(
+        "only a write through the same view is a hazard",
+        AUTODIFF,
+        "target is not self.elements and not target.overlaps(self.elements)",
+        "target is not self.elements",
+        TAPES,
+    ),
+    Fault("overwritten bytes are not saved", AUTODIFF, "self.saved = snapshot(self.elements)", "pass", TAPES),
+    Fault("the policy error is ignored", AUTODIFF, 'self.guard.policy == "error"', "False", TAPES),
+    Fault(
+        "a change through NumPy is not reported",
+        AUTODIFF,
+        "raise TapeError(self._changed_unseen())",
+        "pass",
+        TAPES,
+    ),
+    Fault(
+        "adjoints read the new bytes though the old ones were saved",
+        AUTODIFF,
+        "replaced = {i: watch.saved for i, watch in self.watches if watch.saved is not None}",
+        "replaced = {}",
+        TAPES,
+    ),
+    Fault(
+        "arrays that share memory are told apart by what a kernel writes alone",
+        RUNTIME,
+        "if i == j or (i not in written and j not in written):",
+        "if i == j or i not in written or j not in written:",
+        TAPES,
+    ),
+    Fault(
+        "two views of one allocation count as apart",
+        RUNTIME,
+        "return first.allocation is second.allocation and first.overlaps(second)",
+        "return first is second",
+        TAPES,
+    ),
+    Fault(
+        "an array ends one element early",
+        RUNTIME,
+        "self._extent = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))",
+        "low, high = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))\n"
+        "            self._extent = (low, high - itemsize(self.dtype))",
+        TAPES,
+    ),
+)
+SWEEP = (
+    Fault(
+        "a copy leaves the adjoint of what it overwrote",
+        AUTODIFF,
+        "moved = dest_bar.copy()\n        dest_bar[...] = 0",
+        "moved = dest_bar.copy()",
+        TAPES,
+    ),
+    Fault(
+        "a copy replaces the adjoint of its source",
+        AUTODIFF,
+        "adjoints.of(self.src).host()[...] += moved",
+        "adjoints.of(self.src).host()[...] = moved",
+        TAPES,
+    ),
+    Fault(
+        "a fill leaves the adjoint of what it overwrote",
+        AUTODIFF,
+        "if dest_bar is not None:\n            dest_bar.host()[...] = 0",
+        "if dest_bar is not None:\n            pass",
+        TAPES,
+    ),
+    Fault(
+        "a leaf's gradient does not add up over backward passes",
+        AUTODIFF,
+        "np.add(before, values, out=gradient.host())",
+        "gradient.host()[...] = values",
+        TAPES,
+    ),
+    Fault(
+        "the cotangent of a seed is not added to that of another view",
+        AUTODIFF,
+        "else bar + cotangent",
+        "else cotangent",
+        TAPES,
+    ),
+)
+SIGNS = (
+    Fault(
+        "the derivative of cos has the wrong sign",
+        BUILTINS,
+        "partials=lambda y, x: -sin(x))",
+        "partials=lambda y, x: sin(x))",
+        RULES,
+    ),
+    Fault(
+        "the derivative of atan loses its square",
+        BUILTINS,
+        "1.0 / (1.0 + x * x))",
+        "1.0 / (1.0 + x))",
+        RULES,
+    ),
+    Fault(
+        "the cotangents of a cross product point backwards",
+        BUILTINS,
+        "lambda w, a, b: cross(b, w), lambda w, a, b: cross(w, a)",
+        "lambda w, a, b: cross(w, b), lambda w, a, b: cross(a, w)",
+        RULES,
+    ),
+    Fault(
+        "abs has the derivative 1 everywhere",
+        BUILTINS,
+        "partials=lambda y, x: where(gt(x, 0.0), 1.0, where(lt(x, 0.0), x.const(-1.0), 0.0)),",
+        "partials=lambda y, x: x.const(1.0),",
+        RULES,
+    ),
+)
+FAULTS = (*VJP, *JVP, *RECORD, *EFFECTS, *ACTIVITY, *HAZARDS, *SWEEP, *SIGNS)

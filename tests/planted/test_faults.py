@@ -1,0 +1,25 @@
+"""The planted faults fit the source as it is; `make planted` runs the tests on each of them."""
+
+import ast
+
+import pytest
+
+from tests.planted.faults import FAULTS, Fault
+from tests.planted.plant import ROOT, places
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_changes_exactly_one_place_and_leaves_python(fault: Fault) -> None:
+    (path,) = places(fault)
+    changed = path.read_text(encoding="utf-8").replace(fault.old, fault.new)
+    ast.parse(changed)
+    assert all((ROOT / test).exists() for test in fault.tests)
+
+
+def test_there_are_faults_enough_and_no_two_are_the_same() -> None:
+    assert len(FAULTS) >= 30
+    assert (
+        len({(fault.old, fault.new) for fault in FAULTS})
+        == len({fault.name for fault in FAULTS})
+        == len(FAULTS)
+    )
