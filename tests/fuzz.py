@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from tests.strategies import LAYOUTS, programs
 from tests.strategies.features import EXPECTED, features
-from tests.strategies.hosts import host_programs
+from tests.strategies.hosts import careless_programs, host_programs
+from tests.support.programs import second_order
 from tests.support.reproducer import checked
 from tests.support.tapes import POLICIES, Policy, checked_tape
 
@@ -39,6 +40,7 @@ def kernels(seed: int, count: Counter[str]) -> None:
     def check(text: str, layout: str, point: int) -> None:
         count.update(features(text))
         outcome = checked(text, layout, point)
+        checked(text, layout, point, second_order)
         count.update(tried=1, untrusted=not outcome.trusted, unrolled=outcome.unrolled)
 
     check()
@@ -49,9 +51,9 @@ def tapes(seed: int, count: Counter[str]) -> None:
 
     @hypothesis.seed(seed)
     @_settings()
-    @given(host_programs(), st.sampled_from(POLICIES), st.integers(0, 99))
-    def check(program: tuple[str, str], policy: Policy, seed: int) -> None:
-        checked_tape(program, seed, policy)
+    @given(host_programs(), careless_programs(), st.sampled_from(POLICIES), st.integers(0, 99))
+    def check(careful: tuple[str, str], careless: tuple[str, str], policy: Policy, seed: int) -> None:
+        checked_tape(careless if policy == "careless" else careful, seed, policy)
         count.update(tapes=1)
 
     check()

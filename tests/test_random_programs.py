@@ -30,7 +30,7 @@ from kernelab.passes.vjp import vjp
 from tests.strategies import GRID, LAYOUTS, Memory, exact, programs
 from tests.strategies.features import EXPECTED, EXPECTED_IR, features, statements
 from tests.support.lowering import lowered, raw
-from tests.support.programs import Point, active, complete, same_memory
+from tests.support.programs import Point, active, complete, same_memory, second_order
 from tests.support.reproducer import checked
 
 SHARDS, PROGRAMS = 4, 80
@@ -53,13 +53,20 @@ def test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree(shard: int
     @examples(PROGRAMS, database=None)
     @given(programs(), st.sampled_from(list(LAYOUTS)))
     def check(text: str, layout: str) -> None:
-        outcome = checked(text, layout)
+        outcome = checked(text, layout, shard)
         count.update(tried=1, trusted=outcome.trusted, unrolled=outcome.unrolled)
 
     check()
     assert count["tried"] >= PROGRAMS
     assert count["trusted"] >= 0.97 * count["tried"], "too many programs whose differences say nothing"
     assert count["unrolled"] >= 0.25 * count["tried"], "too few programs with loops to write out"
+
+
+@hypothesis.seed(7)
+@examples(60, database=None)
+@given(programs(), st.sampled_from(list(LAYOUTS)))
+def test_derivatives_of_the_tangent_agree(text: str, layout: str) -> None:
+    checked(text, layout, 0, second_order)
 
 
 def drawn(count: int, seed: int) -> list[str]:

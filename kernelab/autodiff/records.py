@@ -281,11 +281,18 @@ class Recording:
         self.guard.saved_bytes = 0
         self.guard.swept = False
 
+    def ends(self) -> None:
+        """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
+        for known in self._written.values():
+            self._record_unseen(known, 0)
+
     def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
         known = self._written.get(target.allocation)
-        if known is None or not known.may_be_unseen(own):
-            return
+        if known is not None and known.may_be_unseen(own):
+            self._record_unseen(known, own)
+
+    def _record_unseen(self, known: Written, own: int) -> None:
         found = known.unseen(own)
         self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
         if found:

@@ -83,6 +83,7 @@ class Tape:
 
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
+        self._recording.ends()
         RECORDER.reset(self._token)
         self._token = None
 

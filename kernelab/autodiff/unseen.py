@@ -76,12 +76,14 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
 class Written:
     """Memory that a tape has written, and what was written to it since by others."""
 
-    __slots__ = ("__weakref__", "_checksum", "_memory", "_others", "_summed")
+    __slots__ = ("__weakref__", "_checksum", "_known", "_memory", "_others", "_poked", "_summed")
 
     def __init__(self, memory: Allocation) -> None:
         self._memory = memory
         self._others: list[array] = []
-        self._checksum: int | None = None
+        self._checksum: int | None = None  # when the first `_known` of the others had written
+        self._known = 0
+        self._poked = False
         self._summed = 0, 0
         memory.witness(self)
 
@@ -89,15 +91,18 @@ class Written:
         """What the memory holds now is what the tape knows."""
         if self._others:
             self._others.clear()
+        self._poked = False
+        self._known = 0
         self._checksum = self._first_sum() if self._memory.is_exposed else None
 
     def exposed(self) -> None:
         """From here on a NumPy view may change the bytes unseen."""
-        if not self._others:
-            self._checksum = self._first_sum()
+        if self._checksum is None or self._known != len(self._others):
+            self._checksum, self._known = self._first_sum(), len(self._others)
 
     def before_write(self, target: array) -> None:
-        """Remember which elements are about to be written."""
+        """Remember which elements are about to be written, and whether others have changed by now."""
+        self._poked = self._has_changed()
         self._others.append(target)
 
     def may_be_unseen(self, own: int) -> bool:
@@ -106,11 +111,16 @@ class Written:
 
     def unseen(self, own: int) -> list[array]:
         """What was written since the last note, without the tape's `own` last writes."""
-        others = self._others[: len(self._others) - own]
-        if others or self._others or self._checksum is None or self._checksum == self._sum():
-            return others
+        if not self._has_changed():
+            return self._others[: len(self._others) - own]
         memory = self._memory
         return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
+
+    def _has_changed(self) -> bool:
+        """Whether bytes changed through a NumPy view, as far as announced writes do not hide it."""
+        if self._poked or self._checksum is None or self._known != len(self._others):
+            return self._poked
+        return self._checksum != self._sum()
 
     def _first_sum(self) -> int:
         self._summed = self._memory.address, self._memory.nbytes

@@ -1,7 +1,7 @@
-"""Random host programs, as text: launches, copies, fills and operators over overlapping views of two arrays.
+"""Random host programs, as text: launches, copies, fills and operators over overlapping views of arrays.
 
-`A` has 8 elements, `B` 3 rows of 4.  Every view has 3 elements, so that any can meet any; views that overlap
-are allowed everywhere, for threads run in turn.
+`A` has 8 floats, `B` 3 rows of 4, `I` 6 indices below 3.  Every view has 3 elements, so that any can meet
+any; views that overlap are allowed everywhere, for threads run in turn.
 """
 
 from hypothesis import strategies as st
@@ -21,7 +21,19 @@ VIEWS = (
     ),
     *("B[1:3][0][1:]", "B[::-1, 0]"),
 )
+INDICES = ("I[0:3]", "I[2:5]", "I[3:6]", "I[5:2:-1]", "I[0:6:2]")
 KERNELS = {
+    "pick": """
+def pick(k: array[int], x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = sin(x[k[i]]) * y[k[2 - i]]
+""",
+    "turn": """
+def turn(k: array[int], x: array[float64]):
+    i = tid()
+    x[k[i]] *= cos(x[i])
+    k[i] = (k[i] + 1) % 3
+""",
     "square": """
 def square(x: array[float64], y: array[float64]):
     i = tid()
@@ -80,10 +92,18 @@ def host_programs(draw: st.DrawFn) -> tuple[str, str]:
     return writer.program(1, 9), writer.program(0, 3)
 
 
+@st.composite
+def careless_programs(draw: st.DrawFn) -> tuple[str, str]:
+    """The same with writes through NumPy and launches that are not recorded among them."""
+    writer = _Host(draw, careless=True)
+    return writer.program(1, 6), writer.program(0, 3)
+
+
 class _Host(Drawing):
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: st.DrawFn, careless: bool = False) -> None:
         super().__init__(draw)
         self.temporaries = 0
+        self.careless = careless
 
     def program(self, least: int, most: int) -> str:
         return "".join(self.statement() + "\n" for _ in range(self.number(least, most)))
@@ -96,12 +116,27 @@ class _Host(Drawing):
         """A view that can be assigned to."""
         return str(self.one([view for view in VIEWS if "flatten" not in view]))
 
+    def call(self) -> str:
+        name = self.one(list(KERNELS))
+        indices = [self.one(INDICES) for _ in range(KERNELS[name].count("array[int]"))]
+        views = [self.view() for _ in range(KERNELS[name].count("array[float64]"))]
+        return ", ".join([repr(name), *indices, *views])
+
+    def careless_statement(self) -> str:
+        place = self.one(VIEWS)
+        if self.chance():
+            return f"unrecorded({self.call()})"
+        return str(self.one(["poke({}, 1, 0.7)", "poke({}, 0, 0.0)"])).format(self.one([place, *INDICES[:1]]))
+
     def statement(self) -> str:
-        kind = self.number(0, 9)
+        kind = self.number(-3 if self.careless else -1, 9)
+        if kind <= -2:
+            return self.careless_statement()
+        if kind == -1:
+            changes = ["assign({}, [2, 0, 1])", "fill({}, 1)", f"copy({{}}, {self.one(INDICES)})"]
+            return str(self.one(changes)).format(self.one(INDICES))
         if kind <= 4:
-            name = self.one(list(KERNELS))
-            views = [self.view() for _ in range(KERNELS[name].count("array[float64]"))]
-            return f"run({name!r}, {', '.join(views)})"
+            return f"run({self.call()})"
         if kind == 5:
             return f"copy({self.view()}, {self.view()})"
         if kind == 6:

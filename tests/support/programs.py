@@ -4,6 +4,8 @@
 * Its adjoint and its tangent agree by the inner product, over float64, to 1e-10.
 * Both agree with central differences of the text run as Python, where differences can be trusted.
 * Its adjoint is that of the same text with its loops written out.
+* Arrays that need no gradient change nothing of the gradients of the others.
+* `second_order`: its tangent program, differentiated forwards and in reverse, agrees by the inner product.
 * Neither of them changes a primal value that the primal does not.
 """
 
@@ -72,8 +74,8 @@ class Point:
         return {name: found[name] for name in NDIMS} | {"g": np.float64(g)}
 
 
-def check(text: str, layout: str = "apart", seed: int = 0, loops: bool = True) -> Outcome:
-    """Check a program; raises Disagreement. `loops` says whether to compare it with itself unrolled."""
+def check(text: str, layout: str = "apart", seed: int = 0) -> Outcome:
+    """Check a program; raises Disagreement."""
     function = lowered(text, "program")
     code = python_oracle.compiled(text)
     trusted = False
@@ -92,7 +94,8 @@ def check(text: str, layout: str = "apart", seed: int = 0, loops: bool = True) -
         raise Disagreement(f"adjoint {by_adjoint} and tangent {by_tangent} (differences: {slope})")
     if slope is not None and not abs(slope - by_tangent) <= 1e-5 * scale:
         raise Disagreement(f"tangent {by_tangent} and differences {slope}")
-    straight = unrolled(text) if loops else None
+    same_for_fewer(function, point, adjoint)
+    straight = unrolled(text)
     if straight is not None:
         same_without_loops(straight, point, adjoint)
     return Outcome(trusted, straight is not None)
@@ -136,9 +139,9 @@ def active(function: Function) -> list[str]:
     return [name for name in names if name not in ("n", "hits")]
 
 
-def reverse(function: Function, point: Point) -> Vjp:
+def reverse(function: Function, point: Point, without: tuple[str, ...] = ()) -> Vjp:
     groups = [[function.param(name) for name in group] for group in point.memory.groups]
-    return vjp(function, active(function), groups)
+    return vjp(function, [name for name in active(function) if name not in without], groups)
 
 
 def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -> dict[str, Any]:
@@ -151,9 +154,9 @@ def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -
     return found
 
 
-def pulled(function: Function, point: Point) -> Pulled:
+def pulled(function: Function, point: Point, without: tuple[str, ...] = ()) -> Pulled:
     """Run the primal that keeps residuals and then the adjoint, on the cotangent of all arrays."""
-    program = reverse(function, point)
+    program = reverse(function, point, without)
     values = point.values.copy()
     arguments = point.arguments(values, point.g)
     residuals = run_primal(program, arguments, GRID)
@@ -179,6 +182,61 @@ def pushed(function: Function, point: Point) -> Floats:
         {**arguments, **suffixed, "g_dot": np.float64(point.g_dot)},
     )
     return dots
+
+
+def same_for_fewer(function: Function, point: Point, expected: Pulled) -> None:
+    """Without the gradients of what is only read, those of the rest are the same."""
+    if "x" in {name for group in point.memory.groups for name in group}:
+        return
+    found = pulled(function, point, without=("x", "g"))
+    scale = 1e-9 * max(1.0, float(np.abs(expected.bars).max()))
+    for name, bar in point.memory.arrays(found.bars).items():
+        before = point.memory.arrays(point.cotangent if name == "x" else expected.bars)[name]
+        if not np.allclose(bar, before, rtol=0.0, atol=scale):
+            raise Disagreement(f"the adjoint of {name} is another one if x needs none")
+
+
+def second_order(text: str, layout: str = "apart", seed: int = 0) -> None:
+    """Check the derivatives of a program's tangent; raises Disagreement."""
+    function, point = lowered(text, "program"), Point.drawn(layout, seed)
+    names = active(function)
+    tangent = jvp(function, names)
+    for name in names:
+        tangent.param(f"{name}_dot").hint = f"{name}_v"  # the second tangents are called x_dot, too
+    rng, size = np.random.default_rng(seed + 1), point.memory.size
+    values, velocities = point.values, point.direction
+    moved, moved_v, seeds = rng.normal(size=(3, size))
+
+    def arguments(first: Floats, second: Floats) -> dict[str, Any]:
+        found = {f"{name}_v": array for name, array in point.memory.arrays(second).items()}
+        return point.arguments(first, point.g) | found | {"g_v": np.float64(point.g_dot)}
+
+    def derived(first: Floats, second: Floats, suffix: str) -> dict[str, Any]:
+        found = {f"{name}_{suffix}": array for name, array in point.memory.arrays(first).items()}
+        return found | {f"{name}_v_{suffix}": array for name, array in point.memory.arrays(second).items()}
+
+    everything = [*names, *(f"{name}_v" for name in names)]
+    dots, dots_v = moved.copy(), moved_v.copy()
+    evaluate(
+        verify(jvp(tangent, everything)),
+        GRID,
+        arguments(values.copy(), velocities.copy())
+        | derived(dots, dots_v, "dot")
+        | {"g_dot": np.float64(0.5), "g_v_dot": np.float64(-0.25)},
+    )
+    groups = [[function.param(name) for name in group] for group in point.memory.groups]
+    groups += [[tangent.param(f"{name}_v") for name in group] for group in point.memory.groups]
+    program = vjp(tangent, everything, groups)
+    given = arguments(values.copy(), velocities.copy())
+    residuals = run_primal(program, given, GRID)
+    bars, bars_v, numbers = np.zeros(size), seeds.copy(), {"g_bar": np.zeros(1), "g_v_bar": np.zeros(1)}
+    evaluate(verify(program.adjoint), GRID, given | derived(bars, bars_v, "bar") | numbers | residuals)
+    forward = float(dots_v @ seeds)
+    backward = float(bars @ moved + bars_v @ moved_v)
+    backward += 0.5 * float(numbers["g_bar"][0]) - 0.25 * float(numbers["g_v_bar"][0])
+    scale = max(1.0, abs(forward), float(np.abs(bars).max()))
+    if not abs(forward - backward) <= 1e-9 * scale:
+        raise Disagreement(f"at second order the adjoint says {backward} and the tangent {forward}")
 
 
 def same_without_loops(text: str, point: Point, expected: Pulled) -> None:

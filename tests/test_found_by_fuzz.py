@@ -1,0 +1,58 @@
+"""What random programs have found, one test each."""
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from tests.support.tapes import check_tape
+
+SEES_NOTHING = """
+def fill_last(x: array[float64]):
+    x[7] = 0.5
+"""
+
+
+def refused(inside: str) -> None:
+    """A tape whose gradient such a program spoils says so."""
+    a, out = (kl.zeros(8, kl.float64, requires_grad=True) for _ in range(2))
+    x = kl.array(np.arange(8.0), dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.copy(a, x)
+        exec(inside, {"a": a, "kl": kl, "kernel": kl.compile(SEES_NOTHING)["fill_last"]})
+        kl.copy(out, a)
+    with pytest.raises(kl.TapeError, match="did not see how"):
+        tape.backward(grads={out: np.ones(8)})
+
+
+def test_a_write_through_numpy_at_the_end_of_the_block_is_noticed() -> None:
+    x, y = (kl.ones(3, kl.float64, requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        kl.copy(y, x)
+        y.numpy()[1] = 0.7
+    with pytest.raises(kl.TapeError, match="did not see how"):
+        tape.backward(grads={y: np.ones(3)})
+
+
+def test_a_second_numpy_view_does_not_hide_what_was_written_through_the_first() -> None:
+    refused("a.numpy()[1] = 0.7; a.numpy()")
+
+
+def test_a_fill_does_not_hide_what_was_written_through_numpy_before() -> None:
+    refused("a.numpy()[1] = 0.7; a[4:6].fill_(0.0)")
+
+
+def test_a_copy_within_an_array_does_not_hide_what_was_written_through_numpy_before() -> None:
+    refused("a.numpy()[1] = 0.7; kl.copy(a[0:3], a[4:7])")
+
+
+def test_a_launch_that_is_not_recorded_does_not_hide_a_later_write_through_numpy() -> None:
+    refused("kl.launch(kernel, 1, [a], record_tape=False); a[7:].assign([7.0]); a.numpy()[1] = 0.7")
+
+
+def test_looking_through_numpy_at_the_end_of_the_block_is_no_alarm() -> None:
+    check_tape(
+        (
+            "A.sum() if hasattr(A, 'sum') else A.numpy().sum()\nrun('bend', A[0:3])\n",
+            "A.sum() if hasattr(A, 'sum') else A.numpy().sum()\n",
+        )
+    )
