@@ -33,7 +33,9 @@ VJP = (
     Fault(
         "the adjoint of an element that a store overwrote is not cleared",
         PASSES,
-        "self.builder.store(self.bars[array], [_value(i, env) for i in indices], zero(share.type))",
+        "self.builder.store(\n"
+        "                        self.bars[array], [value_of(i, env) for i in indices], zero(share.type)\n"
+        "                    )",
         "pass",
     ),
     Fault(
@@ -75,13 +77,13 @@ VJP = (
     Fault(
         "a loop that left early is swept over its whole range",
         PASSES,
-        "if isinstance(stmt, For) and stmt.stop is None:\n            return _value(stmt.count, env)",
-        "if isinstance(stmt, For):\n            return _value(stmt.count, env)",
+        "if isinstance(stmt, For) and stmt.stop is None:\n            return value_of(stmt.count, env)",
+        "if isinstance(stmt, For):\n            return value_of(stmt.count, env)",
     ),
     Fault(
         "the old value of an atomic has no cotangent",
         PASSES,
-        "self.builder.atomic_add(self.bars[array], [_value(i, env) for i in indices], g)",
+        "self.builder.atomic_add(self.bars[array], [value_of(i, env) for i in indices], g)",
         "pass",
     ),
     Fault(
@@ -124,8 +126,45 @@ VJP = (
     Fault(
         "one residual too few is kept",
         PASSES,
-        "if residual.array in needed]",
-        "if residual.array in needed][1:]",
+        "if residual.array in needed)",
+        "if residual.array in needed)[1:]",
+    ),
+)
+STORAGE = (
+    Fault(
+        "a checkpoint is taken one iteration late",
+        PASSES,
+        'b.apply("add", b.apply("mul", integer(2), segment), integer(1))',
+        'b.apply("add", b.apply("mul", integer(2), segment), integer(2))',
+        (PROGRAMS, f"{CONTRACT}g1_storage.py"),
+    ),
+    Fault(
+        "the last stretch of a loop is swept in full",
+        PASSES,
+        'length = b.apply("min", self.between(segment), rest, hint="length")',
+        "length = self.between(segment)",
+        (PROGRAMS, f"{CONTRACT}g1_storage.py"),
+    ),
+    Fault(
+        "the index of a stretch starts at zero",
+        PASSES,
+        'number = number if first is None else b.apply("add", first, number)',
+        "number = number",
+        (PROGRAMS, f"{CONTRACT}g1_storage.py"),
+    ),
+    Fault(
+        "a counter is taken as it is an iteration later",
+        PASSES,
+        'builder.apply("mul", total, passed)',
+        'builder.apply("add", total, builder.apply("mul", total, passed))',
+        (*KERNELS, f"{CONTRACT}g1_storage.py"),
+    ),
+    Fault(
+        "a counter that goes down counts up",
+        PASSES,
+        'builder.apply("add" if term.sign > 0 else "sub", total, term.amount)',
+        'builder.apply("add", total, term.amount)',
+        (*KERNELS, f"{CONTRACT}g1_storage.py"),
     ),
 )
 JVP = (
@@ -383,4 +422,4 @@ SIGNS = (
         RULES,
     ),
 )
-FAULTS = (*VJP, *JVP, *RECORD, *EFFECTS, *ACTIVITY, *HAZARDS, *SWEEP, *SIGNS)
+FAULTS = (*VJP, *STORAGE, *JVP, *RECORD, *EFFECTS, *ACTIVITY, *HAZARDS, *SWEEP, *SIGNS)

@@ -22,6 +22,7 @@ START = ["i = tid()", "m = n[i]", "u = x[i]", "v = a[i, m % 4] * 0.5"]
 VARIABLES = [
     "row = a[i]",
     "b = w > 0.0",
+    "t = m",
     "p = vec3d(u, v, w)",
     "q = mat22d(u, 0.5, v, 0.25)",
     "c = zeros(3, dtype=float64)",
@@ -30,7 +31,7 @@ VARIABLES = [
 END = ["out[i, 1] += w * u", "out[i, 0] += u + 0.5 * v"]
 RESULTS = [
     "out[i, 2] += dot(p, d[i]) + q[0, 1] * q[1, 0] + (0.3 if b else w)",
-    "out[i, 3] += c[0] * c[m % 3] + z.f * z.h.y + x[m % 4] * q[0, 0]",
+    "out[i, 3] += c[0] * c[m % 3] + z.f * z.h.y + x[t % 4] * q[0, 0]",
 ]
 EXACT = {"sin": "squash", "cos": "squash", "tanh": "squash", "exp": "squash", "atan": "squash"}
 """Functions of the mathematical library, and what stands for them where every bit must agree."""
@@ -66,7 +67,7 @@ def programs(draw: st.DrawFn) -> str:
     leave = ("out[i, 2] += sin({})", "return")
     scope = Scope(
         ("u", "v", "w"),
-        ("m",),
+        ("m", "t"),
         ("i",),
         ("b",),
         ("a[i, {}]", "row[{}]", "a[i][{}]"),

@@ -47,6 +47,8 @@ class Statements(Expressions):
 
     def integer(self, scope: Scope) -> Lines:
         name, other = self.one(scope.ints), self.one(scope.whole_numbers)
+        if "t" in scope.ints and self.chance():
+            return [str(self.one(["t += 1", "t -= 2", "t += m", "t = t + i"]))]
         sources = ["{0} = ({0} + {1}) % 5", "{0} = {1} % 3", "{0} = {0} if w > 0.1 else {1} % 5", "{0} //= 2"]
         return [str(self.one(sources)).format(name, other)]
 

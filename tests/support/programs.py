@@ -3,7 +3,7 @@
 * It does what its text does as plain Python.
 * Its adjoint and its tangent agree by the inner product, over float64, to 1e-10.
 * Both agree with central differences of the text run as Python, where differences can be trusted.
-* Its adjoint is that of the same text with its loops written out.
+* Its adjoint is that of the same text with its loops written out, and the same for each storage of loops.
 * Arrays that need no gradient change nothing of the gradients of the others.
 * `second_order`: its tangent program, differentiated forwards and in reverse, agrees by the inner product.
 * Neither of them changes a primal value that the primal does not.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.lang.ir import Function
+from kernelab.lang.ir import For, Function, Storage, While, walk
 from kernelab.lang.types import scalar_of
 from kernelab.lang.verify import verify
 from kernelab.passes.jvp import jvp
@@ -95,6 +95,9 @@ def check(text: str, layout: str = "apart", seed: int = 0) -> Outcome:
     if slope is not None and not abs(slope - by_tangent) <= 1e-5 * scale:
         raise Disagreement(f"tangent {by_tangent} and differences {slope}")
     same_for_fewer(function, point, adjoint)
+    if any(isinstance(stmt, For | While) for stmt in walk(function.body)):
+        storage: Storage = "checkpoint" if seed % 2 else "recompute"
+        same(adjoint, pulled(function, point, storage=storage), f"with the storage {storage}")
     straight = unrolled(text)
     if straight is not None:
         same_without_loops(straight, point, adjoint)
@@ -139,9 +142,11 @@ def active(function: Function) -> list[str]:
     return [name for name in names if name not in ("n", "hits")]
 
 
-def reverse(function: Function, point: Point, without: tuple[str, ...] = ()) -> Vjp:
+def reverse(
+    function: Function, point: Point, without: tuple[str, ...] = (), storage: Storage = "save"
+) -> Vjp:
     groups = [[function.param(name) for name in group] for group in point.memory.groups]
-    return vjp(function, [name for name in active(function) if name not in without], groups)
+    return vjp(function, [name for name in active(function) if name not in without], groups, storage)
 
 
 def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -> dict[str, Any]:
@@ -154,9 +159,11 @@ def run_primal(program: Vjp, arguments: dict[str, Any], grid: tuple[int, ...]) -
     return found
 
 
-def pulled(function: Function, point: Point, without: tuple[str, ...] = ()) -> Pulled:
+def pulled(
+    function: Function, point: Point, without: tuple[str, ...] = (), storage: Storage = "save"
+) -> Pulled:
     """Run the primal that keeps residuals and then the adjoint, on the cotangent of all arrays."""
-    program = reverse(function, point, without)
+    program = reverse(function, point, without, storage)
     values = point.values.copy()
     arguments = point.arguments(values, point.g)
     residuals = run_primal(program, arguments, GRID)
@@ -240,11 +247,14 @@ def second_order(text: str, layout: str = "apart", seed: int = 0) -> None:
 
 
 def same_without_loops(text: str, point: Point, expected: Pulled) -> None:
-    found = pulled(lowered(text, "program"), point)
+    same(expected, pulled(lowered(text, "program"), point), "with its loops written out")
+
+
+def same(expected: Pulled, found: Pulled, how: str) -> None:
     scale = 1e-9 * max(1.0, float(np.abs(expected.bars).max()))
     apart = max(float(np.abs(found.bars - expected.bars).max()), abs(found.g_bar - expected.g_bar))
     if not apart <= scale:
-        raise Disagreement(f"with its loops written out the adjoint differs by {apart}")
+        raise Disagreement(f"{how} the adjoint differs by {apart}")
 
 
 def complete(function: Function, program: Function, point: Point, grid: tuple[int, ...]) -> dict[str, Any]:
