@@ -160,6 +160,33 @@ def k(x: array[float64], y: array[float64]):
     gradients_are_right(text, 3, x=X, y=[0.0] * 3)
 
 
+def test_nested_loops_of_constant_length_change_a_local_array_and_an_array_in_place() -> None:
+    text = """
+def k(x: array[float64], y: array[float64]):
+    i = tid()
+    a = zeros(2, dtype=float64)
+    for j in range(3):
+        for l in range(2):
+            a[l] = sin(a[l] + x[j]) * x[l]
+            y[l] = y[l] * a[1 - l] + y[1 - l]
+        y[0] = y[0] * y[1]
+    y[1] *= a[0] * a[1] + float64(i)
+"""
+    gradients_are_right(text, 2, x=X, y=[0.5, -0.7])
+
+
+def test_a_while_loop_around_a_loop_changes_an_array_in_place() -> None:
+    text = """
+def k(x: array[float64], y: array[float64]):
+    j = 0
+    while j < 3 and y[0] < 9.0:
+        for l in range(2):
+            y[l] = y[l] * x[j] + y[1 - l] * y[l]
+        j += 1
+"""
+    gradients_are_right(text, 1, x=X, y=[0.5, -0.7])
+
+
 def test_a_local_array_that_is_made_in_a_loop_is_new_in_every_iteration() -> None:
     text = """
 def k(x: array[float64], y: array[float64]):

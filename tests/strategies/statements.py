@@ -27,7 +27,7 @@ class Statements(Expressions):
         kinds += [self.accumulation] if scope.rows[0].startswith("a") else []
         kinds += [self.boolean] if scope.bools else []
         kinds += [self.part, self.part, self.whole] if scope.rich else []
-        kinds += [self.common, self.atomic, self.vector_element] if scope.shared else []
+        kinds += [self.common, self.atomic, self.counter, self.vector_element] if scope.shared else []
         kinds += [self.call] if scope.functions else []
         kinds += [self.branch, self.branch, self.for_, self.for_, self.while_] if scope.depth < 3 else []
         kinds += [self.jump, self.jump] if scope.in_loop else []
@@ -123,10 +123,14 @@ class Statements(Expressions):
             f"{name} = 0.5 * atomic_add(s, {place}, {value})",
             f"{name} = sin(atomic_{extremum}(s, {place}, {value}))",
             f"atomic_{extremum}(s, {place}, {value})",
-            f"{self.one(scope.ints)} = atomic_add(hits, {place}, 1) % 4",
-            f"{self.one(scope.ints)} = atomic_exch(hits, {place}, {self.one(scope.whole_numbers)}) % 5",
         ]
         return [self.one(kinds)]
+
+    def counter(self, scope: Scope) -> Lines:
+        """An atomic of integers, whose old value leads somewhere."""
+        name, place, value = self.one(scope.ints), self.small(scope, 3), self.one(scope.whole_numbers)
+        kinds = [f"atomic_exch(hits, {place}, {value}) % 5", f"atomic_add(hits, {place}, 1) % 4"]
+        return [f"{name} = {self.one(kinds)}", f"{self.one(scope.floats)} *= x[{name} % 4]"]
 
     # ------------------------------------------------------------------------------------ control flow
 
