@@ -84,6 +84,29 @@ def total(x: array[float64], y: array[float64]):
 }
 """The kernels that host programs launch, each on as many views as it has parameters."""
 
+LONG = ("A", "A[::-1]", "B.flatten()", "B.reshape(12)[::-1]", "B.reshape(12)[2:11]")
+WINDOWS = {
+    "even": "y[i + o] = sin(x[2 * i]) * x[i + o]",
+    "below": "if i + o < 4:\n        x[i + o] = sin(x[i]) * y[3 - i]",
+    "chain": "for j in range(o):\n        y[i] = y[i] * x[j + i] + 0.1",
+    "ends": "y[-1 - i] = sin(x[-o - 1]) * y[i]",
+    "around": "y[(i * 2 + o) % 5] = cos(x[i // 2 + o]) * x[min(i + o, 3)]",
+    "but": "if i == o:\n        return\n    x[i] = sin(x[i]) * y[i + 1]",
+    "stretch": "for j in range(i, o + 2):\n        x[j] = sin(x[j]) * y[j + 1]",
+    "down": "for j in range(o + 1, -1, -1):\n        y[j] = sin(y[j + 1]) * x[j]",
+    "inner": "for j in range(o, len(x) - 1):\n        if j > 0:\n            y[j % 7] = x[j - 1] * x[j + 1]",
+}
+"""What kernels on whole arrays do: `o` is an int below 4."""
+
+KERNELS |= {
+    name: f"""
+def {name}(x: array[float64], y: array[float64], o: int):
+    i = tid()
+    {body}
+"""
+    for name, body in WINDOWS.items()
+}
+
 
 @st.composite
 def host_programs(draw: st.DrawFn) -> tuple[str, str]:
@@ -117,7 +140,9 @@ class _Host(Drawing):
         return str(self.one([view for view in VIEWS if "flatten" not in view]))
 
     def call(self) -> str:
-        name = self.one(list(KERNELS))
+        if self.chance():
+            return f"{self.one(list(WINDOWS))!r}, {self.one(LONG)}, {self.one(LONG)}, {self.number(0, 3)}"
+        name = self.one([name for name in KERNELS if name not in WINDOWS])
         indices = [self.one(INDICES) for _ in range(KERNELS[name].count("array[int]"))]
         views = [self.view() for _ in range(KERNELS[name].count("array[float64]"))]
         return ", ".join([repr(name), *indices, *views])

@@ -29,12 +29,13 @@ class _Oracle:
     @staticmethod
     def run(name: str, *views: Complex) -> None:
         parameters = dict(zip("abcd", views, strict=False))
+        ndims = {key: 1 for key, value in parameters.items() if isinstance(value, np.ndarray)}
         python_oracle.run_in_place(
             _code[name],
             name,
             (3,),
             parameters,
-            dict.fromkeys(parameters, 1),
+            ndims,
             sin=cmath.sin,
             cos=cmath.cos,
             float64=complex,
