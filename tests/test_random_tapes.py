@@ -12,7 +12,7 @@ from tests.support.tapes import Policy, checked_tape
 @pytest.mark.parametrize("policy", ["save", "error"])
 def test_gradients_are_exact_whatever_a_program_overwrites(policy: Policy) -> None:
     @hypothesis.seed(1)
-    @settings(max_examples=400, deadline=None, database=None)
+    @settings(max_examples=300, deadline=None, database=None)
     @given(host_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_tape(program, seed, policy)

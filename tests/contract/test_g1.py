@@ -1,5 +1,7 @@
 """G1. For every kernel that compiles, both modes are right through all control flow."""
 
+import pytest
+
 from tests.contract.agree import gradients_are_right
 
 X = [0.7, -0.4, 1.3, 0.2, -0.9]
@@ -350,6 +352,23 @@ def k(x: array[float64], y: array[float64]):
 """
     found = gradients_are_right(text, 2, x=X, y=[0.0] * 2)
     assert found["x"].any()
+
+
+@pytest.mark.parametrize("storage", ["save", "recompute", "checkpoint"])
+def test_whatever_a_loop_keeps_its_index_and_its_counters_are_those_of_the_iteration(storage: str) -> None:
+    text = """
+def k(x: array[float64], n: array[int], y: array[float64]):
+    i = tid()
+    v = x[i]
+    t = 9
+    for j in range(1, n[i], adjoint="STORAGE"):
+        v = v * x[j % 5] + sin(v) * x[t % 5]
+        t -= 2
+        for l in range(j, adjoint="STORAGE"):
+            v = v * cos(x[(l + t) % 5])
+    y[i] = v * x[t % 5]
+"""
+    gradients_are_right(text.replace("STORAGE", storage), 3, x=X, n=[1, 5, 8], y=[0.0] * 3)
 
 
 def test_grids_of_two_dimensions_and_threads_beyond_the_work_that_return_at_once() -> None:

@@ -157,6 +157,7 @@ def _zeros(shape: Any, dtype: Any = float) -> Elements:
 
 
 WORDS: dict[str, Any] = {
+    "range": lambda *bounds, adjoint="": range(*bounds),
     "zeros": _zeros,
     "atomic_add": _atomic(lambda old, value: old + value),
     "atomic_sub": _atomic(lambda old, value: old - value),
