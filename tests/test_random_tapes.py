@@ -1,10 +1,12 @@
 """Host programs that nobody chose, over overlapping views of two arrays: the tape's gradients are exact."""
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kernelab as kl
 from tests.strategies.hosts import careless_programs, host_programs
 from tests.support.tapes import Policy, checked_tape
 
@@ -28,3 +30,12 @@ def test_where_numpy_or_an_unrecorded_launch_interferes_the_gradient_is_exact_or
         checked_tape(program, seed, "careless")
 
     check()
+
+
+def test_cotangents_of_overlapping_views_add_up() -> None:
+    x, y = (kl.zeros(4, kl.float64, requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        kl.copy(y, x)
+    tape.backward(grads={y: np.ones(4), y[1:3]: np.full(2, 10.0)})
+    assert x.grad is not None
+    assert x.grad.list() == [1.0, 11.0, 11.0, 1.0]

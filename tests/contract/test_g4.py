@@ -64,6 +64,17 @@ def test_of_equal_values_the_first_one_has_the_whole_cotangent_of_a_maximum() ->
     assert x.grad.list() == [0.0, 1.0, 0.0]
 
 
+def test_an_element_is_read_anew_after_an_atomic() -> None:
+    text = """
+def k(x: array[float64], s: array[float64], y: array[float64]):
+    i = tid()
+    before = s[0]
+    atomic_add(s, 0, x[i] * x[i])
+    y[i] = before * s[0]
+"""
+    gradients_are_right(text, 5, x=X, s=[0.3], y=[0.0] * 5)
+
+
 def test_the_old_value_of_a_sum_may_be_a_factor() -> None:
     text = """
 def k(x: array[float64], s: array[float64], y: array[float64]):
