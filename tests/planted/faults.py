@@ -363,7 +363,7 @@ HAZARDS = (
     Fault(
         "adjoints read the new bytes though the old ones were saved",
         AUTODIFF,
-        "replaced = {i: watch.saved for i, watch in self.watches if watch.saved is not None}",
+        "replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}",
         "replaced = {}",
         TAPES,
     ),
