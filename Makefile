@@ -6,7 +6,6 @@
 #   make oracle  derivatives beside JAX's
 #   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
-
 #   make fuzz    random programs             make planted  whether the tests notice planted faults
 #                (make fuzz ARGS="--minutes 30 --seed 7")
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.

@@ -22,9 +22,12 @@ from kernelab.passes.scalarise import scalarise
 from kernelab.passes.vjp import vjp
 from kernelab.passes.widen import widen
 from tests.strategies import exact
+from tests.strategies.arguments import GRID
+from tests.support import programs
 from tests.support.derivatives import Arguments, active_names, derivatives, gradients, run, wide
 from tests.support.lowering import lowered
-from tests.test_random_programs import GRID, complete, draw_arguments, drawn, renamed
+from tests.support.programs import Point
+from tests.test_random_programs import drawn, renamed
 
 STORAGES: tuple[Storage, ...] = ("save", "recompute", "checkpoint")
 
@@ -50,28 +53,31 @@ def assert_same(function: Function, arguments: Arguments, grid: tuple[int, ...])
             np.testing.assert_array_equal(saved[name], other[name])
 
 
+def of_program(text: str, number: int, storage: Storage = "save") -> np.ndarray:
+    """The gradient of a random program, all parts in a row."""
+    found = programs.pulled(lowered(text, "program"), Point.drawn("apart", number), storage=storage)
+    return np.append(found.bars, found.g_bar)
+
+
 def test_every_storage_gives_the_gradient_of_random_programs_to_the_last_bit() -> None:
-    for text in drawn(15, seed=11):
-        assert_same(lowered(text, "program"), draw_arguments(len(text)), GRID)
+    for number, text in enumerate(drawn(15, seed=11)):
+        saved, *others = (of_program(text, number, storage) for storage in STORAGES)
+        for other in others:
+            np.testing.assert_array_equal(saved, other)
 
 
 def test_random_programs_may_choose_for_each_loop() -> None:
     words = itertools.cycle([", adjoint='checkpoint'", ", adjoint='recompute'", "", ", adjoint='save'"])
-    for text in drawn(15, seed=13):
+    for number, text in enumerate(drawn(15, seed=13)):
         chosen = re.sub(r"(range\(.*)\):", lambda head: f"{head[1]}{next(words)}):", text)
-        arguments = draw_arguments(len(text))
-        expected = pulled(lowered(text, "program"), "save", arguments, GRID)
-        found = pulled(lowered(chosen, "program"), "checkpoint", arguments, GRID)
-        for name, value in expected.items():
-            np.testing.assert_array_equal(found[name], value)
+        np.testing.assert_array_equal(of_program(chosen, number, "checkpoint"), of_program(text, number))
 
 
 def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
-    texts = [exact(text) for text in drawn(8, seed=12)]
-    primals = [lowered(text, "program") for text in texts]
+    primals = [lowered(exact(text), "program") for text in drawn(8, seed=12)]
     named = {
         (number, storage): renamed(
-            vjp(primal, active_names(primal), storage=storage).adjoint, f"{storage}_{number}"
+            vjp(primal, programs.active(primal), storage=storage).adjoint, f"{storage}_{number}"
         )
         for number, primal in enumerate(primals)
         for storage in STORAGES
@@ -81,7 +87,7 @@ def test_machine_code_gives_the_same_gradient_for_every_storage() -> None:
         found = []
         for storage in STORAGES:
             program = named[number, storage]
-            arguments = complete(primal, program, GRID, draw_arguments(number))
+            arguments = programs.complete(primal, program, Point.drawn("apart", number), GRID)
             found.append({name: np.array(value) for name, value in arguments.items()})
             entry = entries[program.name]
             entry(packing.pack(entry.info.layout, GRID, found[-1]))
