@@ -11,35 +11,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.codegen import spelling
-from kernelab.codegen.entry import (
-    FULL,
-    LIMIT,
-    MEMORY,
-    Line,
-    Site,
-)
+from kernelab.codegen.entry import FULL, LIMIT, MEMORY, Line, Site
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.names import Names
 from kernelab.codegen.saving import record, widest_saved
 from kernelab.codegen.shells import INDENT
 from kernelab.codegen.spelling import unwrapped
-from kernelab.codegen.structure import (
-    ordered,
-    used,
-)
+from kernelab.codegen.structure import ordered, used
 from kernelab.codegen.totals import Total
 from kernelab.errors import NOWHERE, Span
-from kernelab.lang.ir import (
-    Alloc,
-    Atom,
-    Atomic,
-    Const,
-    Function,
-    Let,
-    Load,
-    Store,
-    Var,
-)
+from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of, size_of
 
