@@ -42,6 +42,7 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
+from kernelab.lang.values import type_of, value_of
 
 Interval = tuple[float, float]
 ANYWHERE: Interval = (-3.0, 3.0)
@@ -82,7 +83,7 @@ class Builtin:
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
         types = [host_type(x) for x in operands]
-        found = ops.resolve(self.name, types) or ops.resolve(self.name, [_kind_of(t) for t in types])
+        found = ops.resolve(self.name, types) or ops.resolve(self.name, list(map(_kind_of, operands, types)))
         if found is None:
             given = ", ".join(str(t) for t in types)
             wanted = "; ".join(signature(op) for op in self.overloads)
@@ -92,14 +93,14 @@ class Builtin:
         values = [np.asarray(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
             value = np.asarray(op.numpy(*values)).astype(_dtype(result))
-        return _taken_apart(value, op.results(result)) if op.parts else value[()]
+        return _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
 
 
 def _taken_apart(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
     """The several results of an operation, of the vector that holds their components."""
     ends = np.cumsum([size_of(type) for type in types])
     pieces = zip(np.split(value, ends[:-1]), types, strict=True)
-    return tuple(piece.reshape(shape_of(type))[()] for piece, type in pieces)
+    return tuple(value_of(type, piece.reshape(shape_of(type))) for piece, type in pieces)
 
 
 def _dtype(type: Type) -> np.dtype[Any]:
@@ -109,6 +110,9 @@ def _dtype(type: Type) -> np.dtype[Any]:
 
 def host_type(value: Any) -> Type:
     """The kernel type of a host value: Python numbers are 32 bits wide, NumPy arrays vectors or matrices."""
+    known = type_of(value)
+    if known is not None:
+        return known
     match value:
         case np.generic():
             pass
@@ -135,9 +139,11 @@ def host_type(value: Any) -> Type:
             return scalar
 
 
-def _kind_of(type: Type) -> Type:
-    """On the host a quaternion is an array of four numbers, a transform one of seven."""
+def _kind_of(operand: Any, type: Type) -> Type:
+    """An array of NumPy's with four numbers may stand for a quaternion, one with seven for a transform."""
     match type:
+        case _ if type_of(operand) is not None:
+            return type
         case Vec(scalar, 4):
             return Quat(scalar)
         case Vec(scalar, 7):

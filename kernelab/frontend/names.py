@@ -49,6 +49,7 @@ from kernelab.lang.types import (
     named_types,
     type_named,
 )
+from kernelab.lang.values import type_of
 
 EXPECTATIONS = ("expect_eq", "expect_neq", "expect_near")
 """The asserts of programs written for Warp."""
@@ -295,6 +296,9 @@ def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
     scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
     if scalar is None or value.size > LARGEST:
         return None
+    known = type_of(value)
+    if known is not None:
+        return HostArray(np.array(value), known)
     match value.shape:
         case ():
             return Typed(Const(value.item(), scalar))

@@ -1,7 +1,7 @@
 """The types of kernel values, compared by structure.
 
 A type object is also what a user writes: `float32`, `vec3` and `mat33` annotate parameters, name the
-dtype of an array, and called on the host build a NumPy value.
+dtype of an array, and called on the host build a value (`values`).
 """
 
 import math
@@ -93,9 +93,12 @@ class Vec:
     def __repr__(self) -> str:
         return str(self)
 
-    def __call__(self, *components: Any) -> np.ndarray[Any, Any]:
-        """A NumPy vector of no components (zeros), of one (repeated, or a sequence), or of all."""
+    def __call__(self, *components: Any) -> Any:
+        """A vector on the host of no components (zeros), of one (repeated, or a sequence), or of all."""
         return _host_value(self, components)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return _is_host_value(value, self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -143,9 +146,12 @@ class Mat:
     def __repr__(self) -> str:
         return str(self)
 
-    def __call__(self, *components: Any) -> np.ndarray[Any, Any]:
-        """A NumPy matrix of no entries (zeros), of one (repeated, or nested), or of all by rows."""
+    def __call__(self, *components: Any) -> Any:
+        """A matrix on the host of no entries (zeros), of one (repeated, or nested), or of all by rows."""
         return _host_value(self, components)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return _is_host_value(value, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,22 +187,16 @@ def _suffix(scalar: Scalar) -> str:
     return _SUFFIXES[scalar]
 
 
-def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> np.ndarray[Any, Any]:
-    size = int(np.prod(type.shape))
-    if not components:
-        return np.zeros(type.shape, type.scalar.dtype)
-    try:
-        given = [np.asarray(component, type.scalar.dtype) for component in components]
-    except (TypeError, ValueError, OverflowError) as error:
-        message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
-        raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
-    if len(given) == 1 and given[0].shape in ((), type.shape):
-        return np.broadcast_to(given[0], type.shape).copy()
-    joined = np.concatenate([component.ravel() for component in given])
-    if joined.size != size:
-        message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
-        raise KernelTypeError(Diagnostic(message, code="count"))
-    return joined.reshape(type.shape)
+def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
+    from kernelab.lang.values import made_of  # which is built on the types
+
+    return made_of(type, components)
+
+
+def _is_host_value(value: Any, type: Vec | Mat) -> bool:
+    from kernelab.lang.values import type_of
+
+    return type_of(value) == type
 
 
 def shape_of(type: Value) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
 )
+from kernelab.lang.values import type_of
 from kernelab.runtime.interop import array_type, scalar_of_dtype, value_type
 from kernelab.runtime.strided import array
 from kernelab.runtime.structs import Instance
@@ -89,6 +90,9 @@ def _of_numpy(values: np.ndarray[Any, Any], elems: Sequence[Value]) -> AnyType |
     scalar = scalar_of_dtype(values.dtype)
     if scalar is None:
         return None
+    known = type_of(values)
+    if known is not None:
+        return known
     for elem in elems:
         if scalar_of(elem) == scalar and values.shape == shape_of(elem) != ():
             return elem

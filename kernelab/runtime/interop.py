@@ -30,6 +30,7 @@ from kernelab.lang.types import (
     size_of,
     type_named,
 )
+from kernelab.lang.values import type_of
 from kernelab.runtime.conversion import as_numpy, converted, described
 
 HostArray = np.ndarray[Any, Any]
@@ -136,6 +137,9 @@ def element(value: Any, elem: Value) -> HostArray:
 
 def element_type(value: Any) -> Value:
     """The type of which this is one element: a number, or a vector or matrix of those components."""
+    known = type_of(value)
+    if known is not None:
+        return known
     found = as_numpy(value)
     scalar = scalar_of(natural_type(found, value))
     match found.shape:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
+from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
@@ -83,6 +84,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
     )
 
     structs: ClassVar[Any] = None
+
     holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
 
     allocation: Allocation
@@ -334,10 +336,10 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         }
 
     def list(self) -> list[Any]:
-        """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
+        """The elements in order, as Python numbers, or as vectors and matrices."""
         look_at(self)
         flat = self.host().reshape((-1, *shape_of(self.dtype)))
-        return flat.tolist() if flat.ndim == 1 else [value.copy() for value in flat]
+        return flat.tolist() if flat.ndim == 1 else [value_of(self.dtype, value.copy()) for value in flat]
 
     def item(self) -> Any:
         """The only element of a one-element array; raises KernelValueError otherwise."""
@@ -372,7 +374,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
         if axes == 0:
             look_at(self)
-            return values.copy() if values.ndim else values
+            return values if not values.ndim else frozen(self.dtype, values.copy())
         return self._seen(values, axes)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:

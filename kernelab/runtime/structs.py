@@ -22,6 +22,7 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
+from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.strided import array
 
@@ -65,7 +66,9 @@ class Instance:
         for entry in made._struct.fields:
             held = value[entry.name]
             made._values[entry.name] = (
-                class_of(entry.type)._read(held, of) if isinstance(entry.type, Struct) else _kept(held)
+                class_of(entry.type)._read(held, of)
+                if isinstance(entry.type, Struct)
+                else _kept(held, entry.type)
             )
         object.__setattr__(made, "_element", True)
         return made
@@ -209,7 +212,7 @@ class Instance:
             made._values[name] = (
                 value._cleared()
                 if isinstance(value, Instance)
-                else np.zeros_like(value)
+                else value * 0
                 if isinstance(value, np.ndarray)
                 else None
                 if value is None
@@ -234,7 +237,7 @@ def _is_traceable(type: Any, value: Any) -> bool:
 def _element_of(single: array) -> Any:
     """The number in an array of one element, or its vector as a view of it, so that both stay the same."""
     element = single.host()[0]
-    return element if element.ndim else element.item()
+    return value_of(single.dtype, element) if element.ndim else element.item()
 
 
 def _reader(name: str) -> property:
@@ -281,9 +284,8 @@ def _initial(entry: Field) -> Any:
         case Scalar() as type:
             return type.dtype.type(0 if entry.default is None else entry.default).item()
         case type:
-            return np.array(
-                np.zeros(type.shape) if entry.default is None else entry.default, type.scalar.dtype
-            )
+            numbers = np.zeros(type.shape) if entry.default is None else entry.default
+            return value_of(type, np.array(numbers, type.scalar.dtype))
 
 
 def _converted(entry: Field, value: Any, struct: str) -> Any:
@@ -334,7 +336,7 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
         return np.asarray(given).astype(scalar.dtype).item()
 
 
-def _components(entry: Field, type: Value, value: Any, struct: str) -> HostArray:
+def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     try:
         given = np.asarray(value)
     except ValueError:
@@ -343,7 +345,7 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> HostArray
     fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
     if not fits:
         raise _wrong(entry, struct, _described(value))
-    return np.array(given, scalar_of(type).dtype).reshape(shape_of(type))
+    return value_of(type, np.array(given, scalar_of(type).dtype).reshape(shape_of(type)))
 
 
 def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
@@ -361,12 +363,8 @@ def _described(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _kept(held: Any) -> Any:
-    if not isinstance(held, np.ndarray):
-        return held.item()
-    copied = held.copy()
-    copied.flags.writeable = False
-    return copied
+def _kept(held: Any, type: Any) -> Any:
+    return frozen(type, held.copy()) if isinstance(held, np.ndarray) else held.item()
 
 
 def _shown(value: Any) -> str:

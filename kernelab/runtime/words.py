@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import numpy as np
-
 from kernelab.builtins.table import Builtin
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
-from kernelab.lang.types import named_types, scalar_of, type_named
+from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
 from kernelab.runtime.interop import value_type
 
 ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
@@ -58,14 +56,14 @@ def static(value: Any) -> Any:
 static.__kernelab_name__ = "static"  # type: ignore[attr-defined]
 
 
-def quat_identity(dtype: Any = float) -> np.ndarray[Any, Any]:
+def quat_identity(dtype: Any = float) -> Any:
     """The quaternion that turns nothing."""
-    return np.array([0, 0, 0, 1], scalar_of(value_type(dtype)).dtype)
+    return Quat(scalar_of(value_type(dtype)))(0, 0, 0, 1)
 
 
-def transform_identity(dtype: Any = float) -> np.ndarray[Any, Any]:
+def transform_identity(dtype: Any = float) -> Any:
     """The transform that moves nothing."""
-    return np.array([0, 0, 0, 0, 0, 0, 1], scalar_of(value_type(dtype)).dtype)
+    return Transform(scalar_of(value_type(dtype)))(0, 0, 0, 0, 0, 0, 1)
 
 
 _ON_THE_HOST = {function.__name__: function for function in (quat_identity, transform_identity)}

@@ -1,0 +1,451 @@
+"""Vectors, matrices, quaternions and transforms on the host: NumPy arrays with the language's operators.
+
+To functions of NumPy they are arrays, and what those give are arrays.  Operators mean what they mean in a
+kernel: they are looked up in the table, so that `*` multiplies matrices and quaternions.  The type of a value
+is read off its class, its NumPy dtype and its shape, so copies, slices and pickles need no care.  Knows the
+types and the table; must not know arrays of kernelab.
+"""
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError
+from kernelab.lang import ops
+from kernelab.lang.types import LARGEST, SCALARS, Mat, Quat, Scalar, Transform, Type, Vec, scalar_of
+
+Host = np.ndarray[Any, Any]
+
+_LETTERS = "xyzw"
+_BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
+_SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+}  # fmt: skip
+
+
+class NoComponent(KernelError, AttributeError):
+    """A component that a value does not have."""
+
+
+class HostValue(np.ndarray[Any, Any]):
+    """What `kl.vec3(1.0, 2.0, 3.0)`, an element of an array of vectors, or a field of a struct is.
+
+    ``v.x``, ``v.xz``, ``v[0]`` and ``v[1:]`` read components, ``v.x = 1.0`` and ``v[0] = 1.0`` set them;
+    ``==`` compares whole values, also with tuples.  ``v += w`` makes a new value, as in a kernel.
+    """
+
+    __slots__ = ()
+    __hash__ = None
+
+    @property
+    def type(self) -> Vec | Mat | None:
+        """The kernel type; None where a view of NumPy's has no longer the shape of one."""
+        kind: Any = self.__class__
+        return _type(kind, self.dtype, self.shape)
+
+    # -------------------------------------------------------------------------------------- NumPy
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        operator = _OPERATORS.get(ufunc)
+        # `number * v` asks a number of NumPy's first, which asks this.
+        if (
+            operator is not None
+            and method == "__call__"
+            and isinstance(inputs[0], np.generic)
+            and not options
+        ):
+            return _operate(operator, *inputs)
+        return getattr(ufunc, method)(*_plain(inputs), **_plain(options))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return func(*_plain(args), **_plain(kwargs))
+
+    # -------------------------------------------------------------------------------------- components
+
+    def __getitem__(self, key: Any) -> Any:
+        found = np.asarray(self)[key]
+        return _part(found) if isinstance(found, np.ndarray) and self.type is not None else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        type = self.type
+        if type is None:
+            np.asarray(self)[key] = value
+            return
+        if not self.flags.writeable:
+            message = f"this {type} is a copy of an element: setting a component would not change the array"
+            hint = "write x[i] = ..., or v = x[i].copy(), change v, and x[i] = v"
+            raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
+        given = np.asarray(value)
+        if given.dtype.kind not in ("biuf" if type.scalar.is_float else "biu"):
+            message = f"{value!r} cannot be a component of a {type}"
+            raise KernelTypeError(Diagnostic(message, hint=f"give a number of {type.scalar}", code="value"))
+        try:
+            np.asarray(self)[key] = given
+        except ValueError:
+            message = f"components of a {type} cannot be set to numbers of shape {given.shape}"
+            raise KernelValueError(
+                Diagnostic(message, hint="give as many as are set", code="shape")
+            ) from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __getattr__(self, name: str) -> Any:
+        places = _places(self.type, name)
+        return self[places[0]] if len(name) == 1 else _part(np.asarray(self)[places])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self.__class__, name):
+            super().__setattr__(name, value)
+            return
+        places = _places(self.type, name)
+        if len(places) == 1:
+            self[places[0]] = value
+        else:
+            self[places] = np.broadcast_to(np.asarray(value), (len(places),))
+
+    # -------------------------------------------------------------------------------------- text
+
+    def __repr__(self) -> str:
+        type = self.type
+        if type is None:
+            return repr(np.asarray(self))
+        return f"{type}({self})" if isinstance(type, Mat) else f"{type}{_listed(self, '()')}"
+
+    def __str__(self) -> str:
+        return str(np.asarray(self)) if self.type is None else _listed(self, "[]")
+
+    def __format__(self, spec: str) -> str:
+        if not spec or self.type is None:
+            return format(str(self), spec)
+        return f"[{', '.join(format(part, spec) for part in self)}]"
+
+    # -------------------------------------------------------------------------------------- operators
+
+    def __eq__(self, other: Any) -> Any:
+        if self.type is None or (isinstance(other, np.ndarray) and type_of(other) is None):
+            return np.asarray(self) == np.asarray(other)
+        if isinstance(other, HostValue) and other.__class__ is not self.__class__:
+            return False
+        same = _comparable(other)
+        return same is not None and same.shape == self.shape and bool(np.all(np.asarray(self) == same))
+
+    def __ne__(self, other: Any) -> Any:
+        equal = self == other
+        return not equal if isinstance(equal, bool) else ~equal
+
+    def __neg__(self) -> Any:
+        return _operate("neg", self)
+
+    def __pos__(self) -> Any:
+        return _operate("pos", self)
+
+    def __abs__(self) -> Any:
+        return _operate("abs", self)
+
+    def __add__(self, other: Any) -> Any:
+        return _operate("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        if other.__class__ is int and other == 0:
+            return self.copy()  # Python's sum() starts with it
+        return _operate("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _operate("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _operate("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _operate("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _operate("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _operate("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _operate("div", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _operate("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _operate("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _operate("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _operate("mod", other, self)
+
+    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
+        return _operate("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:  # type: ignore[override]
+        return _operate("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return _operate("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _operate("matmul", other, self)
+
+    # An operator with assignment makes a new value: whoever else holds the old one keeps it.
+    __iadd__, __isub__, __imul__, __itruediv__ = __add__, __sub__, __mul__, __truediv__
+    __ifloordiv__, __imod__, __ipow__, __imatmul__ = __floordiv__, __mod__, __pow__, __matmul__
+
+
+class Vector(HostValue):
+    """A vector on the host."""
+
+    __slots__ = ()
+
+
+class Quaternion(HostValue):
+    """A quaternion on the host: x, y, z, w."""
+
+    __slots__ = ()
+
+
+class Transformation(HostValue):
+    """A rigid motion on the host: its translation `p`, then its rotation `q`."""
+
+    __slots__ = ()
+
+    @property
+    def p(self) -> Any:
+        """The translation; a part of this value."""
+        return self[:3]
+
+    @p.setter
+    def p(self, translation: Any) -> None:
+        self[:3] = translation
+
+    @property
+    def q(self) -> Any:
+        """The rotation; a part of this value."""
+        return np.asarray(self)[3:].view(Quaternion)
+
+    @q.setter
+    def q(self, rotation: Any) -> None:
+        self[3:] = rotation
+
+
+class Matrix(HostValue):
+    """A matrix on the host: ``m[i]`` is a row, a part of it."""
+
+    __slots__ = ()
+
+
+_CLASSES: dict[Any, type[HostValue]] = {
+    Vec: Vector, Quat: Quaternion, Transform: Transformation, Mat: Matrix
+}  # fmt: skip
+
+
+def value_of(type: Type, numbers: Any) -> Any:
+    """A host value of a type: `numbers`, an array of its shape and dtype, seen as one; no copy."""
+    kind = _CLASSES.get(type.__class__)
+    return numbers[()] if kind is None else numbers.view(kind)
+
+
+def frozen(type: Type, numbers: Host) -> Any:
+    """A host value whose components cannot be set, because that would not change what it was read from."""
+    numbers.flags.writeable = False
+    return value_of(type, numbers)
+
+
+def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
+    """A value of no components (zeros), of one (repeated, or nested), or of all; raises KernelTypeError."""
+    if not components:
+        return value_of(type, np.zeros(type.shape, type.scalar.dtype))
+    try:
+        given = [np.asarray(component, type.scalar.dtype) for component in components]
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
+        raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
+    if len(given) == 1 and given[0].shape in ((), type.shape):
+        return value_of(type, np.broadcast_to(given[0], type.shape).copy())
+    joined = np.concatenate([component.ravel() for component in given])
+    size = math.prod(type.shape)
+    if joined.size != size:
+        message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
+        raise KernelTypeError(Diagnostic(message, code="count"))
+    return value_of(type, joined.reshape(type.shape))
+
+
+def type_of(value: Any) -> Vec | Mat | None:
+    """The kernel type of a host value; None for anything else."""
+    return value.type if isinstance(value, HostValue) else None
+
+
+@cache
+def _type(kind: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Vec | Mat | None:
+    scalar = _BY_DTYPE.get(dtype)
+    if scalar is None or not 1 <= math.prod(shape) <= LARGEST:
+        return None
+    match shape:
+        case (4,) if kind is Quaternion:
+            return Quat(scalar)
+        case (7,) if kind is Transformation:
+            return Transform(scalar)
+        case (n,) if kind is Vector:
+            return Vec(scalar, n)
+        case (n, m) if kind is Matrix:
+            return Mat(scalar, n, m)
+        case _:
+            return None
+
+
+def _plain(values: Any) -> Any:
+    """The same arguments with arrays of NumPy in the place of values, over the same memory."""
+    if isinstance(values, HostValue):
+        return np.asarray(values)
+    if isinstance(values, dict):
+        return {name: _plain(value) for name, value in values.items()}
+    if values.__class__ in (list, tuple):
+        return values.__class__(_plain(value) for value in values)
+    return values
+
+
+def _part(found: Host) -> Host:
+    """Components of a value as a vector or matrix over the same memory."""
+    return found.view({1: Vector, 2: Matrix}[found.ndim]) if found.ndim in (1, 2) else found
+
+
+def _places(type: Vec | Mat | None, name: str) -> list[int]:
+    """The components that letters name, such as 0 and 2 for `xz`; raises NoComponent."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    count = type.n if isinstance(type, Vec) else 0
+    places = [_LETTERS.find(letter) for letter in name]
+    if count and len(name) <= len(_LETTERS) and all(0 <= place < count for place in places):
+        return places
+    there = f"it has {', '.join(_LETTERS[:count])}" if count else "write m[i, j] for an entry"
+    raise NoComponent(Diagnostic(f"{type or 'this array'} has no {name}", hint=there, code="name"))
+
+
+def _listed(value: HostValue, brackets: str) -> str:
+    parts = (_listed(part, "[]") if isinstance(part, HostValue) else str(part) for part in value)
+    return f"{brackets[0]}{', '.join(parts)}{brackets[1]}"
+
+
+def _comparable(other: Any) -> Host | None:
+    """What a value may equal: another value, or numbers in a sequence."""
+    if not isinstance(other, np.ndarray | list | tuple):
+        return None
+    try:
+        return np.asarray(other)
+    except ValueError:
+        return None
+
+
+# ------------------------------------------------------------------------------------------ operators
+
+
+def _operate(name: str, *operands: Any) -> Any:
+    """An operator of the language on operands of which one at least is a value."""
+    value = next((operand for operand in operands if type_of(operand) is not None), None)
+    others = [operand for operand in operands if type_of(operand) is None]
+    # NumPy adds arrays to values, and multiplies them as matrices: both mean the same there.
+    if value is None or (name in ("add", "sub", "matmul") and others and all(map(_is_array, others))):
+        return _BY_NUMPY[name](*_plain(operands))
+    for other in others:
+        if _is_array(other):
+            raise _ambiguous(name, value)
+        if isinstance(other, str | list | tuple | dict | complex | None):
+            raise _unknown(name, value, other)
+        if not _is_number(other):
+            return NotImplemented
+    types = [_operand_type(operand, value) for operand in operands]
+    found = ops.resolve(name, types)
+    if found is None:
+        raise _none(name, operands, types)
+    op, result = found
+    numbers = [
+        np.asarray(x) if type_of(x) is not None else _number(x, t)
+        for x, t in zip(operands, types, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        return value_of(result, np.asarray(op.numpy(*numbers)).astype(scalar_of(result).dtype))
+
+
+_BY_NUMPY: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "neg": np.negative, "pos": np.positive,
+    "abs": np.absolute,
+}  # fmt: skip
+_OPERATORS = {_BY_NUMPY[name]: name for name in _SYMBOLS}
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim > 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def _operand_type(operand: Any, model: HostValue) -> Type:
+    """The type of an operand; that of a number is the one of the components beside it."""
+    known = type_of(operand)
+    assert model.type is not None
+    return known if known is not None else model.type.scalar
+
+
+def _number(value: Any, type: Type) -> Any:
+    assert isinstance(type, Scalar)
+    given = np.asarray(value)
+    if given.dtype.kind not in ("iuf" if type.is_float else "iu"):
+        message = f"{value} cannot stand for {type}"
+        hint = f"write int({value}) to cut it off" if given.dtype.kind == "f" else "give a number"
+        raise KernelTypeError(Diagnostic(message, hint=hint, code="value"))
+    try:
+        return np.asarray(value, type.dtype)
+    except OverflowError:
+        raise KernelValueError(Diagnostic(f"{value} does not fit {type}", code="range")) from None
+
+
+def _none(name: str, operands: tuple[Any, ...], types: list[Type]) -> KernelTypeError:
+    given = [str(t) if type_of(x) is not None else str(x) for x, t in zip(operands, types, strict=True)]
+    if len(given) == 1:
+        return KernelTypeError(Diagnostic(f"{name} takes no {given[0]}", code="overload"))
+    message = f"{_SYMBOLS[name]} does not take {' and '.join(given)}"
+    return KernelTypeError(Diagnostic(message, hint=_hint(name, operands, types), code="overload"))
+
+
+def _hint(name: str, operands: tuple[Any, ...], types: list[Type]) -> str:
+    known = [type_of(operand) for operand in operands]
+    whole = next(type for type in known if type is not None)
+    if None in known:
+        number = operands[known.index(None)]
+        return f"write kl.{whole}({number}) for the same number in every component" if name in _SUMS else ""
+    if len({type.scalar for type in known if type is not None}) > 1:
+        return "write kl.vec3d(v), or the like, to give both the same numbers"
+    vectors = all(type.__class__ is Vec for type in types)
+    if vectors and name in ("mul", "div"):
+        return f"write kl.dot(a, b), or kl.cw_{name}(a, b) for component by component"
+    if name == "matmul":
+        return "write kl.dot(a, b)" if vectors else "write *"
+    return "kl.transform_point(t, v) moves a point" if isinstance(types[0], Transform) else ""
+
+
+_SUMS = ("add", "sub")
+
+
+def _unknown(name: str, value: HostValue, other: Any) -> KernelTypeError:
+    kind = "None" if other is None else f"a {other.__class__.__name__}"
+    message = f"{_SYMBOLS[name]} does not take {value.type} and {kind}"
+    hint = f"make a value of it: kl.{value.type}(...)" if isinstance(other, list | tuple) else ""
+    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
+
+
+def _ambiguous(name: str, value: HostValue) -> KernelTypeError:
+    message = f"{_SYMBOLS[name]} of a {value.type} and a NumPy array could mean two things"
+    hint = f"write kl.{value.type}(...) for the language's, np.asarray(v) for component by component"
+    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))

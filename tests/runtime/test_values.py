@@ -1,0 +1,290 @@
+"""Vectors, matrices, quaternions and transforms on the host: what kernels mean by them, and NumPy arrays."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import KernelError, KernelTypeError, KernelValueError
+
+arrow = kl.vec3(1.0, 2.0, 3.0)
+square = kl.mat22(1.0, 2.0, 3.0, 4.0)
+TURN = kl.quat_from_axis_angle(kl.vec3(0.0, 0.0, 1.0), 0.5)
+MOVE = kl.transform(kl.vec3(1.0, 2.0, 3.0), TURN)
+INTS = kl.vec3i(4, 6, 8)
+
+CALCULATIONS: list[tuple[str, Any]] = [
+    ("arrow + arrow", kl.vec3(2.0, 4.0, 6.0)),
+    ("arrow - kl.vec3(1.0)", kl.vec3(0.0, 1.0, 2.0)),
+    ("-arrow", kl.vec3(-1.0, -2.0, -3.0)),
+    ("+arrow", arrow),
+    ("arrow * 2", kl.vec3(2.0, 4.0, 6.0)),
+    ("0.5 * arrow", kl.vec3(0.5, 1.0, 1.5)),
+    ("np.float64(0.5) * arrow", kl.vec3(0.5, 1.0, 1.5)),
+    ("arrow * np.float32(0.5)", kl.vec3(0.5, 1.0, 1.5)),
+    ("arrow / 2.0", kl.vec3(0.5, 1.0, 1.5)),
+    ("INTS * 2", kl.vec3i(8, 12, 16)),
+    ("kl.vec3d(arrow) * 2.0", kl.vec3d(2.0, 4.0, 6.0)),
+    ("square * square", kl.mat22(7.0, 10.0, 15.0, 22.0)),
+    ("square @ square", kl.mat22(7.0, 10.0, 15.0, 22.0)),
+    ("square * kl.vec2(1.0, 2.0)", kl.vec2(5.0, 11.0)),
+    ("square @ kl.vec2(1.0, 2.0)", kl.vec2(5.0, 11.0)),
+    ("kl.vec2(1.0, 2.0) * square", kl.vec2(7.0, 10.0)),
+    ("2.0 * square - square", square),
+    ("kl.quat(1.0, 0.0, 0.0, 0.0) * kl.quat(0.0, 1.0, 0.0, 0.0)", kl.quat(0.0, 0.0, 1.0, 0.0)),
+    ("MOVE * kl.transform_identity()", MOVE),
+    ("sum([arrow, arrow])", kl.vec3(2.0, 4.0, 6.0)),
+    ("kl.cross(kl.vec3(1.0, 0.0, 0.0), kl.vec3(0.0, 1.0, 0.0))", kl.vec3(0.0, 0.0, 1.0)),
+    ("kl.normalize(kl.quat(0.0, 0.0, 0.0, 2.0))", kl.quat_identity()),
+    ("kl.types.vector(5, float)(1.0) + kl.types.vector(5, float)(1.0)", kl.vec5(2.0)),
+]
+
+
+@pytest.mark.parametrize(("text", "result"), CALCULATIONS, ids=[text for text, _ in CALCULATIONS])
+def test_operators_are_those_of_the_language(text: str, result: Any) -> None:
+    found = eval(text)
+    assert found == result
+    assert found.type == result.type
+
+
+@kl.kernel
+def compose(q: kl.quat, t: kl.transform, m: kl.mat22, v: kl.vec2, turned: kl.array[kl.quat],
+            moved: kl.array[kl.transform], product: kl.array[kl.vec2]):  # fmt: skip
+    turned[0] = q * q
+    moved[0] = t * t
+    product[0] = m * v
+
+
+def test_a_kernel_and_the_host_agree_about_products() -> None:
+    turned, moved = kl.zeros(1, dtype=kl.quat), kl.zeros(1, dtype=kl.transform)
+    product = kl.zeros(1, dtype=kl.vec2)
+    v = kl.vec2(5.0, 6.0)
+    kl.launch(compose, 1, [TURN, MOVE, square, v], [turned, moved, product])
+    np.testing.assert_allclose(turned[0], TURN * TURN, rtol=1e-6)
+    np.testing.assert_allclose(moved[0], MOVE * MOVE, rtol=1e-6)
+    assert product[0] == square * v
+
+
+REFUSED: list[tuple[str, type[KernelError], str]] = [
+    ("arrow * arrow", KernelTypeError, r"\* does not take vec3 and vec3(.|\n)*kl.dot"),
+    ("arrow + 1.0", KernelTypeError, r"\+ does not take vec3 and 1.0(.|\n)*kl.vec3\(1.0\)"),
+    ("1.0 - arrow", KernelTypeError, r"- does not take 1.0 and vec3"),
+    ("arrow + kl.vec2(1.0, 2.0)", KernelTypeError, r"\+ does not take vec3 and vec2"),
+    ("arrow * kl.vec3d(1.0)", KernelTypeError, r"\* does not take vec3 and vec3d"),
+    ("arrow @ arrow", KernelTypeError, r"@ does not take vec3 and vec3(.|\n)*kl.dot"),
+    ("TURN @ TURN", KernelTypeError, r"@ does not take quat and quat(.|\n)*write \*"),
+    ("MOVE * arrow", KernelTypeError, r"transform_point"),
+    ("arrow**2", KernelTypeError, r"\*\* does not take vec3 and 2"),
+    ("INTS * 2.5", KernelTypeError, r"2.5 cannot stand for int32"),
+    ("arrow * True", KernelTypeError, r"True cannot stand for float32"),
+    ("kl.vec2(1.0).z", KernelError, r"vec2 has no z(.|\n)*it has x, y"),
+    ("square.x", KernelError, r"mat22 has no x"),
+    ("arrow + 'a'", KernelTypeError, r"\+ does not take vec3 and a str"),
+    ("arrow - None", KernelTypeError, r"- does not take vec3 and None"),
+    ("arrow + (1.0, 2.0, 3.0)", KernelTypeError, r"vec3 and a tuple(.|\n)*kl.vec3\(...\)"),
+    ("square * np.ones(2)", KernelTypeError, r"\* of a mat22 and a NumPy array could mean two things"),
+    ("np.ones(3) * arrow", KernelTypeError, r"np.asarray\(v\) for component by component"),
+    ("kl.vec3ub(1) * 300", KernelValueError, r"300 does not fit uint8"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "message"), REFUSED, ids=[text for text, _, _ in REFUSED])
+def test_what_the_language_has_not_is_refused(text: str, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        eval(text)
+
+
+def test_components_are_read_by_letter_index_and_slice() -> None:
+    assert (arrow.x, arrow.y, arrow.z, TURN.w) == (1.0, 2.0, 3.0, TURN[3])
+    assert arrow.zx == kl.vec2(3.0, 1.0)
+    assert (arrow[0], arrow[-1]) == (1.0, 3.0)
+    assert arrow[1:] == kl.vec2(2.0, 3.0)
+    assert (square[0], square[1, 0], square[:, 1]) == (kl.vec2(1.0, 2.0), 3.0, kl.vec2(2.0, 4.0))
+    assert (MOVE.p, MOVE.q) == (arrow, TURN)
+    assert (len(arrow), list(arrow), list(square)) == (3, [1.0, 2.0, 3.0], [square[0], square[1]])
+
+
+def test_components_are_set_by_letter_index_and_slice() -> None:
+    v, m, t = kl.vec3(), kl.mat22(), kl.transform()
+    v.x, v[1] = 1.0, 2
+    v.zy = v[:2]
+    m[0, 1], m[1] = 5.0, kl.vec2(6.0, 7.0)
+    m[0].x = 4.0
+    t.p, t.q = arrow, TURN
+    assert v == (1.0, 2.0, 1.0)
+    assert m == [[4.0, 5.0], [6.0, 7.0]]
+    assert t == MOVE
+
+
+def _set(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda v: setattr(v, name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (_set("x", "a"), KernelTypeError, "'a' cannot be a component of a vec3i"),
+        (_set("x", 2.5), KernelTypeError, "2.5 cannot be a component of a vec3i"),
+        (_set("foo", 1), KernelError, "vec3i has no foo"),
+        (_set("xy", (1, 2, 3)), ValueError, "."),
+        (lambda v: v.__setitem__(slice(0, 2), (1, 2, 3)), KernelValueError, "numbers of shape"),
+    ],
+)
+def test_what_no_component_can_be_is_refused(change: Any, kind: Any, message: str) -> None:
+    v = kl.vec3i(1, 2, 3)
+    with pytest.raises(kind, match=message):
+        change(v)
+    assert v == (1, 2, 3)
+
+
+def test_equality_is_one_bool() -> None:
+    assert (arrow == kl.vec3(1.0, 2.0, 3.0)) is True
+    assert (arrow != kl.vec3(1.0, 2.0, 3.0)) is False
+    assert (arrow == kl.vec3(1.0, 2.0, 4.0)) is False
+    assert arrow == (1.0, 2.0, 3.0)
+    assert arrow == kl.vec3d(1.0, 2.0, 3.0)
+    assert arrow != kl.vec2(1.0, 2.0)
+    assert arrow != 1.0
+    assert arrow != None  # noqa: E711
+    assert kl.vec4(0.0, 0.0, 0.0, 1.0) != kl.quat_identity()
+    assert arrow in [square, arrow]
+
+
+def test_with_an_array_of_numpy_equality_is_element_by_element() -> None:
+    assert (arrow == np.array([1.0, 0.0, 3.0])).tolist() == [True, False, True]
+    assert (np.array([1.0, 0.0, 3.0]) != arrow).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (arrow, "vec3(1.0, 2.0, 3.0)"),
+        (kl.vec2d(0.1, 0.2), "vec2d(0.1, 0.2)"),
+        (kl.vec2(0.1, 0.2), "vec2(0.1, 0.2)"),
+        (INTS, "vec3i(4, 6, 8)"),
+        (square, "mat22([[1.0, 2.0], [3.0, 4.0]])"),
+        (kl.quat_identity(), "quat(0.0, 0.0, 0.0, 1.0)"),
+    ],
+)
+def test_a_value_is_shown_as_it_is_written(value: Any, text: str) -> None:
+    assert repr(value) == text
+    assert eval(f"kl.{text}") == value
+
+
+def test_a_value_is_formatted_component_by_component() -> None:
+    assert (f"{arrow}", f"{arrow:.2f}") == ("[1.0, 2.0, 3.0]", "[1.00, 2.00, 3.00]")
+
+
+def test_values_are_instances_of_their_types() -> None:
+    assert isinstance(arrow, kl.vec3)
+    assert not isinstance(arrow, kl.vec3d)
+    assert not isinstance(kl.vec4(), kl.quat)
+    assert isinstance(TURN, kl.quat)
+    assert isinstance(square, kl.mat22)
+    assert not isinstance(np.ones(3, np.float32), kl.vec3)
+
+
+@pytest.mark.parametrize("value", [arrow, square, TURN, MOVE, INTS], ids=str)
+def test_copies_and_pickles_are_values(value: Any) -> None:
+    for other in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value)), value.copy()):
+        assert other.type == value.type
+        assert other == value
+        assert not np.shares_memory(other, value)
+
+
+def test_an_operator_with_assignment_leaves_the_old_value_to_others() -> None:
+    v = kl.vec3(1.0, 2.0, 3.0)
+    w = v
+    w += arrow
+    w *= 2.0
+    assert (v, w) == (arrow, kl.vec3(4.0, 8.0, 12.0))
+
+
+def test_functions_of_numpy_see_and_give_arrays() -> None:
+    for found in (
+        np.sin(arrow),
+        np.stack([arrow, arrow]),
+        np.multiply(square, square),
+        np.array(arrow),
+        np.ones(3) + arrow,
+        np.asarray(arrow),
+    ):
+        assert type(found) is np.ndarray
+    assert np.allclose(square @ np.ones(2), [3, 7])
+    assert np.linalg.norm(arrow) == pytest.approx(14**0.5)
+    assert np.isclose(kl.vec2(np.inf, 1.0), kl.vec2(np.inf, 2.0)).tolist() == [True, False]
+    np.testing.assert_array_equal(arrow, kl.vec3(1.0, 2.0, 3.0))
+
+
+def test_what_numpy_reshapes_is_an_array_again() -> None:
+    column = arrow.reshape(3, 1)
+    assert repr(column).startswith("array(")
+    assert (column * 2.0).tolist() == [[2.0], [4.0], [6.0]]
+    assert np.transpose(square).tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    assert square.T.type == kl.mat22
+
+
+def test_elements_of_an_array_are_values_that_cannot_be_set() -> None:
+    x = kl.array([[1, 2, 3]], dtype=kl.vec3)
+    assert x[0] == arrow
+    assert x.list() == [arrow]
+    for change in (_set("x", 1.0), _set("xy", 1.0), lambda v: v.__setitem__(0, 1.0)):
+        with pytest.raises(KernelTypeError, match="would not change the array"):
+            change(x[0])
+    v = x[0].copy()
+    v.x = 5.0
+    x[0] = v
+    assert x[0] == kl.vec3(5.0, 2.0, 3.0)
+
+
+@kl.struct
+class Body:
+    velocity: kl.vec3
+    turn: kl.quat
+
+
+def test_fields_of_structs_are_values() -> None:
+    body = Body(velocity=arrow, turn=TURN)
+    body.velocity.x = 5.0
+    body.turn *= TURN
+    assert body.velocity == kl.vec3(5.0, 2.0, 3.0)
+    assert body.turn == TURN * TURN
+    assert arrow.x == 1.0
+    held = kl.array([body], dtype=Body)[0]
+    assert held.velocity == body.velocity
+    with pytest.raises(KernelTypeError, match="would not change the array"):
+        held.velocity.x = 1.0
+    body.requires_grad = True
+    assert (body.velocity, body.grad.turn) == (kl.vec3(5.0, 2.0, 3.0), kl.quat())
+
+
+def test_arrays_are_made_of_values() -> None:
+    assert kl.array([arrow, arrow], dtype=kl.vec3).list() == [arrow, arrow]
+    assert kl.full(2, TURN).dtype == kl.quat
+    assert kl.full(2, arrow).dtype == kl.vec3
+    assert kl.array(arrow, dtype=kl.vec3).shape == (1,)
+
+
+def test_builtins_take_values_and_arrays_of_numpy() -> None:
+    assert kl.dot(arrow, arrow) == 14.0
+    assert kl.quat_rotate(np.array([0, 0, 0, 1], np.float32), arrow) == arrow
+    with pytest.raises(KernelTypeError, match="takes no"):
+        kl.quat_rotate(kl.vec4(0.0, 0.0, 0.0, 1.0), arrow)
+
+
+@kl.kernel
+def turn_all(x: kl.array[kl.vec3]):
+    x[0] = kl.quat_rotate(HALF, x[0])
+
+
+HALF = kl.quat(0.0, 0.0, 1.0, 0.0)
+
+
+def test_a_kernel_captures_a_value_with_its_type() -> None:
+    x = kl.array([[1, 2, 3]], dtype=kl.vec3)
+    kl.launch(turn_all, 1, [x])
+    assert x[0] == kl.vec3(-1.0, -2.0, 3.0)
