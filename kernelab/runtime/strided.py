@@ -19,6 +19,7 @@ from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import Exchange
+from kernelab.runtime.fixed import Fixed
 from kernelab.runtime.hints import Hints
 from kernelab.runtime.interop import (
     HostArray,
@@ -57,7 +58,7 @@ from kernelab.runtime.viewing import (
 )
 
 
-class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -84,6 +85,8 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
     )
 
     structs: ClassVar[Any] = None
+    opened: ClassVar[Any] = None
+    """The class that an array has while it is set up: only then its attributes can be set."""
 
     holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
 
@@ -192,6 +195,8 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         strides: tuple[int, ...],
         dtype: Value,
     ) -> None:
+        kind = self.__class__
+        object.__setattr__(self, "__class__", kind.opened)
         self.allocation = allocation
         self.ptr = ptr = allocation.address + offset
         self.shape = shape
@@ -203,6 +208,7 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         self._host = None
         self._extent: tuple[int, int] | None = None
         self._grad = None
+        self.__class__ = kind
 
     @classmethod
     def over(
@@ -495,6 +501,13 @@ class array(Arithmetic, Exchange, Hints, Views):  # noqa: N801 (the name users k
         mine = (self.offset, self.strides, self.allocation.nbytes)
         return mine == (other.offset, other.strides, other.allocation.nbytes)
 
+
+class _Opened(array):
+    __slots__ = ()
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
+array.opened = _Opened
 
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 

@@ -33,6 +33,8 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         strides: tuple[int, ...],
         dtype: Any,
     ) -> None:
+        kind = self.__class__
+        object.__setattr__(self, "__class__", kind.opened)
         self.allocation, self.ptr = allocation, allocation.address + offset
         self.shape, self.strides = shape, strides
         self.dtype = dtype
@@ -45,6 +47,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         self._leaves = tuple(
             array.over(allocation, offset + leaf.offset, shape, strides, leaf.type) for leaf in placed(dtype)
         )
+        self.__class__ = kind
 
     def _adopt(self, data: Any, elem: Any, shape: Any, copy: bool) -> None:
         elem = elem or _struct_in(data)
@@ -206,5 +209,11 @@ def _holds_structs(data: Any, dtype: Any) -> bool:
     return named is not None
 
 
+class _Opened(structarray):
+    __slots__ = ()
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
+
+
+structarray.opened = _Opened
 array.structs = structarray
 array.holds_structs = staticmethod(_holds_structs)

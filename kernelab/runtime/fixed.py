@@ -1,0 +1,38 @@
+"""What an array is cannot be assigned: its shape, its dtype, where it stands; it is said what to do instead.
+
+Reading costs nothing: only assignment asks here.
+"""
+
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelError
+
+_SHAPE = "write y = x.reshape(...), or x.flatten(): a view of the same memory"
+_INSTEAD = {
+    "dtype": "write y = kl.array(x, dtype=...) for converted numbers, x.view(...) for the same bytes",
+    "type": "write y = kl.array(x, dtype=...)",
+    "shape": _SHAPE,
+    "ndim": _SHAPE,
+    "size": "an array keeps its size: make another with kl.zeros, and copy into it",
+    "strides": "slice or transpose it, or write kl.array(ptr=..., strides=...)",
+    "ptr": "make another array: kl.array(ptr=..., shape=..., dtype=...)",
+    "device": "write y = x.to(device)",
+    "is_contiguous": "write y = x.contiguous()",
+}
+
+
+class FixedAttribute(KernelError, AttributeError):
+    """An attribute of an array that cannot be assigned."""
+
+
+class Fixed:
+    """The part of an array that refuses to become another one."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        hint = _INSTEAD.get(name)
+        if hint is not None:
+            message = f"the {name} of an array cannot be assigned"
+            raise FixedAttribute(Diagnostic(message, hint=hint, code="attribute"))
+        object.__setattr__(self, name, value)
