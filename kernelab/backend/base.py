@@ -46,8 +46,14 @@ from kernelab.errors import (
 )
 from kernelab.lang.ir import Function
 
-Args = ctypes.Array[ctypes.c_longlong]
-"""The packed arguments of a launch."""
+Args = bytes | ctypes.Array[ctypes.c_longlong]
+"""The packed arguments of a launch, slots of eight bytes."""
+
+
+def slots_of(args: Args) -> list[int]:
+    """The slots as numbers."""
+    slots: list[int] = memoryview(args).cast("B").cast("q").tolist()
+    return slots
 
 
 class Entry(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from kernelab.backend import packing, printing
-from kernelab.backend.base import Args, Entry, failure, interrupted, register
+from kernelab.backend.base import Args, Entry, failure, interrupted, register, slots_of
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.compiler import VARIABLES, Compiler, NoCompilerError, find_compiler, open_compiler
 from kernelab.codegen.cpp import emit
@@ -114,7 +114,7 @@ class CpuEntry:
             del _thread.block
             if isinstance(block.caught, KeyboardInterrupt):
                 raise interrupted(self.info.name)
-            raise block.caught or failure(self.info, list(block.status), args[:GRID_SLOTS])
+            raise block.caught or failure(self.info, list(block.status), slots_of(args)[:GRID_SLOTS])
 
 
 class _Block:

@@ -38,7 +38,7 @@ class InterpretedEntry:
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
         """Run threads of the grid; raises the KernelError of the first thread that fails."""
         try:
-            self._run(list(args), limit, done)
+            self._run(base.slots_of(args), limit, done)
         except KeyboardInterrupt:
             raise base.interrupted(self.info.name) from None
 

@@ -4,7 +4,7 @@ Every message names the argument and points at the parameter in the kernel's tex
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,11 @@ _FORMATS = {
     "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q",
     "float16": "e6x", "float32": "f4x", "float64": "d",
 }  # fmt: skip
+
+LARGEST = 2.0**127
+"""Up to here every float becomes a float32 without further ado."""
+
+Pack = Callable[[float], bytes]
 
 Packed = tuple[Any, bytes]
 """What a launch keeps of an argument, and its slots."""
@@ -52,6 +57,12 @@ class Parameter:
         if isinstance(self.type, Scalar):
             return argument, self._number(argument, self.type)
         return argument, self._components(argument, self.type)
+
+    @property
+    def quick(self) -> Pack | None:
+        """What packs a float of Python's whose size is at most `LARGEST`; None where another type is wanted."""
+        takes = isinstance(self.type, Scalar) and self.type.is_float and self.type.bits >= 32
+        return struct.Struct(_FORMATS[self.type.name]).pack if takes else None  # type: ignore[union-attr]
 
     def wrong(self, found: str, hint: str = "", code: str = "argument") -> LaunchError:
         """The error that something else was expected here."""

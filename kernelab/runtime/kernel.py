@@ -38,7 +38,7 @@ from kernelab.passes.simplify import simplify
 from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
-from kernelab.runtime.arguments import Parameter, parameters
+from kernelab.runtime.arguments import Pack, Parameter, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.device import CPU
 from kernelab.runtime.generic import types_of
@@ -63,6 +63,7 @@ OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span",
 class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
 
+    `quick` packs the floats of Python's for a parameter that takes them, up to `LARGEST`.
     `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
     `floats` all arrays and all float arrays, `numbers` the floats and vectors for which a one-element array
     may stand.  `totals` says that sums reach memory late, which arrays that share memory must not see.
@@ -71,6 +72,7 @@ class Plan:
 
     parameters: tuple[Parameter, ...]
     types: tuple[Type, ...]
+    quick: tuple[Pack | None, ...]
     arrays: tuple[int, ...]
     floats: tuple[int, ...]
     numbers: tuple[int, ...]
@@ -228,6 +230,11 @@ class Kernel:
         """Whether the types of some parameters are left to the launch."""
         return isinstance(self.loaded, GenericKernel)
 
+    @cached_property
+    def arity(self) -> int:
+        """How many arguments are all that it takes, whatever their types; -1 where these choose the kernel."""
+        return len(self.loaded.names) if isinstance(self.loaded, KernelDefinition) else -1
+
     def of_arguments(self, arguments: Sequence[Any]) -> "Kernel":
         """The kernel for the types of these arguments: itself, unless it is generic.  Raises KernelError."""
         if isinstance(self.loaded, KernelDefinition):
@@ -330,6 +337,7 @@ class Kernel:
         return Plan(
             made,
             tuple(parameter.type for parameter in made),
+            tuple(parameter.quick for parameter in made),
             arrays,
             tuple(i for i in arrays if is_differentiable(params[i].type)),
             tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),

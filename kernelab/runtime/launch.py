@@ -18,7 +18,7 @@ import numpy as np
 from kernelab.backend.base import Args, Entry
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, bytes_of, int32, int64
-from kernelab.runtime.arguments import Parameter, Reference, wrong_count
+from kernelab.runtime.arguments import LARGEST, Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
@@ -58,6 +58,8 @@ class Grid:
 
 def grid_of(dim: int | Sequence[int]) -> Grid:
     """The grid that `dim` stands for; raises LaunchError where it is none."""
+    if dim.__class__ is int:
+        return _grid(dim)
     if isinstance(dim, array):
         message = f"a grid cannot have an array of shape {dim.shape} for its dimensions"
         raise LaunchError(Diagnostic(message, code="dim", hint="pass len(x), x.size or x.shape"))
@@ -115,10 +117,12 @@ def launch(
         raise _no_kernel(kernel)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
         _require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
-    arguments = ordered(kernel.loaded, [*inputs, *outputs], {})
-    if record_cmd:
-        return Launch(kernel, dim, arguments)
-    kernel = kernel.of_arguments(arguments)
+    arguments = [*inputs, *outputs]
+    if len(arguments) != kernel.arity or record_cmd:
+        arguments = ordered(kernel.loaded, arguments, {})
+        if record_cmd:
+            return Launch(kernel, dim, arguments)
+        kernel = kernel.of_arguments(arguments)
     if adjoint:
         launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
     else:
@@ -133,7 +137,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     parts = [grid.packed]
     given = () if plan.formals is None else tuple(structs_in(arguments))
     bind(kernel, arguments, parts)
-    if len(grid.extents) != plan.coordinates and plan.coordinates > 1:
+    if 1 < plan.coordinates != len(grid.extents):
         _warn_of_rank(kernel, grid)
     if PRINT_LAUNCHES.get():
         sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
@@ -144,10 +148,12 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
     else:
         will_write(kernel, grid, arguments)
-        if record_tape and any(arguments[i].allocation.requires_grad for i in plan.written):
-            note_origin(kernel, arguments)
-        packed = b"".join(parts)
-        _entry_for(kernel, arguments)(_slots(len(packed) >> 3).from_buffer_copy(packed))
+        for i in plan.written if record_tape else ():
+            if arguments[i].allocation.requires_grad:
+                note_origin(kernel, arguments)
+                break
+        entry = _entry_for(kernel, arguments) if plan.totals else kernel.primal_entry
+        entry(b"".join(parts))
     for i in plan.written:
         argument = arguments[i]
         if argument.__class__ is Gathered:
@@ -159,6 +165,9 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
     for i in kernel.plan.written:
         target = arguments[i]
         memory = target.allocation
+        if not memory.watches.starts and not memory.witnesses:
+            memory.version += 1
+            continue
         if memory.watches.starts:
             changed = touched(kernel.regions_changed[i], grid.extents, arguments)
             target = target[:0] if changed is None else changed
@@ -187,25 +196,26 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
         arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
     if len(arguments) != len(plan.types):
         raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
-    for i, (argument, expected) in enumerate(zip(arguments, plan.types, strict=True)):
+    i = 0
+    for argument, expected, quick in zip(arguments, plan.types, plan.quick):  # noqa: B905 (as many, and sooner)
         if argument.__class__ is array and argument.type is expected:
             parts.append(argument.packed)
+        elif argument.__class__ is float and quick is not None and -LARGEST < argument < LARGEST:
+            parts.append(quick(argument))
         else:
             arguments[i], packed = plan.parameters[i].convert(argument)
             parts.append(packed)
+        i += 1
     for i in plan.written:
         memory = arguments[i].allocation
+        if memory.writable and not memory.folded and arguments[i].__class__ is array:
+            continue
         if not memory.writable or (memory.folded and arguments[i].folds):
             found = "a read-only one" if not memory.writable else "one whose elements share bytes"
             raise plan.parameters[i].wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
         if arguments[i].__class__ is Gathered and arguments[i].source.repeats:
             found = "one that picks an element twice, since the kernel writes it"
             raise plan.parameters[i].wrong(found, "pick each element once", "index")
-
-
-@functools.cache
-def _slots(count: int) -> type[ctypes.Array[ctypes.c_longlong]]:
-    return ctypes.c_longlong * count
 
 
 def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
@@ -216,13 +226,12 @@ def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
 
 def packed_slots(parts: Sequence[bytes]) -> Args:
     """The slots of a launch, the grid's first."""
-    packed = b"".join(parts)
-    return _slots(len(packed) >> 3).from_buffer_copy(packed)
+    return b"".join(parts)
 
 
 def enter(entry: Entry, parts: Sequence[bytes]) -> None:
     """Run an entry over packed slots, the grid's first."""
-    entry(packed_slots(parts))
+    entry(b"".join(parts))
 
 
 @dataclass(slots=True, eq=False)
