@@ -178,14 +178,12 @@ class LaunchRecord:
 
     def pull(self, adjoints: Adjoints) -> None:
         reverse = self.outline.reverse
-        if self.is_switched_off:
+        if self.outline.switched_off:
             self._end_here(adjoints)
-            return
-        if isinstance(reverse, KernelTypeError):
+        elif isinstance(reverse, Reverse):
+            self.call.adjoint(reverse, *self._handed_over(reverse, adjoints))
+        elif reverse is not None:
             raise self._refused(reverse)
-        if reverse is None:
-            return
-        self.call.adjoint(reverse, *self._handed_over(reverse, adjoints))
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
@@ -203,7 +201,11 @@ class LaunchRecord:
             bars = [_bar(arguments[i], adjoints) for i in reverse.active]
         else:
             bars = [adjoints.of(arguments[i]) for i in reverse.active]
-        replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
+        replaced = {}
+        for i, watch in self.watches:
+            saved = watch.saved
+            if saved is not None:
+                replaced[i] = saved
         return bars, self.residuals, replaced
 
     def _refused(self, error: KernelTypeError) -> KernelTypeError:

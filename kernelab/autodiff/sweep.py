@@ -6,6 +6,7 @@ Where nothing was written before that first read, `x` is a leaf and its gradient
 gradient of anything else is replaced.
 """
 
+import ctypes
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -14,7 +15,7 @@ import numpy as np
 
 from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
 from kernelab.autodiff.records import Record
-from kernelab.runtime.interop import HostArray
+from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.strided import array
 
@@ -175,7 +176,7 @@ def retirements(steps: Sequence[Step], kept: Collection[Allocation]) -> dict[int
 
 
 def _is_whole(elements: array) -> bool:
-    return elements.is_contiguous and elements.host().nbytes == elements.allocation.nbytes
+    return elements.is_contiguous and elements.size * itemsize(elements.dtype) == elements.allocation.nbytes
 
 
 class Puller(Protocol):
@@ -241,8 +242,11 @@ def _publish(elements: array, adjoints: Buffers, before: HostArray | None) -> No
     gradient = elements.grad
     assert gradient is not None
     gradient.allocation.will_write(gradient)
-    values = np.zeros(()) if bar is None else bar.host()
-    if before is None:
-        gradient.host()[...] = values
+    if before is not None:
+        np.add(before, np.zeros(()) if bar is None else bar.host(), out=gradient.host())
+    elif bar is None:
+        gradient.host()[...] = 0
+    elif elements.is_contiguous:
+        ctypes.memmove(gradient.ptr, bar.ptr, elements.size * itemsize(elements.dtype))
     else:
-        np.add(before, values, out=gradient.host())
+        gradient.host()[...] = bar.host()

@@ -102,7 +102,8 @@ class Written:
 
     def before_write(self, target: array) -> None:
         """Remember which elements are about to be written, and whether others have changed by now."""
-        self._poked = self._has_changed()
+        if self._checksum is not None:
+            self._poked = self._has_changed()
         self._others.append(target)
 
     def may_be_unseen(self, own: int) -> bool:

@@ -17,6 +17,11 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 Kind = Literal["bool", "int", "uint", "float"]
 
 
+@cache
+def _numpy_dtype(kind: Kind, bits: int) -> np.dtype[Any]:
+    return np.dtype("bool" if kind == "bool" else f"{kind}{bits}")
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """One number: a truth value, an integer or a float of a given width in bits."""
@@ -35,7 +40,7 @@ class Scalar:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the same name."""
-        return np.dtype(self.name)
+        return _numpy_dtype(self.kind, self.bits)
 
     @property
     def is_float(self) -> bool:

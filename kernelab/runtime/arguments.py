@@ -60,7 +60,7 @@ class Parameter:
 
     @property
     def quick(self) -> Pack | None:
-        """What packs a float of Python's whose size is at most `LARGEST`; None where another type is wanted."""
+        """What packs a float of Python's up to `LARGEST`; None where another type is wanted."""
         takes = isinstance(self.type, Scalar) and self.type.is_float and self.type.bits >= 32
         return struct.Struct(_FORMATS[self.type.name]).pack if takes else None  # type: ignore[union-attr]
 

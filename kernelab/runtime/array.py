@@ -44,7 +44,8 @@ def zeros(
     **unused: Unpack[Unused],
 ) -> array:
     """An array of zeros; `dtype` as for `array`."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     return _made(shape, dtype, device, requires_grad, cleared=True)
 
 
@@ -56,7 +57,8 @@ def empty(
     **unused: Unpack[Unused],
 ) -> array:
     """An array whose elements hold whatever the memory held."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     return _made(shape, dtype, device, requires_grad, cleared=False)
 
 
@@ -68,7 +70,8 @@ def ones(
     **unused: Unpack[Unused],
 ) -> array:
     """An array of ones (in every component)."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     return full(shape, 1, dtype, device, requires_grad)
 
 
@@ -81,7 +84,8 @@ def full(
     **unused: Unpack[Unused],
 ) -> array:
     """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     elem: Any = getattr(value, "__kernelab_struct__", None)
     if dtype is not None:
         elem = value_type(dtype)
@@ -100,7 +104,8 @@ def zeros_like(
     **unused: Unpack[Unused],
 ) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     _require_shaped(src, "zeros_like takes")
     return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
@@ -112,7 +117,8 @@ def ones_like(
     **unused: Unpack[Unused],
 ) -> array:
     """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     _require_shaped(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad)
 
@@ -124,7 +130,8 @@ def empty_like(
     **unused: Unpack[Unused],
 ) -> array:
     """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     _require_shaped(src, "empty_like takes")
     return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
@@ -137,7 +144,8 @@ def full_like(
     **unused: Unpack[Unused],
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, device, wanted)
@@ -177,7 +185,8 @@ def clone(
     **unused: Unpack[Unused],
 ) -> array:
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
-    _require_known(unused)
+    if unused:
+        _require_known(unused)
     get_device(device)
     if hasattr(type(src), "gathered"):
         src = src.contiguous()

@@ -39,6 +39,12 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
         return values
     if values.dtype.kind == "V":
         raise KernelTypeError(Diagnostic(f"structs cannot become numbers of {scalar}", code="dtype"))
+    if values.dtype.kind == "f" and scalar.is_float:
+        try:
+            with np.errstate(over="raise", invalid="ignore"):
+                return values.astype(wanted)
+        except FloatingPointError:
+            pass  # it may be infinite already: the rest looks at each number
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(wanted)
     if values.size and scalar.kind != "bool" and not np.can_cast(values.dtype, wanted):

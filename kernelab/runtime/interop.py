@@ -123,6 +123,13 @@ def fitting(value: Any, elem: Value) -> HostArray:
     return converted(as_numpy(value), scalar)
 
 
+def is_plain(value: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether this is a number of Python's of a size that every number of 32 bits of this kind has."""
+    kind = value.__class__
+    fits = (kind is float and dtype.char in "fd") or (kind is int and dtype.char in "fdilq")
+    return fits and -(2**31) < value < 2**31
+
+
 def element(value: Any, elem: Value) -> HostArray:
     """One number, or the components of one element; raises KernelValueError for several."""
     found, components = fitting(value, elem), shape_of(elem)
@@ -186,6 +193,8 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
 
 def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     """An array's shape from a number or a sequence of 1 to 4; raises KernelTypeError or ValueError."""
+    if shape.__class__ is int and shape >= 0:
+        return (shape,)
     given: Any = shape
     several = given.ndim if isinstance(given, np.ndarray) else isinstance(given, Sequence)
     extents = tuple(_extent(n) for n in (given if several and not isinstance(given, str) else (given,)))

@@ -131,6 +131,10 @@ class Reverse:
 
     def sweep(self, args: Args) -> None:
         """Run the adjoint, within the memory that loops may take."""
+        entry = self.adjoint_entry
+        if not entry.info.saves:
+            entry(args)
+            return
         self.spilled += run_within_budget(self.adjoint_entry, lambda: self.frugal_entry, args)
 
     @cached_property
@@ -202,6 +206,9 @@ class Kernel:
         from kernelab.runtime.launch import run  # launching builds on kernels
 
         def launched(*given: Any, **named: Any) -> None:
+            if not named and len(given) == self.arity:
+                run(self, grid, [*given])
+                return
             arguments = ordered(self.loaded, given, named)
             run(self.of_arguments(arguments), grid, arguments)
 
@@ -232,7 +239,7 @@ class Kernel:
 
     @cached_property
     def arity(self) -> int:
-        """How many arguments are all that it takes, whatever their types; -1 where these choose the kernel."""
+        """How many arguments it takes, whatever their types; -1 where the types choose the kernel."""
         return len(self.loaded.names) if isinstance(self.loaded, KernelDefinition) else -1
 
     def of_arguments(self, arguments: Sequence[Any]) -> "Kernel":

@@ -196,8 +196,7 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
         arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
     if len(arguments) != len(plan.types):
         raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
-    i = 0
-    for argument, expected, quick in zip(arguments, plan.types, plan.quick):  # noqa: B905 (as many, and sooner)
+    for i, (argument, expected, quick) in enumerate(zip(arguments, plan.types, plan.quick, strict=True)):
         if argument.__class__ is array and argument.type is expected:
             parts.append(argument.packed)
         elif argument.__class__ is float and quick is not None and -LARGEST < argument < LARGEST:
@@ -205,7 +204,6 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
         else:
             arguments[i], packed = plan.parameters[i].convert(argument)
             parts.append(packed)
-        i += 1
     for i in plan.written:
         memory = arguments[i].allocation
         if memory.writable and not memory.folded and arguments[i].__class__ is array:
@@ -294,7 +292,8 @@ class Call:
         self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> None:
         """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
-        reverse.sweep(packed_slots(self._adjoint_parts(bars, residuals, replaced)))
+        parts = self._parts(replaced) if replaced else self.parts
+        reverse.sweep(b"".join([*parts, *[made.packed for made in (*bars, *residuals)]]))
 
     def _adjoint_parts(
         self, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]

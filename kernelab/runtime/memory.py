@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
+_first_byte: Callable[[Any], ctypes.c_ubyte] = ctypes.c_ubyte.from_buffer
+
 _SERIALS = itertools.count(1)
 """Allocations are numbered in the order in which they are made."""
 
@@ -78,6 +80,10 @@ class Watches:
         del self.starts[position], self._watched[position]
 
 
+_NOBODY = Watches()
+"""The watchers of an allocation that nobody watches yet."""
+
+
 class Allocation:
     """A stretch of memory that one or more arrays look at, compared by identity.
 
@@ -121,7 +127,7 @@ class Allocation:
         self.adjoint: Allocation | None = None
         self.origin: Note | None = None
         self.missing: Diagnostic | None = None
-        self.watches = Watches()
+        self.watches = _NOBODY
         self.witnesses: list[weakref.ref[Watcher]] = []
         self._exposure: weakref.ref[Any] | None = None
 
@@ -137,14 +143,18 @@ class Allocation:
         """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
         exposure = self._exposure() if self._exposure is not None else None
         if exposure is None:
-            witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
-            for watcher in (*self.watches.of(self.address, self.address + self.nbytes), *witnesses):
-                watcher.exposed()
+            if self.watches.starts or self.witnesses:
+                self._tell_of_exposure()
             if self._exposure is None and not self.borrowed and self.nbytes:
                 _SHARED.add(self)
             exposure = self.buffer()
             self._exposure = weakref.ref(exposure)
         return exposure
+
+    def _tell_of_exposure(self) -> None:
+        witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
+        for watcher in (*self.watches.of(self.address, self.address + self.nbytes), *witnesses):
+            watcher.exposed()
 
     def grow(self, low: int, high: int, owner: object) -> None:
         """Reach over more bytes, which `owner` keeps alive; gradients move along."""
@@ -166,6 +176,8 @@ class Allocation:
 
     def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
         """Tell `watcher` before bytes between two addresses change, as long as it lives."""
+        if self.watches is _NOBODY:
+            self.watches = Watches()
         self.watches.add(watcher, *extent)
 
     def unwatch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
@@ -197,7 +209,7 @@ def allocate(nbytes: int, *, cleared: bool) -> Allocation:
         message = f"there is no memory for an array of {nbytes / 1e9:,.1f} GB"
         hint = "ask for fewer elements, or a smaller type of numbers"
         raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from None
-    start = address_of(raw)
+    start = ctypes.addressof(_first_byte(raw))  # far sooner than NumPy tells it
     return Allocation(start + -start % 64, nbytes, raw)
 
 

@@ -58,15 +58,12 @@ Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
 def note_origin(kernel: "Kernel", arguments: Sequence[Any]) -> None:
     """Leave with what an unrecorded launch has written that it came from arrays with gradients."""
     plan = kernel.plan
-    sources = [
-        memory
-        for memory in [arguments[i].allocation for i in plan.read]
-        if memory.requires_grad and memory.adjoint is None
-    ]
-    if not sources:
-        return
     written = [arguments[i].allocation for i in plan.written]
-    refs = [weakref.ref(memory) for memory in sources if memory not in written]
+    refs = []
+    for i in plan.read:
+        memory = arguments[i].allocation
+        if memory.requires_grad and memory.adjoint is None and memory not in written:
+            refs.append(weakref.ref(memory))
     if not refs:
         return
     frame = sys._getframe(2)

@@ -54,9 +54,12 @@ _CALLERS = 4
 """How many callers of the code that launches are asked what they call an array."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Place:
-    """A line of the user's code."""
+    """A line of the user's code.
+
+    Nothing changes it.  It is not declared frozen because making it would then take twice the time.
+    """
 
     filename: str
     line: int

@@ -27,6 +27,7 @@ from kernelab.runtime.interop import (
     element,
     fitting,
     host_values,
+    is_plain,
     itemsize,
     shape_tuple,
     value_type,
@@ -157,10 +158,10 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         self._setup(memory, ptr - memory.address, shape, steps, elem)
         memory.folded |= self.folds
 
-    def _allocate(self, shape: tuple[int, ...], elem: Value) -> None:
-        strides = contiguous_strides(shape, itemsize(elem))
-        count = math.prod(shape)
-        self._setup(allocate(count * itemsize(elem), cleared=True), 0, shape, strides, elem)
+    def _allocate(self, shape: tuple[int, ...], elem: Value, cleared: bool = True) -> None:
+        size = itemsize(elem)
+        memory = allocate(math.prod(shape) * size, cleared=cleared)
+        self._setup(memory, 0, shape, contiguous_strides(shape, size), elem)
 
     def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
         if isinstance(data, array):
@@ -176,7 +177,7 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         if axes > 4:
             raise KernelTypeError(Diagnostic(f"an array has 1 to 4 dimensions, not {axes}", code="ndim"))
         if copy or not fits(values, elem) or not np.may_share_memory(values, data):
-            self._allocate(values.shape[:axes], elem)
+            self._allocate(values.shape[:axes], elem, cleared=False)
             self.host()[...] = values
         else:
             allocation = borrow(values)
@@ -226,7 +227,19 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
 
     def twin(self, allocation: Allocation) -> "array":
         """The array that stands in `allocation` as this one stands in its own."""
+        if self.__class__ is array:
+            return self._beside(allocation)
         return array.over(allocation, self.offset, self.shape, self.strides, self.dtype)
+
+    def _beside(self, allocation: Allocation) -> "array":
+        made: array = object.__new__(array)
+        made.allocation = allocation
+        made.ptr = ptr = allocation.address + self.ptr - self.allocation.address
+        made.shape, made.strides, made.ndim = self.shape, self.strides, self.ndim
+        made.dtype, made.type = self.dtype, self.type
+        made.packed = _PACK[self.ndim](ptr, *self.shape, *self.strides)
+        made._host = made._extent = made._grad = None
+        return made
 
     # -------------------------------------------------------------------------------------- what it is
 
@@ -257,6 +270,8 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements stand in memory in order and without gaps."""
+        if self.ndim == 1:
+            return self.shape[0] < 2 or self.strides[0] == itemsize(self.dtype)
         return self.size == 0 or all(
             stride == dense
             for extent, stride, dense in zip(
@@ -317,7 +332,12 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         return view
 
     def _view(self, buffer: Any) -> HostArray:
+        known = self._host
+        if known is not None:
+            return np.ndarray(known.shape, known.dtype, buffer, self.offset, known.strides)
         scalar, components = scalar_of(self.dtype).dtype, shape_of(self.dtype)
+        if not components:
+            return np.ndarray(self.shape, scalar, buffer, self.offset, self.strides)
         strides = self.strides + contiguous_strides(components, scalar.itemsize)
         return np.ndarray(self.shape + components, scalar, buffer, self.offset, strides)
 
@@ -370,6 +390,10 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
 
         An array or a list of indices for an axis picks elements: an `indexedarray`.
         """
+        if self.__class__ is array and (key.__class__ is int or key.__class__ is slice):
+            found = self._along_first(key)
+            if found is not None:
+                return found
         keys = self._keys(key)
         if any(is_indices(k) for k in keys):
             return picked(self, keys)
@@ -412,8 +436,10 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
 
     def _write(self, values: Any, how: str) -> None:
         """Set the elements to numbers that are known to fit."""
-        require_writable(self)
-        self.allocation.will_write(self)
+        memory = self.allocation
+        if memory.folded or not memory.writable:
+            require_writable(self)
+        memory.will_write(self)
         set_elements(self.host(), values)
         recorder = RECORDER.get()
         if recorder is not None:
@@ -430,7 +456,7 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
 
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
-        self._write(element(value, self.dtype), "fill_")
+        self._write(value if is_plain(value, self.host().dtype) else element(value, self.dtype), "fill_")
         return self
 
     def zero_(self) -> "array":
@@ -521,8 +547,11 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
 
 def duplicate(src: array, requires_grad: bool, how: str) -> array:
     """A contiguous copy of `src`, in memory of its own."""
-    made = array(shape=src.shape, dtype=src.dtype, requires_grad=requires_grad)
-    assert isinstance(made, array)
+    size = itemsize(src.dtype)
+    memory, strides = allocate(src.size * size, cleared=False), contiguous_strides(src.shape, size)
+    made = array.over(memory, 0, src.shape, strides, src.dtype)
+    if requires_grad:
+        made.requires_grad = True
     transfer(made, src, how)
     return made
 

@@ -25,12 +25,13 @@ def look_at(elements: "array") -> None:
 
 def transfer(dest: "array", src: "array", how: str) -> None:
     """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
-    if dest.dtype != src.dtype:
+    if dest.type is not src.type and dest.dtype != src.dtype:
         message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
         raise KernelTypeError(Diagnostic(message, code="dtype"))
     if dest.shape != src.shape:
         raise KernelValueError(other_shape(dest.shape, src.shape))
-    require_writable(dest)
+    if dest.allocation.folded or not dest.allocation.writable:
+        require_writable(dest)
     dest.allocation.will_write(dest)
     set_elements(dest.host(), src.host())
     recorder = RECORDER.get()

@@ -14,6 +14,7 @@ from kernelab.lang.types import Value, int32, shape_of
 from kernelab.runtime.conversion import described
 from kernelab.runtime.interop import HostArray, extents_of, itemsize, shape_tuple
 from kernelab.runtime.memory import Allocation, address_of, contiguous_strides
+from kernelab.runtime.recorder import RECORDER
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
@@ -39,6 +40,8 @@ class Views:
         @property
         def is_contiguous(self) -> bool: ...
 
+        def host(self) -> HostArray: ...
+
         @classmethod
         def over(cls, *_: Any) -> "array": ...
 
@@ -57,6 +60,28 @@ class Views:
         if at is None:
             return keys + rest
         return keys[:at] + rest + keys[at + 1 :]
+
+    def _along_first(self, key: Any) -> Any:
+        """What an int or a slice picks along the first axis; None where that is to be found out with care."""
+        shape, strides, extent = self.shape, self.strides, self.shape[0]
+        if key.__class__ is int:
+            if not -extent <= key < extent:
+                return None
+            if self.ndim == 1:
+                recorder = RECORDER.get()
+                if recorder is not None:
+                    recorder.looked_at(self)  # type: ignore[arg-type]
+                value = self.host()[key]
+                return value.copy() if value.ndim else value
+            offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
+            return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
+        start, stop, step = key.indices(extent)
+        count = len(range(start, stop, step))
+        if not count:
+            return None
+        offset = self.offset + start * strides[0]
+        shape, strides = (count, *shape[1:]), (step * strides[0], *strides[1:])
+        return self.over(self.allocation, offset, shape, strides, self.dtype)
 
     def _seen(self, values: HostArray, axes: int) -> "array":
         offset = address_of(values) - self.allocation.address
