@@ -142,7 +142,7 @@ def switched_off(steps: Sequence[Step], live: Collection[int]) -> Iterator[Switc
     """The launches on the way from the loss that end it because their kernels have no backward pass."""
     for i in sorted(live):
         record = steps[i].record
-        if isinstance(record, LaunchRecord) and record.is_switched_off:
+        if isinstance(record, LaunchRecord) and record.outline.switched_off:
             sources = [source for source in record.read if source.requires_grad]
             if sources:
                 yield SwitchedOff(record, sources)
@@ -190,7 +190,7 @@ def rounded(
     integers: dict[Allocation, LaunchRecord] = {}  # those that become floats on the way, and where
     for i in range(max(live, default=-1), -1, -1):
         record = steps[i].record
-        if not isinstance(record, LaunchRecord) or not record.kernel.casts:
+        if not isinstance(record, LaunchRecord) or not record.call.kernel.casts:
             continue
         arguments = record.arguments
         for cast in record.kernel.casts:

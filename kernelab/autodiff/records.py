@@ -166,8 +166,17 @@ class LaunchRecord:
     @property
     def late(self) -> Sequence[array]:
         """The arrays that it read and that were told to require gradients only afterwards."""
+        if not self.outline.passive:
+            return ()
         given = [self.call.arguments[i] for i in self.outline.passive]
         return [argument for argument in given if argument.requires_grad and self.would_reach(argument)]
+
+    def flow(self) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
+        """What it read, reached and wrote."""
+        outline = self.outline
+        read = self._arrays(outline.read)
+        reached = read if outline.reached == outline.read else self._arrays(outline.reached)
+        return read, reached, self._arrays(outline.written)
 
     def _arrays(self, positions: tuple[int, ...]) -> Sequence[array]:
         arguments = self.call.arguments
@@ -317,8 +326,9 @@ class Recording:
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
-        if isinstance(outline.reverse, Reverse):
-            residuals = call.augmented(outline.reverse)
+        reverse = outline.reverse
+        if reverse.__class__ is Reverse and reverse.residuals:
+            residuals = call.augmented(reverse)
         else:
             call.primal()
         self._record(call, outline, residuals, memories, caller(3))
@@ -370,7 +380,7 @@ class Recording:
     ) -> None:
         reverse = outline.reverse
         watches: tuple[tuple[int, Watch], ...] = ()
-        if isinstance(reverse, Reverse):
+        if isinstance(reverse, Reverse) and reverse.needed:
             watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
         versions = tuple([memory.version for memory in memories])
         self.guard.swept = False
@@ -380,8 +390,14 @@ class Recording:
 
     def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
         elements = call.arguments[region.position]
-        parts = [call.parts[1 + i] for i in region.uses]
-        key = elements.packed, id(elements.type), region, call.grid.packed, *parts  # one object for each type
+        key: Hashable = (
+            elements.packed,
+            id(elements.type),
+            region,
+            call.grid.packed,
+        )  # one object for each type
+        if region.uses:
+            key = key, *[call.parts[1 + i] for i in region.uses]
         found = self._watches.get(key)
         if found is None or found.spent:
             reader = Reader(call, region, outline.reached, place)

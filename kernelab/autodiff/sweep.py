@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
-from kernelab.autodiff.records import Record
+from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.strided import array
@@ -72,7 +72,12 @@ class Step(NamedTuple):
 
 def steps_of(records: Iterable[Record]) -> list[Step]:
     """The steps of a tape."""
-    return [Step(record, record.read, record.reached, record.written) for record in records]
+    return [
+        Step(record, *record.flow())
+        if isinstance(record, LaunchRecord)
+        else Step(record, record.read, record.reached, record.written)
+        for record in records
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,8 @@ def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
         found = [source for source in step.reached if source.allocation.requires_grad]
         needed.update([source.allocation for source in found])
         reached += found
-        cuts += [cut for cut in passive.get(i, ()) if step.record.would_reach(cut.elements)]
+        if i in passive:
+            cuts += [cut for cut in passive[i] if step.record.would_reach(cut.elements)]
     cuts += switched_off(steps, live)
     cuts += rounded(steps, live, needed)
     return Flow(frozenset(live), tuple(reached), tuple(cuts))
@@ -143,7 +149,7 @@ def publications(steps: Sequence[Step]) -> Publications:
     seen: set[array] = set()
     for i, step in enumerate(steps):
         for source in step.read:
-            if source in seen or not source.requires_grad:
+            if source in seen or not source.allocation.requires_grad:
                 continue
             seen.add(source)
             key = region(source)
@@ -166,8 +172,10 @@ def retirements(steps: Sequence[Step], kept: Collection[Allocation]) -> dict[int
     """After the adjoint of which step the adjoints of what memory are done with, but for those to be kept."""
     first: dict[Allocation, int] = {}
     for i, step in enumerate(steps):
-        for elements in (*step.read, *step.reached, *step.written):
-            first.setdefault(elements.allocation, i)
+        for several in (step.read, step.written) if step.reached is step.read else step[1:]:
+            for elements in several:
+                if elements.allocation not in first:
+                    first[elements.allocation] = i
     found: dict[int, list[Allocation]] = {}
     for memory, i in first.items():
         if memory not in kept:

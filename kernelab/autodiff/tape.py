@@ -277,7 +277,7 @@ class Tape:
         return seeds
 
     def _refuse_lost(self, reached: Iterable[array]) -> None:
-        for elements in reached:
+        for elements in reached if self._recording.lost else ():
             record = self._recording.lost.get(elements.allocation)
             if record is not None:
                 message = f"{_called(elements, 'an array')} was computed by {record.title}, but not returned"

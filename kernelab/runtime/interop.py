@@ -123,11 +123,13 @@ def fitting(value: Any, elem: Value) -> HostArray:
     return converted(as_numpy(value), scalar)
 
 
-def is_plain(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether this is a number of Python's of a size that every number of 32 bits of this kind has."""
-    kind = value.__class__
-    fits = (kind is float and dtype.char in "fd") or (kind is int and dtype.char in "fdilq")
-    return fits and -(2**31) < value < 2**31
+def is_plain(value: Any, elem: Any) -> bool:
+    """Whether this is a number of Python's that every number of this kind from 32 bits on can be."""
+    scalar = elem if elem.__class__ is Scalar else getattr(elem, "scalar", None)
+    takes = scalar is float32 or scalar is float64
+    if value.__class__ is not float:
+        takes = value.__class__ is int and (takes or scalar is int32 or scalar is int64)
+    return takes and -(2**31) < value < 2**31
 
 
 def element(value: Any, elem: Value) -> HostArray:
@@ -195,6 +197,12 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     """An array's shape from a number or a sequence of 1 to 4; raises KernelTypeError or ValueError."""
     if shape.__class__ is int and shape >= 0:
         return (shape,)
+    if shape.__class__ is tuple and 0 < len(shape) <= 4:
+        for n in shape:
+            if n.__class__ is not int or n < 0:
+                break
+        else:
+            return shape
     given: Any = shape
     several = given.ndim if isinstance(given, np.ndarray) else isinstance(given, Sequence)
     extents = tuple(_extent(n) for n in (given if several and not isinstance(given, str) else (given,)))

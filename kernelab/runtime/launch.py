@@ -277,7 +277,9 @@ class Call:
 
     def primal(self) -> None:
         """Run the kernel."""
-        enter(_entry_for(self.kernel, self.arguments), self.parts)
+        kernel = self.kernel
+        entry = _entry_for(kernel, self.arguments) if kernel.plan.totals else kernel.primal_entry
+        entry(b"".join(self.parts))
 
     def augmented(self, reverse: Reverse) -> tuple[array, ...]:
         """Run the kernel keeping its residuals: each one's values and where each thread's begin."""

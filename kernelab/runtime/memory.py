@@ -193,10 +193,11 @@ class Allocation:
         if self.watches.starts:
             for watcher in self.watches.of(*target.extent):
                 watcher.before_write(target)
-        for ref in self.witnesses:
-            witness = ref()
-            if witness is not None:
-                witness.before_write(target)
+        if self.witnesses:
+            for ref in self.witnesses:
+                witness = ref()
+                if witness is not None:
+                    witness.before_write(target)
         self.version += 1
 
 

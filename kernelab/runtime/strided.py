@@ -440,7 +440,10 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         if memory.folded or not memory.writable:
             require_writable(self)
         memory.will_write(self)
-        set_elements(self.host(), values)
+        if isinstance(values, np.ndarray):
+            set_elements(self.host(), values)
+        else:
+            self.host().fill(values)
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.overwritten(self, how)
@@ -456,7 +459,7 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
 
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
-        self._write(value if is_plain(value, self.host().dtype) else element(value, self.dtype), "fill_")
+        self._write(value if is_plain(value, self.dtype) else element(value, self.dtype), "fill_")
         return self
 
     def zero_(self) -> "array":
