@@ -210,11 +210,7 @@ class LaunchRecord:
             bars = [_bar(arguments[i], adjoints) for i in reverse.active]
         else:
             bars = [adjoints.of(arguments[i]) for i in reverse.active]
-        replaced = {}
-        for i, watch in self.watches:
-            saved = watch.saved
-            if saved is not None:
-                replaced[i] = saved
+        replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
         return bars, self.residuals, replaced
 
     def _refused(self, error: KernelTypeError) -> KernelTypeError:

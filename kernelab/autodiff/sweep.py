@@ -250,11 +250,11 @@ def _publish(elements: array, adjoints: Buffers, before: HostArray | None) -> No
     gradient = elements.grad
     assert gradient is not None
     gradient.allocation.will_write(gradient)
-    if before is not None:
-        np.add(before, np.zeros(()) if bar is None else bar.host(), out=gradient.host())
-    elif bar is None:
-        gradient.host()[...] = 0
-    elif elements.is_contiguous:
+    if before is None and bar is not None and elements.is_contiguous:
         ctypes.memmove(gradient.ptr, bar.ptr, elements.size * itemsize(elements.dtype))
+        return
+    values = np.zeros(()) if bar is None else bar.host()
+    if before is None:
+        gradient.host()[...] = values
     else:
-        gradient.host()[...] = bar.host()
+        np.add(before, values, out=gradient.host())
