@@ -126,10 +126,9 @@ def fitting(value: Any, elem: Value) -> HostArray:
 def is_plain(value: Any, elem: Any) -> bool:
     """Whether this is a number of Python's that every number of this kind from 32 bits on can be."""
     scalar = elem if elem.__class__ is Scalar else getattr(elem, "scalar", None)
-    takes = scalar is float32 or scalar is float64
-    if value.__class__ is not float:
-        takes = value.__class__ is int and (takes or scalar is int32 or scalar is int64)
-    return takes and -(2**31) < value < 2**31
+    if scalar is float32 or scalar is float64:
+        return (value.__class__ is float or value.__class__ is int) and -(2**31) < value < 2**31
+    return (scalar is int32 or scalar is int64) and value.__class__ is int and -(2**31) < value < 2**31
 
 
 def element(value: Any, elem: Value) -> HostArray:

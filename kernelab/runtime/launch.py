@@ -147,11 +147,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if recorder is not None and record_tape:
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
     else:
-        will_write(kernel, grid, arguments)
-        for i in plan.written if record_tape else ():
-            if arguments[i].allocation.requires_grad:
-                note_origin(kernel, arguments)
-                break
+        if will_write(kernel, grid, arguments) and record_tape:
+            note_origin(kernel, arguments)
         entry = _entry_for(kernel, arguments) if plan.totals else kernel.primal_entry
         entry(b"".join(parts))
     for i in plan.written:
@@ -160,11 +157,13 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             argument.source.assign(argument)
 
 
-def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
-    """Warn those who need what a launch overwrites, and count the writes."""
+def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
+    """Warn those who need what a launch overwrites, count the writes; whether any memory has gradients."""
+    traced = False
     for i in kernel.plan.written:
         target = arguments[i]
         memory = target.allocation
+        traced = traced or memory.requires_grad
         if not memory.watches.starts and not memory.witnesses:
             memory.version += 1
             continue
@@ -172,6 +171,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> None:
             changed = touched(kernel.regions_changed[i], grid.extents, arguments)
             target = target[:0] if changed is None else changed
         memory.will_write(target)
+    return traced
 
 
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
@@ -196,12 +196,14 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
         arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
     if len(arguments) != len(plan.types):
         raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
-    for i, (argument, expected, quick) in enumerate(zip(arguments, plan.types, plan.quick, strict=True)):
+    before = len(parts)
+    for argument, expected, quick in zip(arguments, plan.types, plan.quick, strict=True):
         if argument.__class__ is array and argument.type is expected:
             parts.append(argument.packed)
         elif argument.__class__ is float and quick is not None and -LARGEST < argument < LARGEST:
             parts.append(quick(argument))
         else:
+            i = len(parts) - before
             arguments[i], packed = plan.parameters[i].convert(argument)
             parts.append(packed)
     for i in plan.written:

@@ -439,7 +439,10 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         memory = self.allocation
         if memory.folded or not memory.writable:
             require_writable(self)
-        memory.will_write(self)
+        if memory.watches.starts or memory.witnesses:
+            memory.will_write(self)
+        else:
+            memory.version += 1
         if isinstance(values, np.ndarray):
             set_elements(self.host(), values)
         else:
