@@ -10,6 +10,7 @@ is the best of the calls after it, which may keep a sparsity pattern.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,7 @@ class Kernelab:
             "diagonal, n = 4096, dense": ("diagonal", lambda x: self.jacobian("diagonal", x, False).numpy()),
             "dense, n = 1024": ("dense", lambda x: self.jacobian("dense", x, False).numpy()),
             "gradcheck, 3-banded, n = 1024": ("check", self.check),
+            "gradcheck, dense, n = 1024": ("check", lambda x: self.check(x, "dense")),
             "gradcheck_tape, two launches, n = 256": ("tape", self.check_tape),
             "Hessian of Rosenbrock, n = 1000": ("hessian", self.hessian),
         }
@@ -117,9 +119,9 @@ class Kernelab:
         outputs = [self.kl.zeros(n)]
         return self.kl.autograd.jacobian(self.kernels[name], n, [self.array(x)], outputs, sparse=sparse)[0, 0]
 
-    def check(self, x: Any) -> Any:
+    def check(self, x: Any, name: str = "band") -> Any:
         given, outputs = [self.array(x)], [self.kl.zeros(len(x))]
-        return self.kl.autograd.gradcheck(self.kernels["band"], len(x), given, outputs, show_summary=False)
+        return self.kl.autograd.gradcheck(self.kernels[name], len(x), given, outputs, show_summary=False)
 
     def check_tape(self, x: Any) -> Any:
         n, given = len(x), self.array(x)
@@ -281,6 +283,14 @@ def markdown(answers: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def replaced(whole: str, section: str) -> str:
+    """A text with its section on Jacobians replaced; what stands before and behind it stays."""
+    before, _, rest = whole.partition("## Jacobians")
+    behind = re.search(r"^##? ", rest, re.MULTILINE)
+    parts = before.rstrip(), section.rstrip(), rest[behind.start() :].rstrip() if behind else ""
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
 def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
@@ -303,8 +313,7 @@ def main() -> None:
     text = markdown(answers)
     print(text)
     if given.write:
-        before = given.write.read_text().split("## Jacobians")[0].rstrip()
-        given.write.write_text(f"{before}\n\n{text}")
+        given.write.write_text(replaced(given.write.read_text(), text))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from kernelab.autodiff import tapecheck
 from kernelab.autodiff.differences import differences
-from kernelab.autodiff.gradcheck import VERDICTS, GradcheckReport, Tolerance, check
+from kernelab.autodiff.gradcheck import VERDICTS, Fast, GradcheckReport, Tolerance, check
 from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.sparse import sparse_jacobians
@@ -153,6 +153,7 @@ def gradcheck(
     plot_relative_error: bool = False,
     plot_absolute_error: bool = False,
     show_summary: bool = True,
+    fast: Fast = "auto",
 ) -> GradcheckReport:
     """Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
 
@@ -162,13 +163,19 @@ def gradcheck(
     the largest entry.  `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
     are checked.
 
+    With `fast`, the adjoint and the differences are compared along random directions, both in float64, where
+    one wrong entry among thousands shows; only where they do not agree is every entry compared.  The default
+    "auto" does so where there are many entries and no sparsity pattern that makes all of them little work;
+    ``fast=False`` always compares every entry.  Asking for a plot of the errors compares every entry too.
+
     Returns a report that is true if every pair passed; shows it as a table unless `show_summary` is false.
     Where a pair fails, the tangent is asked too, and the report says what disagrees with what.  Raises
     GradientError (a ValueError) if a pair fails and `raise_exception` is true, or if there is no pair.
     """
     subject, _ = _subject("gradcheck", function, dim, inputs, outputs, device, None)
     selection = Selection(input_output_mask, max_outputs_per_var, max_inputs_per_var)
-    report = check(subject, Tolerance(eps, atol, rtol), selection)
+    entries_wanted = plot_relative_error or plot_absolute_error
+    report = check(subject, Tolerance(eps, atol, rtol), selection, fast=False if entries_wanted else fast)
     if show_summary:
         display.show(report, gradcheck_view)
     _plot_errors(report, plot_relative_error, plot_absolute_error)
@@ -194,8 +201,9 @@ def gradcheck_tape(
     show_summary: bool = True,
     reverse_launches: bool = False,
     skip_to_launch_index: int = 0,
+    fast: Fast = "auto",
 ) -> TapeReport:
-    """Check each launch on a tape as `gradcheck` does, with the values that it read.
+    """Check each launch on a tape as `gradcheck` does, with the values that it read; `fast` as there.
 
     Masks and lists go by the names of kernels; `reverse_launches` checks the last launch first, and
     `skip_to_launch_index` leaves out so many.  A launch whose values have been overwritten is not checkable
@@ -214,7 +222,8 @@ def gradcheck_tape(
         skip_to_launch_index,
     )
     selection = Selection(None, max_outputs_per_var, max_inputs_per_var)
-    report = tapecheck.check_tape(tape, Tolerance(eps, atol, rtol), selection, choice)
+    fast = False if plot_relative_error or plot_absolute_error else fast
+    report = tapecheck.check_tape(tape, Tolerance(eps, atol, rtol), selection, choice, fast)
     if show_summary:
         display.show(report, tape_report_view)
     for launch in report.launches:

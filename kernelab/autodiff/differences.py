@@ -93,6 +93,16 @@ def differences_by_color(
         return _extrapolated(looked[j][:, colors[column], row], steps[column])
 
 
+def along(
+    subject: Subject, i: int, v: Floats, eps: float | None, scale: float, labels: Sequence[str]
+) -> tuple[Floats, list[Floats], list[Floats]]:
+    """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
+    steps = _steps(subject, i, eps, scale)
+    _, looked = _shifted(subject, i, v * steps, labels)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return steps, [y[0] for y in looked], [_extrapolated(y, np.ones(1)) for y in looked]
+
+
 def _steps(subject: Subject, i: int, eps: float | None, scale: float) -> Floats:
     """The larger step for each number of an input."""
     values = scalars(subject.sources[i].elements).host().astype(np.float64).reshape(-1)
@@ -108,13 +118,20 @@ def _moved(
     labels: Sequence[str],
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
-    lanes = int(lane.max(initial=0)) + 1
+    moves = np.zeros((int(lane.max(initial=0)) + 1, subject.sources[i].count))
+    moves[lane, wanted] = steps
+    return _shifted(subject, i, moves, labels)
+
+
+def _shifted(
+    subject: Subject, i: int, moves: Floats, labels: Sequence[str]
+) -> tuple[Sequence[Variable], list[Floats]]:
+    """All outputs for each shift and lane, where an input is moved by a row of `moves` in each lane."""
+    lanes = len(moves)
     started, batch = subject.start(), Batch(BASE, len(SHIFTS) * lanes)
     level = Wide(batch)
     start = scalars(started.inputs[i]).host().astype(np.float64).reshape(-1)
-    values = np.tile(start, (len(SHIFTS), lanes, 1))
-    for k, shift in enumerate(SHIFTS):
-        values[k, lane, wanted] += shift * steps
+    values = start + np.multiply.outer(np.asarray(SHIFTS), moves)
     moved = level.wide(started.inputs[i])
     with batch.active():
         batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))

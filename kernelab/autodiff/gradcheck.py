@@ -4,18 +4,24 @@ The adjoint is taken as it runs, in the kernel's own precision.  The differences
 of the same IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel
 in float32 is not blamed for the noise of its differences.  Where they disagree, the tangent program says
 whose fault it is.
+
+Of a large Jacobian without a pattern, random directions are compared first; only where these do not agree is
+every entry looked at.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from kernelab.autodiff.differences import Floats
 from kernelab.autodiff.jacobian import Jacobians, Selection
+from kernelab.autodiff.screening import Screened, screen
 from kernelab.autodiff.subject import Subject, Variable, apart, of_kernel
-from kernelab.autodiff.witnesses import Pair, Witnesses, witnesses
+from kernelab.autodiff.trees import refusal
+from kernelab.autodiff.witnesses import Pair, Witnesses, by_pattern, of_all
+from kernelab.errors import GradientError
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 
@@ -24,6 +30,12 @@ RELATIVE = 1e-3
 
 NOISE = 1e-5
 """What an entry may be off besides, relative to the largest entry of its Jacobian: rounding in float32."""
+
+LARGE = 1 << 14
+"""From how many entries on random directions are compared first."""
+
+Fast = bool | Literal["auto"]
+"""Whether random directions are compared before entries are: "auto" is where there are many."""
 
 Index = tuple[int, ...]
 
@@ -35,6 +47,10 @@ class PairResult:
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
     input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
     failure means: "adjoint", "both" or "nondeterministic"; "" where the pair passed.
+
+    A pair that passed along random directions has no worst entry: `directions` counts the products that were
+    compared, the two values are those of the worst, and the indices are empty.  The relative error is then
+    that of the product, relative to the root of the sum of the squares of its terms.
     """
 
     input: str
@@ -48,6 +64,7 @@ class PairResult:
     entries: int
     passed: bool
     verdict: str = ""
+    directions: int = 0
 
 
 VERDICTS = {
@@ -73,12 +90,14 @@ class GradcheckReport:
 
     @property
     def absolute(self) -> Jacobians:
-        """The errors of all entries, as matrices."""
+        """The errors of all entries, as matrices; GradientError where only directions were compared."""
+        self._need_entries()
         return Jacobians(self.kernel, [p.matrix(_errors(p.adjoint, p.numeric)) for p in self.compared])
 
     @property
     def relative(self) -> Jacobians:
         """The same, relative to the differences."""
+        self._need_entries()
         smallest = np.finfo(np.float32).tiny
         return Jacobians(
             self.kernel,
@@ -87,6 +106,13 @@ class GradcheckReport:
                 for p in self.compared
             ],
         )
+
+    def _need_entries(self) -> None:
+        if any(pair.directions for pair in self.pairs):
+            message = f"the gradient of {self.kernel} was compared along directions: no entry has an error"
+            raise refusal(
+                GradientError, message, "gradcheck", "check every entry: gradcheck(..., fast=False)"
+            )
 
     @property
     def passed(self) -> bool:
@@ -132,11 +158,12 @@ def check_kernel(
     tolerance: Tolerance | None = None,
     max_inputs_per_var: int = -1,
     max_outputs_per_var: int = -1,
+    fast: Fast = "auto",
 ) -> GradcheckReport:
     """As `check`, of a launch of a kernel."""
     outputs = [outputs] if isinstance(outputs, array) else outputs
     subject = of_kernel(kernel, dim, inputs, outputs, "gradcheck")
-    return check(subject, tolerance, Selection(None, max_outputs_per_var, max_inputs_per_var))
+    return check(subject, tolerance, Selection(None, max_outputs_per_var, max_inputs_per_var), fast=fast)
 
 
 def check(
@@ -144,22 +171,53 @@ def check(
     tolerance: Tolerance | None = None,
     selection: Selection | None = None,
     labels: Sequence[str] = (),
+    fast: Fast = "auto",
 ) -> GradcheckReport:
-    """Compare every entry of every Jacobian of a subject from its adjoint with differences.
+    """Compare every Jacobian of a subject from its adjoint with differences.
 
-    The arguments keep their values and gradients, and nothing is recorded.  Raises GradientError if there is
-    no entry to check.
+    Every entry, or with `fast` random directions, and entries where these do not agree.  The arguments keep
+    their values and gradients, and nothing is recorded.  Raises GradientError if there is no entry to check.
     """
     limit, chosen = tolerance or Tolerance(), selection or Selection()
     with apart("gradcheck"):
-        asked = witnesses(subject, chosen, limit.eps, labels)
-        if limit.eps is None:
-            for k, pair in enumerate(asked.pairs):
-                _look_closer(asked, k, pair, limit)
-        found = [_compare(pair, limit) for pair in asked.pairs]
-        if not all(result.passed for result in found):
-            found = _judged(asked, found, limit)
+        if fast:
+            screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
+            if screening.agreed:
+                return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
+            if screening.suspects:
+                some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
+                found = _entry_by_entry(some, limit)
+                if screening.complete or not all(result.passed for result in found):
+                    return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
+        asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
+        found = _entry_by_entry(asked, limit)
     return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
+
+
+def _entry_by_entry(asked: Witnesses, limit: Tolerance) -> list[PairResult]:
+    """How the entries compare, with a verdict where some fail."""
+    if limit.eps is None:
+        for k, pair in enumerate(asked.pairs):
+            _look_closer(asked, k, pair, limit)
+    found = [_compare(pair, limit) for pair in asked.pairs]
+    return found if all(result.passed for result in found) else _judged(asked, found, limit)
+
+
+def _along_directions(found: Screened) -> PairResult:
+    error = abs(found.adjoint - found.numeric)
+    return PairResult(
+        found.input.label,
+        found.output.label,
+        error,
+        error / found.scale if found.scale else 0.0,
+        (),
+        (),
+        found.adjoint,
+        found.numeric,
+        found.entries,
+        True,
+        directions=found.products,
+    )
 
 
 def _look_closer(asked: Witnesses, k: int, pair: Pair, limit: Tolerance) -> None:

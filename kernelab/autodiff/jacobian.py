@@ -5,7 +5,7 @@ writes its own element of the output, one launch of the adjoint gives all rows: 
 of the input's adjoint.  What is left out is NaN, told by its position from a NaN that was computed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,22 +209,29 @@ def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequ
     return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
 
 
-def columns(subject: Subject, selection: Selection, labels: Sequence[str] = ()) -> Jacobians:
-    """The Jacobians of a subject by tangents, column by column."""
+def columns(
+    subject: Subject,
+    selection: Selection,
+    labels: Sequence[str] = (),
+    only: Mapping[int, Values] | None = None,
+) -> Jacobians:
+    """The Jacobians of a subject by tangents, column by column; `only` some columns of some inputs."""
     made: dict[Pair, Values] = {}
     targets: Sequence[Variable] = ()
     pairs: list[Pair] = []
     for i, source in enumerate(subject.sources):
-        count = selection.columns(source)
-        for chunk in chunks(count, None, 4 * source.elements.allocation.nbytes):
-            level = Batch(BASE, len(chunk))
-            dtype = scalar_of(source.elements.dtype).dtype
-            targets, moved = tangents(subject, level, i, unit_vectors(chunk, source.count, dtype), labels)
+        wanted = np.arange(selection.columns(source)) if only is None else only.get(i, np.arange(1))
+        for chunk in chunks(len(wanted), None, 4 * source.elements.allocation.nbytes):
+            some = wanted[chunk.start : chunk.stop]
+            level = Batch(BASE, len(some))
+            seeds = np.zeros((len(some), source.count), scalar_of(source.elements.dtype).dtype)
+            seeds[np.arange(len(some)), some] = 1
+            targets, moved = tangents(subject, level, i, seeds, labels)
             pairs = selection.pairs(subject.sources, targets)
             for j, target in enumerate(targets):
                 if (i, j) in pairs:
                     values = made.setdefault((i, j), _unknown(target, source))
-                    values[:, chunk.start : chunk.stop] = moved[j].reshape(len(chunk), -1).T
+                    values[:, some] = moved[j].reshape(len(some), -1).T
     return Jacobians(
         subject.name,
         [

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernelab.autodiff.gradcheck import GradcheckReport, Tolerance, check
+from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
 from kernelab.autodiff.jacobian import Selection
 from kernelab.autodiff.records import LaunchRecord
 from kernelab.autodiff.subject import Key, Subject, of_kernel
@@ -96,9 +96,11 @@ class Choice:
         return (numbered[::-1] if self.reverse else numbered)[self.skip :]
 
 
-def check_tape(tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice) -> TapeReport:
+def check_tape(
+    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast = "auto"
+) -> TapeReport:
     """Check the launches of a tape; GradientError where not one could be checked."""
-    checks = [_check(k, record, tolerance, selection, choice) for k, record in choice.of(tape.launches)]
+    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in choice.of(tape.launches)]
     if not any(launch.report for launch in checks) and all(launch.report is None for launch in checks):
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
@@ -107,7 +109,7 @@ def check_tape(tape: Tape, tolerance: Tolerance, selection: Selection, choice: C
 
 
 def _check(
-    k: int, record: LaunchRecord, tolerance: Tolerance, selection: Selection, choice: Choice
+    k: int, record: LaunchRecord, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast
 ) -> LaunchCheck:
     made = LaunchCheck(k, record.kernel.name, record.place, None)
     lost = _lost(record)
@@ -118,7 +120,7 @@ def _check(
     except GradientError as error:
         return replace(made, reason=error.diagnostics[0].message)
     mask = (choice.masks or {}).get(record.kernel.name)
-    return replace(made, report=check(subject, tolerance, replace(selection, mask=mask)))
+    return replace(made, report=check(subject, tolerance, replace(selection, mask=mask), fast=fast))
 
 
 def _lost(record: LaunchRecord) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernelab.autodiff.levels import Argument, Extents, Level
+from kernelab.autodiff.levels import Argument, Extents, Kept, Level
 from kernelab.autodiff.programs import Program
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.memory import Allocation, allocate
@@ -39,6 +39,8 @@ class Wide(Level):
     def _given(self, argument: Argument, type: Type) -> Argument:
         if isinstance(argument, array):
             return self.wide(argument) if is_differentiable(argument.dtype) else argument
+        if isinstance(argument, Kept) and is_differentiable(argument.elem):
+            argument.elem = with_scalar(argument.elem, float64)
         if isinstance(argument, bytes) and not isinstance(type, Array) and is_differentiable(type):
             dtype = scalar_of(type).dtype
             low = np.frombuffer(argument, np.uint8).reshape(-1, 8)[:, : dtype.itemsize]

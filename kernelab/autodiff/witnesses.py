@@ -6,7 +6,7 @@ vector.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,8 +84,10 @@ class Witnesses(ABC):
         """The tangent's entries, None where there is no tangent."""
 
 
-def witnesses(subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str]) -> Witnesses:
-    """All entries, or those of the patterns, whichever is less work."""
+def by_pattern(
+    subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str]
+) -> Witnesses | None:
+    """The entries of the patterns; None where that is not much less work than all entries."""
     if selection.max_inputs <= 0 and selection.max_outputs <= 0:
         try:
             problem = Problem(subject, labels)
@@ -96,21 +98,48 @@ def witnesses(subject: Subject, selection: Selection, eps: float | None, labels:
                 return _Compressed(problem, chosen, known, eps)
         except ChangedError:
             pass  # the adjoint has entries that the pattern has not: then all are looked at
-    return _Whole(subject, selection, eps, labels)
+    return None
+
+
+def of_all(
+    subject: Subject,
+    selection: Selection,
+    eps: float | None,
+    labels: Sequence[str],
+    only: Mapping[int, Any] | None = None,
+) -> Witnesses:
+    """All entries; `only` those of some columns, by the position of the input."""
+    return _Whole(subject, selection, eps, labels, only)
 
 
 class _Whole(Witnesses):
     def __init__(
-        self, subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str]
+        self,
+        subject: Subject,
+        selection: Selection,
+        eps: float | None,
+        labels: Sequence[str],
+        only: Mapping[int, Any] | None,
     ) -> None:
         self.arguments = subject, selection, labels
+        self.only = only
         adjoint = jacobians(subject, selection, labels)
-        numeric = differences(subject, selection, eps, labels=labels)
+        if only is None:
+            numeric: dict[Any, Jacobian] = differences(subject, selection, eps, labels=labels)
+        else:
+            some = [differences(subject, selection, eps, only=(i, w), labels=labels) for i, w in only.items()]
+            numeric = {key: each for part in some for key, each in part.items()}
         self.keys = list(adjoint)
         self.pairs = []
         for key in self.keys:
-            a, n = adjoint[key], numeric[key]
-            self.pairs.append(Pair(a.input, a.output, a.numpy(), n.numpy(), a.evaluated & n.evaluated))
+            a, n = adjoint[key], numeric.get(key)
+            known = a.evaluated.copy()
+            if only is not None:
+                i = subject.sources.index(a.input)
+                known[:, np.setdiff1d(np.arange(known.shape[1]), only.get(i, ()))] = False
+            values = np.full(a.shape, np.nan) if n is None else n.numpy()
+            known = known if n is None else known & n.evaluated
+            self.pairs.append(Pair(a.input, a.output, a.numpy(), values, known))
 
     def closer(self, k: int, off: Any) -> Floats:
         subject, selection, labels = self.arguments
@@ -125,7 +154,7 @@ class _Whole(Witnesses):
 
     def tangents(self) -> list[Floats] | None:
         try:
-            found = columns(*self.arguments)
+            found = columns(*self.arguments, self.only)
         except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
             return None
         return [found[key].numpy().astype(np.float64) for key in self.keys]

@@ -1,0 +1,153 @@
+"""The check along random directions finds one wrong entry among many, names it, and passes what is right."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError
+
+N = 160
+
+CELL = """
+def dense(x: array[float], y: array[float]):
+    i = tid()
+    s = float(0.0)
+    for k in range(x.shape[0]):
+        s = s + x[k] * x[k] / (1.0 + float(i + k))
+    y[i] = s
+
+def one_wrong(x: array[float], y: array[float]):
+    i = tid()
+    s = float(0.0)
+    for k in range(x.shape[0]):
+        w = x[k]
+        if k == 7 and i == 3:
+            w = odd(x[k])
+        s = s + w * w / (1.0 + float(i + k))
+    y[i] = s
+
+def wrong_above(x: array[float], y: array[float]):
+    i = tid()
+    if x[i] > 1.45:
+        y[i] = odd(x[i])
+    else:
+        y[i] = x[i]
+
+def again(x: array[float], n: int):
+    i = tid()
+    for k in range(n):
+        x[i] = x[i] * x[i] + sin(x[i])
+
+def squares(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def steps(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = floor(x[i]) + sin(30.0 * x[i])
+
+def turned(p: array[vec2], m: array[mat22], q: array[vec2]):
+    i = tid()
+    q[i] = m[i] * p[i] / (1.0 + length(p[i]))
+
+def odd(x: float):
+    return x * 1.0
+
+@func_grad(odd, check=False)
+def adj_odd(x: float, adj_ret: float):
+    adjoint[x] += 1.004 * adj_ret
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return kl.compile(CELL)
+
+
+def reals(n: int = N) -> Any:
+    return kl.array(np.random.default_rng(2).uniform(0.5, 1.5, n), dtype=float, requires_grad=True)
+
+
+def check(kernel: Any, inputs: list[Any], outputs: list[Any], **options: Any) -> Any:
+    return kl.autograd.gradcheck(
+        kernel, N, inputs, outputs, show_summary=False, raise_exception=False, **options
+    )
+
+
+def test_a_right_gradient_passes_along_directions(kernels: dict[str, Any]) -> None:
+    report = check(kernels["dense"], [reals()], [kl.zeros(N)])
+    assert report
+    (pair,) = report.pairs
+    assert (pair.entries, pair.directions) == (N * N, 9)
+    assert pair.autodiff == pytest.approx(pair.numeric, rel=1e-6)
+
+
+def test_one_entry_of_many_that_is_off_by_four_thousandths_is_found_and_named(
+    kernels: dict[str, Any],
+) -> None:
+    report = check(kernels["one_wrong"], [reals()], [kl.zeros(N)])
+    assert not report
+    worst = report.worst()
+    assert (worst.output_index, worst.input_index) == ((3,), (7,))
+    assert worst.max_rel_error == pytest.approx(0.004, rel=0.01)
+    assert worst.verdict in ("both", "adjoint")
+    assert worst.entries == N  # those of the one column whose products differ
+
+
+def test_one_branch_that_is_off_is_found(kernels: dict[str, Any]) -> None:
+    x = reals()
+    report = check(kernels["wrong_above"], [x], [kl.zeros(N)], fast=True)
+    assert not report
+    worst = report.worst()
+    assert worst.input_index == worst.output_index
+    assert x.numpy()[worst.input_index] > 1.45
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_both_ways_agree_on_what_passes(kernels: dict[str, Any], fast: bool) -> None:
+    thousand = kl.full(N, 1000.0, dtype=float, requires_grad=True)
+    assert check(kernels["squares"], [thousand], [kl.zeros(N)], fast=fast)
+    assert check(kernels["again"], [reals(), 3], [], fast=fast)
+    assert check(kernels["steps"], [reals()], [kl.zeros(N)], fast=fast)
+    rng = np.random.default_rng(1)
+    p = kl.array(rng.normal(size=(N, 2)), dtype=kl.vec2, requires_grad=True)
+    m = kl.array(rng.normal(size=(N, 2, 2)), dtype=kl.mat22, requires_grad=True)
+    report = check(kernels["turned"], [p, m], [kl.zeros(N, dtype=kl.vec2)], fast=fast)
+    assert report
+    assert [pair.directions for pair in report.pairs] == [9 * fast, 9 * fast]
+
+
+def test_a_function_is_checked_along_directions(kernels: dict[str, Any]) -> None:
+    def twice(x: Any) -> Any:
+        y, z = kl.zeros_like(x), kl.zeros_like(x)
+        kernels["dense"][N](x, y)
+        kernels["again"][N](y, 2)
+        kernels["squares"][N](y, z)
+        return z
+
+    report = kl.autograd.gradcheck(twice, inputs=[reals()], show_summary=False)
+    assert report
+    assert report.pairs[0].directions == 9
+
+
+def test_limits_on_elements_hold_along_directions(kernels: dict[str, Any]) -> None:
+    limits = {"max_inputs_per_var": 5, "max_outputs_per_var": 4}
+    (pair,) = check(kernels["one_wrong"], [reals()], [kl.zeros(N)], fast=True, **limits).pairs
+    assert (pair.entries, pair.passed) == (20, True)
+
+
+def test_errors_of_entries_that_were_not_compared_are_refused(kernels: dict[str, Any]) -> None:
+    report = check(kernels["dense"], [reals()], [kl.zeros(N)])
+    with pytest.raises(GradientError, match=r"compared along directions"):
+        _ = report.absolute
+
+
+def test_the_report_says_that_directions_were_compared(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    kl.autograd.gradcheck(kernels["dense"], N, [reals()], [kl.zeros(N)])
+    shown = capsys.readouterr().out
+    assert "agree in 9 products with random directions, of 25600 entries" in shown
+    assert "9 random directions" in shown
