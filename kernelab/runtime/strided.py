@@ -232,13 +232,14 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         return array.over(allocation, self.offset, self.shape, self.strides, self.dtype)
 
     def _beside(self, allocation: Allocation) -> "array":
-        made: array = object.__new__(array)
+        made: array = object.__new__(array.opened)
         made.allocation = allocation
         made.ptr = ptr = allocation.address + self.ptr - self.allocation.address
         made.shape, made.strides, made.ndim = self.shape, self.strides, self.ndim
         made.dtype, made.type = self.dtype, self.type
         made.packed = _PACK[self.ndim](ptr, *self.shape, *self.strides)
         made._host = made._extent = made._grad = None
+        made.__class__ = array
         return made
 
     # -------------------------------------------------------------------------------------- what it is
