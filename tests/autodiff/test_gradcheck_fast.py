@@ -52,6 +52,25 @@ def turned(p: array[vec2], m: array[mat22], q: array[vec2]):
     i = tid()
     q[i] = m[i] * p[i] / (1.0 + length(p[i]))
 
+def bent(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = abs(x[i])
+
+def adjoint_only(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = cube(x[i])
+
+def cube(x: float):
+    return x * x * x
+
+@func_grad(cube, check=False)
+def adj_cube(x: float, adj_ret: float):
+    adjoint[x] += 3.03 * x * x * adj_ret
+
+@func_jvp(cube)
+def jvp_cube(x: float, x_dot: float):
+    return 3.0 * x * x * x_dot
+
 def odd(x: float):
     return x * 1.0
 
@@ -151,3 +170,23 @@ def test_the_report_says_that_directions_were_compared(
     shown = capsys.readouterr().out
     assert "agree in 9 products with random directions, of 25600 entries" in shown
     assert "9 random directions" in shown
+
+
+def test_a_kink_under_one_of_many_elements_is_found_and_told_from_a_wrong_adjoint(
+    kernels: dict[str, Any],
+) -> None:
+    values = np.linspace(-1.5, -0.5, N)
+    values[5] = 1e-12
+    report = check(kernels["bent"], [kl.array(values, dtype=float, requires_grad=True)], [kl.zeros(N)])
+    assert not report
+    assert (report.worst().input_index, report.worst().verdict) == ((5,), "both")
+
+
+def test_an_adjoint_that_is_off_by_a_hundredth_everywhere_is_told_from_a_kink(
+    kernels: dict[str, Any],
+) -> None:
+    report = check(kernels["adjoint_only"], [reals()], [kl.zeros(N)])
+    assert not report
+    worst = report.worst()
+    assert (worst.verdict, worst.input_index) == ("adjoint", worst.output_index)
+    assert worst.max_rel_error == pytest.approx(0.01, rel=0.01)
