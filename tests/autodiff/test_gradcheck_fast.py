@@ -52,6 +52,10 @@ def turned(p: array[vec2], m: array[mat22], q: array[vec2]):
     i = tid()
     q[i] = m[i] * p[i] / (1.0 + length(p[i]))
 
+def scaled(x: array[float], gain: float, y: array[float]):
+    i = tid()
+    y[i] = gain * x[i]
+
 def bent(x: array[float], y: array[float]):
     i = tid()
     y[i] = abs(x[i])
@@ -190,3 +194,22 @@ def test_an_adjoint_that_is_off_by_a_hundredth_everywhere_is_told_from_a_kink(
     worst = report.worst()
     assert (worst.verdict, worst.input_index) == ("adjoint", worst.output_index)
     assert worst.max_rel_error == pytest.approx(0.01, rel=0.01)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_function_that_changes_from_run_to_run_is_nondeterministic(
+    kernels: dict[str, Any], fast: bool
+) -> None:
+    runs = []
+
+    def restless(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        runs.append(x)
+        kernels["scaled"][x.shape[0]](x, float(len(runs)), y)
+        return y
+
+    report = kl.autograd.gradcheck(
+        restless, inputs=[reals(4)], show_summary=False, raise_exception=False, fast=fast
+    )
+    assert not report
+    assert report.worst().verdict == "nondeterministic"
