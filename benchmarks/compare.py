@@ -21,6 +21,7 @@ from typing import IO, Any
 from programs import SIZES
 
 HERE = Path(__file__).parent
+OVERHEAD = "Overhead of a launch"
 Samples = dict[tuple[str, str], list[float]]
 
 
@@ -88,7 +89,7 @@ class Table:
 def measure(ours: Peer, theirs: Peer, repeat: int) -> list[Table]:
     """Alternate between the systems, `repeat` times."""
     latency = Table("Text of a new kernel to its first launch and first gradient", "ms")
-    overhead = Table("Overhead of a launch", "us")
+    overhead = Table(OVERHEAD, "us")
     for turn in range(repeat + 1):
         for size, program in SIZES.items():
             name = f"kernel_{turn}_{size.split()[0]}"
@@ -117,8 +118,9 @@ def main() -> None:
     report = "\n\n".join([_preamble(ours, theirs, options.repeat), *tables]) + "\n"
     print(report)
     if options.write:
-        # What `benchmarks/builtins.py` wrote stands behind it.
-        _, heading, behind = options.write.read_text().partition("\n# Builtins")
+        # What other benchmarks wrote stands behind it.
+        _, _, last = options.write.read_text().partition(f"\n## {OVERHEAD}")
+        _, heading, behind = last.partition("\n#")
         options.write.write_text(report + heading + behind)
 
 

@@ -28,11 +28,11 @@ DEFAULT_POLICY: ContextVar[Policy] = ContextVar("kernelab overwrite policy", def
 """The policy of tapes that are not given one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Reader:
     """Which launch needs which of its elements for its adjoint, where it stands, what that adjoint reaches.
 
-    `reached` are positions of arguments.
+    `reached` are positions of arguments.  Nothing changes it; like calls it is not declared frozen.
     """
 
     call: Call

@@ -386,12 +386,8 @@ class Recording:
 
     def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
         elements = call.arguments[region.position]
-        key: Hashable = (
-            elements.packed,
-            id(elements.type),
-            region,
-            call.grid.packed,
-        )  # one object for each type
+        # There is one object for each type of arrays.
+        key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
         if region.uses:
             key = key, *[call.parts[1 + i] for i in region.uses]
         found = self._watches.get(key)
