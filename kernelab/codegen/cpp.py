@@ -169,6 +169,7 @@ class _Body(Writer):
                 yield f"const i64 {strides};"
             else:
                 scalar = scalar_of(var.type)
+                self.need_half(scalar)
                 value = spelling.load(scalar, f"(args + {slot})")
                 yield f"const {spelling.value_type(scalar)} {name} = {value};"
 

@@ -288,3 +288,14 @@ def test_a_kernel_captures_a_value_with_its_type() -> None:
     x = kl.array([[1, 2, 3]], dtype=kl.vec3)
     kl.launch(turn_all, 1, [x])
     assert x[0] == kl.vec3(-1.0, -2.0, 3.0)
+
+
+@kl.kernel
+def count_only(v: kl.vec2h, out: kl.array[int]):
+    out[0] = len(v)
+
+
+def test_a_value_of_halves_is_passed_to_a_kernel_that_does_not_compute_with_it() -> None:
+    out = kl.zeros(1, dtype=int)
+    kl.launch(count_only, 1, [kl.vec2h(1.0, 2.0), out])
+    assert out.list() == [2]
