@@ -100,7 +100,7 @@ def test_the_eigenvector_of_a_single_eigenvalue_has_its_derivative_beside_equal_
     step, direction = 1e-6, RNG.normal(size=(3, 3))
     moved = [kl.eig3(m + s * direction) for s in (step, -step)]
     # The differences follow the vector of the value 5, wherever it stands and whatever its sign.
-    ends = [v[:, np.argmax(d)] * np.sign(v[:, np.argmax(d)] @ q[:, 2]) for v, d in moved]
+    ends = [v[:, np.argmax(d)] * np.sign(np.dot(v[:, np.argmax(d)], q[:, 2])) for v, d in moved]
     np.testing.assert_allclose((bar * direction).sum(), w @ (ends[0] - ends[1]) / (2 * step), atol=1e-6)
 
 
