@@ -56,7 +56,7 @@ def test_a_twist_is_the_turn_around_an_axis_whatever_swings_afterwards() -> None
     twist = kl.quat_from_axis_angle(axis, np.float64(0.6))
     swing = kl.quat_from_axis_angle(across, np.float64(0.4))
     place = np.zeros(3)
-    whole = kl.transform_multiply(np.concatenate([place, swing]), np.concatenate([place, twist]))[3:]
+    whole = kl.transform_multiply(np.concatenate([place, swing]), np.concatenate([place, twist])).q
     np.testing.assert_allclose(kl.quat_twist(axis, whole), twist, atol=1e-14)
     assert np.isclose(kl.quat_twist_angle(-axis, whole), 0.6)
     assert np.isclose(kl.quat_twist_angle_signed(-axis, whole), -0.6)
