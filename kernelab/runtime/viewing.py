@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.lang.types import Value, int32, shape_of
+from kernelab.lang.values import frozen
 from kernelab.runtime.conversion import described
 from kernelab.runtime.interop import HostArray, extents_of, itemsize, shape_tuple
 from kernelab.runtime.memory import Allocation, address_of, contiguous_strides
@@ -72,7 +73,7 @@ class Views:
                 if recorder is not None:
                     recorder.looked_at(self)  # type: ignore[arg-type]
                 value = self.host()[key]
-                return value.copy() if value.ndim else value
+                return frozen(self.dtype, value.copy()) if value.ndim else value
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
         start, stop, step = key.indices(extent)
