@@ -86,9 +86,6 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
     )
 
     structs: ClassVar[Any] = None
-    opened: ClassVar[Any] = None
-    """The class that an array has while it is set up: only then its attributes can be set."""
-
     holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
 
     allocation: Allocation
@@ -534,13 +531,6 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         mine = (self.offset, self.strides, self.allocation.nbytes)
         return mine == (other.offset, other.strides, other.allocation.nbytes)
 
-
-class _Opened(array):
-    __slots__ = ()
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
-
-
-array.opened = _Opened
 
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 

@@ -209,11 +209,5 @@ def _holds_structs(data: Any, dtype: Any) -> bool:
     return named is not None
 
 
-class _Opened(structarray):
-    __slots__ = ()
-    __setattr__ = object.__setattr__  # type: ignore[assignment]
-
-
-structarray.opened = _Opened
 array.structs = structarray
 array.holds_structs = staticmethod(_holds_structs)
