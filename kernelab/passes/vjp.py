@@ -47,6 +47,7 @@ from kernelab.lang.ir import (
 from kernelab.lang.types import Array, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
+from kernelab.passes.ascending import ascending
 from kernelab.passes.atomics import EXTREMA, better, refused
 from kernelab.passes.custom import any_nonzero, float_arrays, insert, is_float, refuse_lost_reads, touches
 from kernelab.passes.effects import Groups, effects
@@ -89,7 +90,7 @@ def vjp(
     names = frozenset(active)
     refuse_lost_reads(function, groups)
     refuse_unrepeatable(function)
-    function = expanded(function)
+    function = ascending(expanded(function))
     every = record(function, groups, intact=intact)
     adjoint = _adjoint(every, names, storage)
     needed = effects(adjoint).reads

@@ -41,6 +41,13 @@ def turn(p: array[vec2], m: array2d[float], q: array[vec2]):
     i = tid()
     q[i] = vec2(m[0, 0] * p[i][0] + m[0, 1] * p[i][1], m[1, 0] * p[i][0] * p[i][0])
 
+def running(x: array[float], y: array[float]):
+    i = tid()
+    s = 0.0
+    for k in range(i + 1):
+        s += x[k] * x[k]
+    y[i] = s * x[i]
+
 def transposed(a: array2d[float], b: array2d[float]):
     i, j = tid()
     b[j, i] = a[i, j] * a[i, 0]
@@ -306,6 +313,18 @@ def test_the_hessian_of_a_loop_is_forward_over_reverse() -> None:
     close(kl.func.hessian(f)(x), H)
     with pytest.raises(KernelError, match="forward pass outside"):
         kl.func.jacrev(kl.func.jacrev(f))(x)
+
+
+def test_a_sum_in_a_loop_is_differentiated_twice_in_reverse() -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=float)
+
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kl.launch(K["running"], dim=3, inputs=[x], outputs=[y])
+        return total(y)
+
+    expected = np.array([[16.0, 2.0, 2.0], [2.0, 18.0, 4.0], [2.0, 4.0, 18.0]])
+    close(kl.func.jacrev(kl.func.jacrev(f))(x), expected[None])
 
 
 def test_vmap_of_every_transform() -> None:
