@@ -30,7 +30,7 @@ from kernelab.runtime.origin import note_origin
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
-from kernelab.runtime.strided import array
+from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import is_settled, touched
 from kernelab.runtime.tracing import Culprit, Tracing
 
@@ -145,6 +145,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         return
     recorder = RECORDER.get()
     if recorder is not None and record_tape:
+        _set_apart(kernel, arguments)
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
     else:
         if will_write(kernel, grid, arguments) and record_tape:
@@ -155,6 +156,17 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         argument = arguments[i]
         if argument.__class__ is Gathered:
             argument.source.assign(argument)
+
+
+def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
+    """Clone arrays that stand for numbers and that the launch changes: every thread sees the old value."""
+    plan = kernel.plan
+    for i in plan.numbers:
+        if arguments[i].__class__ is not Reference:
+            continue
+        source = arguments[i].array
+        if any(source.overlaps(arguments[j]) for j in plan.written):
+            arguments[i] = Reference(duplicate(source, source.requires_grad, "clone"))
 
 
 def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:

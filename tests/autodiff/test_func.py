@@ -56,6 +56,10 @@ def scaled(x: array[float], by: float, y: array[float]):
     i = tid()
     y[i] = by * x[i]
 
+def gather(x: array[float], by: float, s: array[float]):
+    i = tid()
+    atomic_add(s, 0, by * x[i])
+
 def noisy(x: array[float], y: array[float]):
     i = tid()
     state = rand_init(7, i)
@@ -313,6 +317,26 @@ def test_the_hessian_of_a_loop_is_forward_over_reverse() -> None:
     close(kl.func.hessian(f)(x), H)
     with pytest.raises(KernelError, match="forward pass outside"):
         kl.func.jacrev(kl.func.jacrev(f))(x)
+
+
+def test_an_array_that_stands_for_a_number_may_be_what_the_launch_changes() -> None:
+    x, s = (kl.array(values, dtype=float, requires_grad=True) for values in ([1.0, 2.0, 3.0], [0.5]))
+
+    def f(x: Any, s: Any) -> Any:
+        by = kl.clone(s)
+        kl.launch(K["gather"], dim=3, inputs=[x, by], outputs=[by])
+        return by
+
+    close(f(x, s), [0.5 + 0.5 * 6.0])
+    with kl.Tape() as tape:
+        loss = f(x, s)
+    tape.backward(loss)
+    close(x.grad, [0.5, 0.5, 0.5])
+    close(s.grad, [7.0])
+    for jacobian in (kl.func.jacfwd, kl.func.jacrev):
+        dx, ds = jacobian(f, argnums=(0, 1))(x, s)
+        close(dx, [[0.5, 0.5, 0.5]])
+        close(ds, [[7.0]])
 
 
 def test_a_sum_in_a_loop_is_differentiated_twice_in_reverse() -> None:
