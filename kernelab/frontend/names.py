@@ -113,6 +113,27 @@ _FOREIGN = {
 """What NumPy and `math` call an operation of the table by another name."""
 
 
+_HABITS = (
+    {
+        "list": "write array[float], or array2d[float]",
+        "str": "a kernel has no text: pass an int that stands for it",
+        "double": "write float64",
+        "math": "write sin, sqrt, pi, ... without a prefix, or import math in the notebook",
+        "random": "write state = rand_init(seed, i), then randf(state)",
+        "sum": "write a loop: s = 0.0, then s += x[k]",
+        "any": "write a loop",
+        "all": "write a loop",
+        "sorted": "write a loop, or sort on the host: kl.utils.radix_sort_pairs",
+        "norm": "write length(v) of a vector",
+        "sqr": "write x * x",
+        "matmul": "write a @ b",
+    }
+    | dict.fromkeys(("enumerate", "zip", "map"), "write a loop over range(n)")
+    | dict.fromkeys(("np", "numpy", "torch", "jnp"), "write sin, sqrt, ... without a prefix")
+)
+"""What people write out of habit, and what to write instead."""
+
+
 def language() -> Mapping[str, Meaning]:
     """The words of the language, which need no prefix."""
     return _language(ops.names())
@@ -220,7 +241,8 @@ class Scope:
             for key, value in self.around.items()
             if not key.startswith("_") and meaning_of(key, value) is not None
         ]
-        return _closest(name, (*words, *self.cell, *self.assigned, *usable))
+        near = (*words, *self.cell, *self.assigned, *usable)
+        return _HABITS.get(name) or _closest(name, near)
 
 
 def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
