@@ -351,7 +351,7 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr,
         raise frame.error(
             target,
             f"{describe(array)} needs {counted(missing, 'index')} more to be assigned",
-            hint="write a loop over the rest",
+            hint=f"write {ast.unparse(target)[:-1]}{', :' * missing}] = ..., or a loop over the rest",
         )
     return Place(
         target,

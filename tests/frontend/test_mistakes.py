@@ -18,7 +18,7 @@ MISTAKES = [
     (
         "a[0] = 1.0",
         "array2d[float32] needs 1 index more to be assigned",
-        "write a loop over the rest",
+        "write a[0, :] = ..., or a loop over the rest",
         "a[0]",
     ),
     ("y = a[0] + 1.0", "a[0] is a row of a, array[float32], not a number", "index it", "a[0]"),
