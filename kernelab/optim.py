@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
-from kernelab.lang.types import Scalar, float16, float32, is_differentiable, scalar_of, size_of
+from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
@@ -185,14 +185,14 @@ def _flat(values: array) -> array:
 
 
 def _precision(param: array) -> Scalar:
-    """The type in which a step computes: a square of a float16 is easily lost."""
+    """The type in which a step computes: a square of a float of 16 bits is easily lost."""
     scalar = scalar_of(param.dtype)
-    return float32 if scalar == float16 else scalar
+    return float32 if scalar in HALVES else scalar
 
 
 @lru_cache(maxsize=32)
 def _kernel(name: str, elem: Scalar) -> Kernel:
-    names = {"T": elem, "C": float32 if elem == float16 else elem}
+    names = {"T": elem, "C": float32 if elem in HALVES else elem}
     compiled = compile_source(Source(_TEXT.strip("\n"), "<optim>"), names)
     compiled.raise_errors()
     made = compiled.definitions[name]

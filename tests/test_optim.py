@@ -23,7 +23,7 @@ def bowl(x: kl.array) -> None:
     tape.backward(grads={square: kl.ones_like(square)})
 
 
-@pytest.mark.parametrize("dtype", [kl.float16, kl.float32, kl.float64])
+@pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16, kl.float32, kl.float64])
 @pytest.mark.parametrize(
     "optimizer", [SGD(lr=0.05), SGD(lr=0.05, momentum=0.9, nesterov=True), Adam(lr=0.1)], ids=type
 )

@@ -20,6 +20,7 @@ from kernelab.autodiff.pattern import NotTraceableError, Pattern, patterns
 from kernelab.autodiff.reverse import Bars
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.autodiff.trees import scalars
+from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.strided import array
 
@@ -218,7 +219,7 @@ def _check(places: Numbers, data: Values, factors: Values, product: Values) -> N
     sizes = np.bincount(places, np.abs(terms), len(product))
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(sums - product)
-    rounding = 64 * float(np.finfo(product.dtype).eps)
+    rounding = 64 * epsilon(product.dtype)
     largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
     finite = np.isfinite(sums) & np.isfinite(product)
     if (error[finite] > rounding * (sizes[finite] + largest) + np.finfo(np.float32).tiny).any():

@@ -33,6 +33,7 @@ from kernelab.autodiff.sweep import (
     sweep,
 )
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
+from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable
 from kernelab.runtime.interop import host_values
 from kernelab.runtime.kernel import Kernel
@@ -383,11 +384,11 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Any:
         name = _called(target, "the array")
         message = f"the cotangent of {name} has shape {given.shape}, its elements {target.host().shape}"
         raise _refusal("seed", message, "give one cotangent for each element")
-    return given.astype(target.host().dtype)
+    return rounded(given, target.host().dtype)
 
 
 def _host_cotangent(target: array, cotangent: Any) -> Any:
-    kind = np.asarray(cotangent).dtype.kind
+    kind = widened(np.asarray(cotangent)).dtype.kind
     if kind not in "fiub":
         found = f"a {type(cotangent).__name__}" + (" of complex numbers" if kind == "c" else "")
         message = f"the cotangent of {_called(target, 'the array')} is {found}: it has to be real numbers"

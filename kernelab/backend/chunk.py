@@ -56,7 +56,8 @@ from kernelab.lang.ir import (
     walk,
 )
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, scalar_of, shape_of
+from kernelab.lang.rounding import computed
+from kernelab.lang.types import Array, Scalar, bfloat16, scalar_of, shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,12 @@ class Chunk:
             extents = np.array(self.shape(array)[: array.type.ndim], np.int64)
             frame.define(stmt.out, extents[frame.places(axis)])
             return
-        frame.define(stmt.out, stmt.op.numpy(*(frame.operand(arg) for arg in stmt.args)))
+        operands = [frame.operand(arg) for arg in stmt.args]
+        if bfloat16 in map(scalar_of, (type_of(stmt.out), *map(type_of, stmt.args))):
+            made = computed(stmt.op.numpy, operands, scalar_of(type_of(stmt.out)).dtype)
+            frame.define(stmt.out, made)
+            return
+        frame.define(stmt.out, stmt.op.numpy(*operands))
 
     def own(self, frame: Frame) -> Numpy:
         """The numbers of a frame's threads within the chunk."""

@@ -21,6 +21,7 @@ from kernelab.backend.order import changed
 from kernelab.backend.printing import Output
 from kernelab.codegen.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.lang.ir import Function, Var
+from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Array, scalar_of
 
 WIDTH = 1 << 14
@@ -94,7 +95,8 @@ class _Launch:
         with np.errstate(all="ignore"):
             for var, sums in self.sums.items():
                 reached = sums != 0
-                self.arrays[var][reached] += sums[reached]
+                array = self.arrays[var]
+                array[reached] = rounded(widened(array[reached]) + sums[reached], array.dtype)
 
     @property
     def independent(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelab.backend.base import Args
 from kernelab.codegen.entry import GRID_SLOTS, Layout, Param
+from kernelab.lang.rounding import rounded
 from kernelab.lang.types import Array, Value, scalar_of, shape_of
 
 Numpy = np.ndarray[Any, Any]
@@ -49,7 +50,7 @@ def view(address: int, shape: Sequence[int], strides: Sequence[int], elem: Value
     if 0 in shape:
         return np.empty((*shape, *inner), dtype)
     tail = [dtype.itemsize * int(np.prod(inner[k + 1 :])) for k in range(len(inner))]
-    return np.asarray(_Memory(address, (*shape, *inner), (*strides, *tail), dtype))
+    return np.asarray(_Memory(address, (*shape, *inner), (*strides, *tail), dtype)).view(dtype)
 
 
 def array_of(args: Sequence[int], param: Param) -> Numpy:
@@ -90,7 +91,8 @@ def append(handle: Numpy, values: Numpy) -> None:
             raise MemoryError
         handle[0], handle[2] = address, capacity
     if len(values):
-        np.asarray(_Memory(address, (needed,), (itemsize,), values.dtype))[length:] = values
+        kept = np.asarray(_Memory(address, (needed,), (itemsize,), values.dtype)).view(values.dtype)
+        kept[length:] = values
     handle[1] = needed
 
 
@@ -122,7 +124,7 @@ def _array_slots(array: Numpy, name: str, type: Array) -> list[int]:
 
 
 def _value_slots(value: Any, type: Value) -> list[int]:
-    components = np.broadcast_to(np.asarray(value, scalar_of(type).dtype), shape_of(type)).flatten()
+    components = np.broadcast_to(rounded(value, scalar_of(type).dtype), shape_of(type)).flatten()
     slots = np.zeros((components.size, 8), np.uint8)
     slots[:, : components.itemsize] = components.view(np.uint8).reshape(components.size, -1)
     return [int(slot) for slot in slots.view(np.int64).ravel()]

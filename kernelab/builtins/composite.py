@@ -19,6 +19,7 @@ from kernelab.builtins.vector import length
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
+from kernelab.lang.rounding import epsilon, rounded
 from kernelab.lang.types import SCALARS, Scalar, int32, scalar_of
 
 
@@ -40,7 +41,7 @@ class Functions:
     @staticmethod
     def epsilon(x: Expr) -> float:
         """The distance from 1 to the next number of the type of `x`."""
-        return float(np.finfo(scalar_of(x.type).dtype).eps)
+        return epsilon(scalar_of(x.type).dtype)
 
     @staticmethod
     def equal(x: Expr, y: Any) -> Expr:
@@ -106,7 +107,7 @@ class NumpyFunctions:
     @staticmethod
     def to(x: Any, scalar: Scalar) -> Any:
         """A number converted to another type."""
-        return np.asarray(x).astype(scalar.dtype)
+        return rounded(np.asarray(x), scalar.dtype)
 
     @staticmethod
     def type_of(x: Any) -> Scalar:
@@ -118,7 +119,7 @@ class NumpyFunctions:
     @staticmethod
     def epsilon(x: Any) -> float:
         """The distance from 1 to the next number of the type of `x`."""
-        return float(np.finfo(x.dtype).eps)
+        return epsilon(x.dtype)
 
     @staticmethod
     def repeated(

@@ -38,6 +38,7 @@ from kernelab.lang.ops import (
     Zero,
     register_maker,
 )
+from kernelab.lang.rounding import rounded
 from kernelab.lang.types import (
     SCALARS,
     Mat,
@@ -88,7 +89,7 @@ def _record(
 
 
 def _as_type(dtype: np.dtype[Any]) -> Callable[..., Numpy]:
-    return lambda x: np.asarray(x).astype(dtype)
+    return lambda x: rounded(np.asarray(x), dtype)
 
 
 _BACK = Linear(lambda w, x: (w.apply(str(x.type)),))

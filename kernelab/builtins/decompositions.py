@@ -22,6 +22,7 @@ from kernelab.builtins.quaternion import crossed, dotted
 from kernelab.builtins.scalar import abs_
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Rules
+from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Mat, Vec, scalar_of
 
 SWEEPS = 8
@@ -209,7 +210,7 @@ def _tolerance(values: Sequence[Expr], units: float = SEPARATE) -> Expr:
     for value in values[1:]:
         size = abs_(value)
         greatest = where(size > greatest, size, greatest)
-    bound: Expr = greatest * (units * float(np.finfo(scalar_of(greatest.type).dtype).eps))
+    bound: Expr = greatest * (units * epsilon(scalar_of(greatest.type).dtype))
     return bound
 
 

@@ -1,7 +1,7 @@
 """Scalar mathematics.
 
-Angles are in radians.  A float16 is computed in float32 and rounded.  At a kink or a tie the docs say which
-derivative is taken; where a partial is infinite, as for `sqrt` at 0, it counts only if the incoming
+Angles are in radians.  A float of 16 bits is computed in float32 and rounded.  At a kink or a tie the docs
+say which derivative is taken; where a partial is infinite, as for `sqrt` at 0, it counts only if the incoming
 derivative is not 0, so a branch that is masked out leaves no NaN.
 """
 

@@ -26,6 +26,7 @@ from kernelab.lang.ops import (
     ScalarPattern,
     VecPattern,
 )
+from kernelab.lang.rounding import computed, rounded
 from kernelab.lang.types import (
     SCALARS,
     Array,
@@ -90,9 +91,9 @@ class Builtin:
             message = f"{self.name} takes no ({given}); it is defined as {wanted}"
             raise KernelTypeError(Diagnostic(message, code="overload"))
         op, result = found
-        values = [np.asarray(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
+        values = [rounded(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
-            value = np.asarray(op.numpy(*values)).astype(_dtype(result))
+            value = computed(op.numpy, values, _dtype(result))
         return _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
 
 
@@ -122,7 +123,8 @@ def host_type(value: Any) -> Type:
             return int32
         case float():
             return float32
-    if hasattr(value, "__array_interface__") and not isinstance(value, np.ndarray | np.generic):
+    is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
+    if is_array and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
         raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x)"))
     array = np.asarray(value)

@@ -72,7 +72,7 @@ from kernelab.lang.ir import (
     While,
 )
 from kernelab.lang.native import Snippet, SnippetParam
-from kernelab.lang.types import Array, Value, float16, scalar_of, size_of
+from kernelab.lang.types import Array, Value, scalar_of, size_of
 
 
 def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
@@ -217,8 +217,8 @@ class _Body(Writer):
 
     def print(self, stmt: Print) -> None:
         message = message_of(stmt)
-        if float16 in message.types:
-            self.need_half(float16)
+        for type in message.types:
+            self.need_half(type)
         values = [self.atom(value) for value in stmt.values]
         lines, needs = self.flavor.print(message, len(self.messages), values)
         for line in lines:

@@ -15,7 +15,7 @@ from kernelab.codegen.printing import Message, device_call
 from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import Op
-from kernelab.lang.types import Scalar, float16, float32, float64, int64
+from kernelab.lang.types import HALVES, Scalar, bfloat16, float16, float32, float64, int64
 
 
 class Flavor(Protocol):
@@ -90,7 +90,7 @@ class Cpu:
     def atomic(
         self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
     ) -> tuple[list[str], set[str]]:
-        if kind == "add" and out is None and scalar != float16:
+        if kind == "add" and out is None and scalar not in HALVES:
             return [f"*({spelling.memory_type(scalar)}*){pointer} += {value};"], set()
         old = spelling.load(scalar, pointer)
         if out is None:
@@ -154,7 +154,7 @@ class Cuda:
         self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
     ) -> tuple[list[str], set[str]]:
         if kind == "add":
-            call, needs = _device_add(scalar, pointer, value), {f"add{scalar.bits}"}
+            call, needs = _device_add(scalar, pointer, value), {f"add{scalar.flavor}{scalar.bits}"}
         else:
             needs = {atomics.name(kind, scalar)}
             given = [pointer, value] if compare is None else [pointer, compare, value]
@@ -174,6 +174,8 @@ class Cuda:
 
 def _device_add(scalar: Scalar, pointer: str, value: str) -> str:
     type = spelling.value_type(scalar)
+    if scalar == bfloat16:
+        return f"fromb16(addb16({pointer}, {value}))"
     if scalar == float16:
         return f"from16(add16({pointer}, 0u, true, {value}))"
     if scalar.bits == 16:

@@ -6,6 +6,7 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
+from kernelab.codegen import brain
 from kernelab.codegen.atomics import device_helpers
 from kernelab.codegen.entry import PRINT_LIMIT
 
@@ -21,6 +22,10 @@ USES: Mapping[str, tuple[str, ...]] = {
     "round16": ("from16", "to16"),
     "add16": ("from16", "to16"),
     "settle16": ("from16", "to16", "odd32"),
+    "odd32i": ("odd32",),
+    "roundb16": ("fromb16", "tob16"),
+    "addb16": ("fromb16", "tob16"),
+    "settleb16": ("fromb16", "tob16", "odd32"),
 }
 
 CPU_HELPERS: Mapping[str, str] = {
@@ -150,6 +155,7 @@ static inline float odd32(double value) {
     "round16": """\
 static inline float round16(float value) { return from16(to16(value)); }
 """,
+    **brain.CPU_HELPERS,
     # A running total reaches its element.
     "settle32": """\
 static inline void settle32(char* at, double& total) {
@@ -223,6 +229,7 @@ __device__ static inline float odd32(double value) {
     "round16": """\
 __device__ static inline float round16(float value) { return from16(to16(value)); }
 """,
+    **brain.CUDA_HELPERS,
     # Elements narrower than a word are exchanged together with their neighbours.
     "add8": """\
 __device__ static inline unsigned char add8(char* pointer, unsigned value) {

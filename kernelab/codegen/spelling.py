@@ -1,6 +1,7 @@
 """How types, constants, operations and memory accesses are spelled in C++, the same for every target.
 
-A float16 lives in 16 bits of memory and in a `float` everywhere else, rounded after each operation.
+A float16 or bfloat16 lives in 16 bits of memory and in a `float` everywhere else, rounded after each
+operation.
 """
 
 import math
@@ -10,7 +11,19 @@ import numpy as np
 
 from kernelab.lang.ir import Const
 from kernelab.lang.ops import Op
-from kernelab.lang.types import Scalar, bool_, float16, float32, float64, int32, scalar_of
+from kernelab.lang.types import (
+    HALVES,
+    Scalar,
+    bfloat16,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+    scalar_of,
+    uint32,
+    uint64,
+)
 
 VALUE_TYPES: Mapping[str, str] = {
     "bool": "bool",
@@ -23,6 +36,7 @@ VALUE_TYPES: Mapping[str, str] = {
     "uint32": "unsigned",
     "uint64": "u64",
     "float16": "float",
+    "bfloat16": "float",
     "float32": "float",
     "float64": "double",
 }
@@ -38,7 +52,24 @@ def value_type(scalar: Scalar) -> str:
 
 def memory_type(scalar: Scalar) -> str:
     """The C++ type of a scalar in memory."""
-    return "unsigned short" if scalar == float16 else value_type(scalar)
+    return "unsigned short" if scalar in HALVES else value_type(scalar)
+
+
+def half(scalar: Scalar) -> str:
+    """What the helpers of a float of 16 bits end with."""
+    return f"{scalar.flavor}16"
+
+
+def cuts(types: list[Scalar], type: Scalar) -> list[str]:
+    """What the operands of an operation are passed through before a float of 16 bits is computed of them.
+
+    Rounding to float and then to half would round twice.  What a float does not hold exactly is beyond
+    float16, but not beyond bfloat16.
+    """
+    wide = {float64: "odd32"}
+    if type == bfloat16 and len(types) == 1:
+        wide |= {int32: "odd32", uint32: "odd32", int64: "odd32i", uint64: "odd32i"}
+    return [wide.get(t, "") for t in types]
 
 
 def size(scalar: Scalar) -> int:
@@ -48,8 +79,8 @@ def size(scalar: Scalar) -> int:
 
 def load(scalar: Scalar, pointer: str) -> str:
     """The value at a byte address."""
-    if scalar == float16:
-        return f"from16(*(unsigned short*){pointer})"
+    if scalar in HALVES:
+        return f"from{half(scalar)}(*(unsigned short*){pointer})"
     if scalar == bool_:
         # A bool of C++ that is neither 0 nor 1 would be undefined; memory from elsewhere may hold any byte.
         return f"*(unsigned char*){pointer} != 0"
@@ -58,7 +89,7 @@ def load(scalar: Scalar, pointer: str) -> str:
 
 def store(scalar: Scalar, pointer: str, value: str) -> str:
     """The assignment of a value to a byte address."""
-    held = f"to16({value})" if scalar == float16 else value
+    held = f"to{half(scalar)}({value})" if scalar in HALVES else value
     return f"*({memory_type(scalar)}*){pointer} = {held};"
 
 
@@ -74,7 +105,7 @@ def literal(const: Const, infinity: Mapping[Scalar, str], nan: Mapping[Scalar, s
         return "true" if const.value else "false"
     if scalar.is_int:
         return _integer(int(const.value), scalar)
-    width = float32 if scalar == float16 else scalar
+    width = float32 if scalar in HALVES else scalar
     value = float(const.value)
     if math.isnan(value):
         return nan[width]
@@ -102,10 +133,9 @@ def _signed(text: str) -> str:
 def operation(op: Op, operands: list[str], types: list[Scalar], type: Scalar, prefix: str) -> str:
     """An application of an operation that has a spelling."""
     assert op.cpp is not None, f"{op.name} has no spelling over scalars"
-    if type == float16:
-        # Rounding to float and then to half would round twice.
-        wide = zip(operands, types, strict=True)
-        operands = [f"odd32({text})" if t == float64 else text for text, t in wide]
+    if type in HALVES:
+        pairs = zip(operands, cuts(types, type), strict=True)
+        operands = [f"{cut}({text})" if cut else text for text, cut in pairs]
     floats = [t for t in types if t.is_float] or [type]
     fields = {param.name: text for param, text in zip(op.params, operands, strict=True)}
     fields |= {
@@ -115,7 +145,7 @@ def operation(op: Op, operands: list[str], types: list[Scalar], type: Scalar, pr
         "f": "" if floats[0] == float64 else "f",
     }
     text = unwrapped(op.cpp.format_map(fields))
-    return f"round16({text})" if type == float16 else text
+    return f"round{half(type)}({text})" if type in HALVES else text
 
 
 def _unsigned(scalar: Scalar) -> str:

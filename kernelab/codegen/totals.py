@@ -3,9 +3,9 @@
     energy[0] += e                        in every thread:      energy_total += e
     for k in range(n): s[i] += x[k]       in every iteration:   s_total += x[k]
 
-A float32 that sums ones stops at 2**24, a float16 at 2**11: each addition is lost against the sum.  A running
-total is a float64 that reaches its element once, when another element's turn comes or the launch ends.  That
-is only done where nothing in the function looks at the array in between.
+A float32 that sums ones stops at 2**24, a float16 at 2**11, a bfloat16 at 2**8: each addition is lost
+against the sum.  A running total is a float64 that reaches its element once, when another element's turn
+comes or the launch ends.  That is only done where nothing in the function looks at the array in between.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from kernelab.lang.ir import (
     reads,
     walk,
 )
-from kernelab.lang.types import Array, Scalar, float16, float32, scalar_of
+from kernelab.lang.types import Array, Scalar, bfloat16, float16, float32, scalar_of
 
 
 def totals(function: Function) -> tuple[Atomic, ...]:
@@ -60,7 +60,7 @@ def _looked_at(function: Function) -> frozenset[Var]:
 
 def _is_sum(stmt: Atomic, looked_at: frozenset[Var]) -> bool:
     assert isinstance(stmt.array.type, Array)
-    return stmt.array not in looked_at and scalar_of(stmt.array.type.elem) in (float16, float32)
+    return stmt.array not in looked_at and scalar_of(stmt.array.type.elem) in (float16, bfloat16, float32)
 
 
 def _steady(block: Block, changing: set[Atom]) -> Iterator[Atomic]:
@@ -91,7 +91,7 @@ class Total:
     @property
     def helper(self) -> str:
         """The function that brings it to its element."""
-        return f"settle{self.scalar.bits}"
+        return f"settle{self.scalar.flavor}{self.scalar.bits}"
 
     @property
     def declared(self) -> str:

@@ -22,7 +22,7 @@ from kernelab.codegen.totals import Total
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Scalar, float16, float64, scalar_of, size_of
+from kernelab.lang.types import HALVES, Array, Scalar, scalar_of, size_of
 
 
 class Writer:
@@ -87,13 +87,13 @@ class Writer:
         scalar = scalar_type(stmt.out)
         types = [scalar_type(arg) for arg in stmt.args]
         self.need_half(scalar)
-        if scalar == float16 and float64 in types:
-            self.needs.add("odd32")
+        if scalar in HALVES:
+            self.needs |= {cut for cut in spelling.cuts(types, scalar) if cut}
         return self.flavor.operation(stmt.op, [self.atom(arg) for arg in stmt.args], types, scalar)
 
     def need_half(self, scalar: Scalar) -> None:
-        if scalar == float16:
-            self.needs |= {"from16", "to16", "round16"}
+        if scalar in HALVES:
+            self.needs |= {f"{name}{spelling.half(scalar)}" for name in ("from", "to", "round")}
 
     def check(self, failed: str, code: str, site: Site) -> None:
         self.needs.add("fail")

@@ -17,6 +17,7 @@ from kernelab.frontend.frame import Mistake
 from kernelab.frontend.names import Scope, meaning_of, named_in
 from kernelab.frontend.source import Places
 from kernelab.frontend.values import StructRef, TypeRef
+from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Vec, scalar_of, shape_of
 
@@ -124,11 +125,11 @@ def _default(type: AnyType, value: Any, name: str, span: Span | None) -> Any:
     if not isinstance(type, Scalar | Vec | Mat):
         message = f"the field {name} of type {type} cannot have a default"
         raise Mistake(Diagnostic(message, span, "value", hint="set it where the struct is made"))
-    given = np.asarray(value)
+    given = widened(np.asarray(value))
     kinds = {"bool": "b", "int": "iu", "uint": "iu", "float": "iuf"}[scalar_of(type).kind]
     if given.dtype.kind not in kinds or given.shape != shape_of(type):
         raise Mistake(Diagnostic(f"the default of {name} is {value!r}, not a {type}", span, "value"))
-    stored = given.astype(scalar_of(type).dtype)
+    stored = rounded(given, scalar_of(type).dtype)
     return stored.item() if isinstance(type, Scalar) else stored
 
 

@@ -21,7 +21,7 @@ from kernelab.frontend.values import Bound, Instance, Meaning, Typed
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import CustomRules, Function, Native, Var
 from kernelab.lang.native import Access, Snippet, SnippetLine, SnippetParam, access, mentions, plain, stores
-from kernelab.lang.types import Array, Scalar, Value, float16, is_differentiable, scalar_of
+from kernelab.lang.types import HALVES, Array, Scalar, Value, is_differentiable, scalar_of
 from kernelab.lang.verify import verify
 
 
@@ -159,7 +159,7 @@ class NativeFunction(UserFunction):
                 )
             return None
         type = None if is_any(returns) else annotation(self.template.scope, self.template.places, returns)
-        if not isinstance(type, Value) or scalar_of(type) == float16:
+        if not isinstance(type, Value) or scalar_of(type) in HALVES:
             message = f"{self.name} has an unsupported return type"
             raise self._mistake(message, "native C++ returns a number, a vector or a matrix", returns)
         if not says:
@@ -170,7 +170,7 @@ class NativeFunction(UserFunction):
         found: dict[str, Value | Array] = {}
         for parameter in self.signature():
             type = parameter.type
-            if not isinstance(type, Value | Array) or _scalar(type) == float16:
+            if not isinstance(type, Value | Array) or _scalar(type) in HALVES:
                 message = f"native C++ cannot take {parameter.name}: {type}"
                 hint = "pass numbers, vectors, matrices and arrays of them, not of 16 bits"
                 raise Mistake(Diagnostic(message, parameter.span, "native", hint=hint))

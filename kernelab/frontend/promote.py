@@ -18,6 +18,7 @@ from kernelab.lang import ops
 from kernelab.lang.build import constant
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
+from kernelab.lang.rounding import largest
 from kernelab.lang.types import (
     Scalar,
     Type,
@@ -93,7 +94,7 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
             "value",
             hint=hint,
         )
-    if scalar.is_float and math.isfinite(number) and abs(number) > float(np.finfo(scalar.dtype).max):
+    if scalar.is_float and math.isfinite(number) and abs(number) > largest(scalar.dtype):
         raise frame.error(node, f"{number} does not fit {scalar}", "value", hint="write float64(...)")
     return constant(number, type)
 
@@ -396,7 +397,7 @@ def _widths_hint(frame: Frame, scalars: set[Scalar], operands: Operands, parts: 
         widths = {s for s in scalars if getattr(s, kind)}
         if len(widths) < 2:
             continue
-        wide = max(widths, key=lambda s: (s.bits, s.kind))
+        wide = max(widths, key=lambda s: (s.bits, s.name))
         for operand, part in zip(operands, parts, strict=False):
             if isinstance(operand, Typed) and operand.type in widths and operand.type != wide:
                 return f"write {wide}({frame.places.text(part)})"

@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, Source
 from kernelab.frontend import UserFunction
+from kernelab.lang.rounding import is_float_dtype
 from kernelab.runtime.kernel import Kernel
 from kernelab.views.code import short
 
@@ -68,7 +69,7 @@ def _same(then: Any, now: Any) -> bool:
         return True
     if type(then) is not type(now) or callable(then):
         return False
-    return bool(np.array_equal(then, now, equal_nan=np.asarray(then).dtype.kind == "f"))
+    return bool(np.array_equal(then, now, equal_nan=is_float_dtype(np.asarray(then).dtype)))
 
 
 def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:

@@ -30,6 +30,7 @@ from kernelab.lang.ir import (
     Var,
 )
 from kernelab.lang.ops import Op
+from kernelab.lang.rounding import computed, rounded
 from kernelab.lang.types import Array, Scalar, Type, Value, bool_, int32, scalar_of, with_scalar
 
 TRUE = Const(True, bool_)
@@ -45,8 +46,8 @@ def constant(value: bool | int | float, type: Value) -> Const:
     """`value` as a constant of a type, rounded to what the type can hold."""
     scalar = scalar_of(type)
     with np.errstate(all="ignore"):
-        rounded = np.array(value).astype(scalar.dtype).item()
-    return Const(rounded, type)
+        held = rounded(np.array(value), scalar.dtype).item()
+    return Const(held, type)
 
 
 def integer(value: int) -> Const:
@@ -183,9 +184,9 @@ def _fold(op: Op, args: tuple[Atom, ...], type: Value) -> Atom | None:
     for arg in args:
         if not isinstance(arg, Const) or not isinstance(arg.type, Scalar):
             return None
-        values.append(arg.type.dtype.type(arg.value))
+        values.append(arg.type(arg.value))
     with np.errstate(all="ignore"):
-        result = np.asarray(op.numpy(*values)).astype(type.dtype).item()
+        result = computed(op.numpy, values, type.dtype).item()
     # A NaN or an infinity stays visible as the operation that made it.
     return Const(result, type) if math.isfinite(result) else None
 

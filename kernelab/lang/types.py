@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.rounding import BFLOAT16, rounded
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -24,14 +25,15 @@ def _numpy_dtype(kind: Kind, bits: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One number: a truth value, an integer or a float of a given width in bits."""
+    """One number: a truth value, an integer or a float of a given width in bits, "b" for a brain float."""
 
     kind: Kind
     bits: int
+    flavor: Literal["", "b"] = ""
 
     @property
     def name(self) -> str:
-        return "bool" if self.kind == "bool" else f"{self.kind}{self.bits}"
+        return "bool" if self.kind == "bool" else f"{self.flavor}{self.kind}{self.bits}"
 
     @property
     def __name__(self) -> str:
@@ -40,7 +42,7 @@ class Scalar:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the same name."""
-        return _numpy_dtype(self.kind, self.bits)
+        return BFLOAT16 if self.flavor else _numpy_dtype(self.kind, self.bits)
 
     @property
     def is_float(self) -> bool:
@@ -59,7 +61,8 @@ class Scalar:
     def __call__(self, value: Any = 0) -> Any:
         """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
         try:
-            return self.dtype.type(value if value is not None else "")
+            given = value if value is not None else ""
+            return rounded(np.float64(given), BFLOAT16)[()] if self.flavor else self.dtype.type(given)
         except (TypeError, ValueError):
             message = f"{value!r} cannot become {self}"
             raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None
@@ -71,8 +74,12 @@ bool_ = Scalar("bool", 8)
 int8, int16, int32, int64 = (Scalar("int", bits) for bits in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (Scalar("uint", bits) for bits in (8, 16, 32, 64))
 float16, float32, float64 = (Scalar("float", bits) for bits in (16, 32, 64))
+bfloat16 = Scalar("float", 16, "b")
 
-SCALARS = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64)
+_INTS = (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+SCALARS = (bool_, *_INTS, float16, bfloat16, float32, float64)
+HALVES = (float16, bfloat16)
+"""The floats of 16 bits, which are computed in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +188,9 @@ LARGEST = 36
 """How many scalars a value holds at most: those of a spatial matrix."""
 
 _SUFFIXES = {
-    float32: "", float64: "d", float16: "h", int32: "i", int64: "l", uint32: "u", uint64: "ul",
-    int8: "b", uint8: "ub", int16: "s", uint16: "us", bool_: "bool",
+    float32: "", float64: "d", float16: "h", bfloat16: "bf",
+    int32: "i", int64: "l", uint32: "u", uint64: "ul", int8: "b", uint8: "ub", int16: "s", uint16: "us",
+    bool_: "bool",
 }  # fmt: skip
 _BY_SUFFIX = {suffix: scalar for scalar, suffix in _SUFFIXES.items()} | {"f": float32}
 _SHAPED = re.compile(r"(?:vec(\d+)|mat(\d)(\d)|mat(\d+)x(\d+))([a-z]*)")

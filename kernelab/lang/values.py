@@ -15,6 +15,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError
 from kernelab.lang import ops
+from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
 from kernelab.lang.types import LARGEST, SCALARS, Mat, Quat, Scalar, Transform, Type, Vec, scalar_of
 
 Host = np.ndarray[Any, Any]
@@ -78,12 +79,12 @@ class HostValue(np.ndarray[Any, Any]):
             message = f"this {type} is a copy of an element: setting a component would not change the array"
             hint = "write x[i] = ..., or v = x[i].copy(), change v, and x[i] = v"
             raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
-        given = np.asarray(value)
+        given = widened(np.asarray(value))
         if given.dtype.kind not in ("biuf" if type.scalar.is_float else "biu"):
             message = f"{value!r} cannot be a component of a {type}"
             raise KernelTypeError(Diagnostic(message, hint=f"give a number of {type.scalar}", code="value"))
         try:
-            np.asarray(self)[key] = given
+            np.asarray(self)[key] = rounded(given, self.dtype)
         except ValueError:
             message = f"components of a {type} cannot be set to numbers of shape {given.shape}"
             raise KernelValueError(
@@ -265,7 +266,7 @@ def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
     if not components:
         return value_of(type, np.zeros(type.shape, type.scalar.dtype))
     try:
-        given = [np.asarray(component, type.scalar.dtype) for component in components]
+        given = [_as_components(component, type.scalar) for component in components]
     except (TypeError, ValueError, OverflowError) as error:
         message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
         raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
@@ -277,6 +278,10 @@ def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
         message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
         raise KernelTypeError(Diagnostic(message, code="count"))
     return value_of(type, joined.reshape(type.shape))
+
+
+def _as_components(given: Any, scalar: Scalar) -> Host:
+    return rounded(given, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(given, scalar.dtype)
 
 
 def type_of(value: Any) -> Vec | Mat | None:
@@ -372,7 +377,7 @@ def _operate(name: str, *operands: Any) -> Any:
         for x, t in zip(operands, types, strict=True)
     ]
     with np.errstate(all="ignore"):
-        return value_of(result, np.asarray(op.numpy(*numbers)).astype(scalar_of(result).dtype))
+        return value_of(result, computed(op.numpy, numbers, scalar_of(result).dtype))
 
 
 _BY_NUMPY: dict[str, Any] = {
@@ -400,13 +405,13 @@ def _operand_type(operand: Any, model: HostValue) -> Type:
 
 def _number(value: Any, type: Type) -> Any:
     assert isinstance(type, Scalar)
-    given = np.asarray(value)
+    given = widened(np.asarray(value))
     if given.dtype.kind not in ("iuf" if type.is_float else "iu"):
         message = f"{value} cannot stand for {type}"
         hint = f"write int({value}) to cut it off" if given.dtype.kind == "f" else "give a number"
         raise KernelTypeError(Diagnostic(message, hint=hint, code="value"))
     try:
-        return np.asarray(value, type.dtype)
+        return _as_components(value, type)
     except OverflowError:
         raise KernelValueError(Diagnostic(f"{value} does not fit {type}", code="range")) from None
 

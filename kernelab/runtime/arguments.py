@@ -12,7 +12,17 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.lang.ir import Var
-from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, shape_of, size_of
+from kernelab.lang.rounding import rounded
+from kernelab.lang.types import (
+    Array,
+    Scalar,
+    Value,
+    bfloat16,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+    size_of,
+)
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.strided import array
 
@@ -137,6 +147,8 @@ class Parameter:
         if not isinstance(value, (int, float) if wanted.is_float else int):
             raise self.wrong(_described(argument), _number_hint(argument, wanted), "type")
         try:
+            if wanted == bfloat16:
+                return _rounded(float(value), wanted)
             return struct.pack(_FORMATS[wanted.name], value)
         except (struct.error, OverflowError):
             if wanted.is_float and not _is_beyond_floats(value):
@@ -221,5 +233,5 @@ def _is_beyond_floats(value: float) -> bool:
 
 def _rounded(number: float, wanted: Scalar) -> bytes:
     with np.errstate(over="ignore"):
-        value = np.asarray(number, np.float64).astype(wanted.dtype)
-    return struct.pack(_FORMATS[wanted.name], value.item())
+        value = rounded(np.float64(number), wanted.dtype)
+    return value.tobytes().ljust(8, b"\0")

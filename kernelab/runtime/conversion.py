@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.rounding import largest, rounded, widened
 from kernelab.lang.types import Scalar
 
 _NONE = object()
@@ -37,6 +38,7 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
     wanted = scalar.dtype
     if values.dtype == wanted:
         return values
+    values = widened(values)
     if values.dtype.kind == "V":
         raise KernelTypeError(Diagnostic(f"structs cannot become numbers of {scalar}", code="dtype"))
     if values.dtype.kind == "f" and scalar.is_float:
@@ -46,7 +48,7 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
         except FloatingPointError:
             pass  # it may be infinite already: the rest looks at each number
     with np.errstate(over="ignore", invalid="ignore"):
-        made = values.astype(wanted)
+        made = rounded(values, wanted)
     if values.size and scalar.kind != "bool" and not np.can_cast(values.dtype, wanted):
         outside = _outside(values, made, scalar)
         if outside.any():
@@ -82,7 +84,7 @@ def _does_not_fit(number: Any, scalar: Scalar) -> KernelValueError:
     found = number.item() if isinstance(number, np.generic) else number
     shown = str(found) if abs(found) < 1e30 or isinstance(found, float) else "a number of so many digits"
     if scalar.is_float:
-        hint = f"{scalar} holds numbers up to {np.finfo(scalar.dtype).max:.3g}"
+        hint = f"{scalar} holds numbers up to {largest(scalar.dtype):.3g}"
     else:
         limits = np.iinfo(scalar.dtype)
         hint = f"{scalar} holds {limits.min} to {limits.max}"

@@ -6,7 +6,7 @@ The methods here are those of `array` that need nothing of its inside.
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.types import Mat, Scalar, Value, Vec, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.interop import HostArray, itemsize, value_type
 from kernelab.runtime.memory import Allocation, contiguous_strides
 from kernelab.runtime.recorder import RECORDER
@@ -42,8 +42,14 @@ class Exchange:
     def __dlpack__(self, **options: Any) -> Any:
         """The memory for another library, shared; components stand in the last axes.
 
-        Raises BufferError where the memory is read-only and the other library cannot say that it minds.
+        Raises KernelTypeError for bfloat16, and BufferError where the memory is read-only and the other
+        library cannot say that it minds.
         """
+        if scalar_of(self.dtype) == bfloat16:
+            hint = "share the bits: x.view(kl.uint16), which the other side reads as bfloat16"
+            raise KernelTypeError(
+                Diagnostic("NumPy hands no bfloat16 over by DLPack", code="dtype", hint=hint)
+            )
         return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelValueError, LaunchError
 from kernelab.frontend.generics import GenericKernel
+from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import (
     LARGEST,
@@ -76,7 +77,7 @@ def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
             return _of_numpy(argument, elems)
         case list() | tuple():
             values = np.asarray(argument)
-            return _of_numpy(values.astype(np.float32 if values.dtype.kind == "f" else np.int32), elems)
+            return _of_numpy(values.astype(np.float32 if is_float_dtype(values.dtype) else np.int32), elems)
         case _:
             return None
 

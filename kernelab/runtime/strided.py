@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.types import Array, Value, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Array, Value, bfloat16, is_differentiable, scalar_of, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
@@ -347,7 +347,12 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """NumPy's description of the memory, which it keeps alive."""
+        """NumPy's description of the memory, which it keeps alive; it has no word for bfloat16.
+
+        Of these NumPy asks `__array__`.
+        """
+        if scalar_of(self.dtype) == bfloat16:
+            raise AttributeError("__array_interface__")
         look_at(self)
         values = self.host()
         described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError
+from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
 from kernelab.lang.types import (
     Array,
@@ -333,19 +334,19 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
     if scalar.is_int and not np.iinfo(scalar.dtype).min <= given <= np.iinfo(scalar.dtype).max:
         raise _wrong(entry, struct, f"{given}, which it cannot hold")
     with np.errstate(over="ignore"):
-        return np.asarray(given).astype(scalar.dtype).item()
+        return rounded(given, scalar.dtype).item()
 
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     try:
-        given = np.asarray(value)
+        given = widened(np.asarray(value))
     except ValueError:
         raise _wrong(entry, struct, _described(value)) from None
     kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
     fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
     if not fits:
         raise _wrong(entry, struct, _described(value))
-    return value_of(type, np.array(given, scalar_of(type).dtype).reshape(shape_of(type)))
+    return value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type)))
 
 
 def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:

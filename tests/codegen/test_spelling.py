@@ -8,7 +8,19 @@ from kernelab.codegen.flavors import Cpu, Cuda
 from kernelab.codegen.spelling import literal, unwrapped
 from kernelab.lang.ir import Const
 from kernelab.lang.ops import resolve
-from kernelab.lang.types import Scalar, bool_, float16, float32, float64, int32, int64, uint8, uint32, uint64
+from kernelab.lang.types import (
+    Scalar,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint8,
+    uint32,
+    uint64,
+)
 
 CPU = Cpu()
 
@@ -63,6 +75,7 @@ def test_mathematics_takes_the_prefix_of_the_target_and_the_suffix_of_the_width(
 
 def test_a_half_is_computed_as_a_float_and_rounded() -> None:
     assert spelled(Cpu(), "mul", float16, "a", "b") == "round16(a * b)"
+    assert spelled(Cpu(), "mul", bfloat16, "a", "b") == "roundb16(a * b)"
 
 
 def test_signed_integers_wrap_on_a_device_too() -> None:

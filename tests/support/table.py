@@ -25,6 +25,7 @@ from kernelab.lang.ops import (
     VecPattern,
     instantiate,
 )
+from kernelab.lang.rounding import computed, rounded
 from kernelab.lang.types import (
     Array,
     Quat,
@@ -110,7 +111,7 @@ def zeros(type: Value, lanes: int = LANES) -> Numpy:
 def expected(case: Case, operands: list[Numpy]) -> Numpy:
     """What the record's NumPy oracle says."""
     with np.errstate(all="ignore"):
-        value = np.asarray(case.op.numpy(*operands)).astype(scalar_of(case.result).dtype)
+        value = computed(case.op.numpy, operands, scalar_of(case.result).dtype)
     return np.broadcast_to(value, (LANES, *shape_of(case.result)))
 
 
@@ -123,7 +124,7 @@ def _drawn(rng: np.random.Generator, type: Value, domain: tuple[float, float]) -
         if scalar.kind == "uint":
             low, high = max(low, 0.0), max(high, 3.0)
         return rng.integers(int(np.ceil(low)), int(np.floor(high)) + 1, shape).astype(scalar.dtype)
-    return rng.uniform(low, high, shape).astype(scalar.dtype)
+    return rounded(rng.uniform(low, high, shape), scalar.dtype)
 
 
 def cases(scalars: tuple[Scalar, ...] = SCALARS) -> Iterator[Case]:

@@ -1,0 +1,84 @@
+"""Brain floats in NumPy: the dtype, and how numbers of 16 bits with the exponent of a float32 are rounded.
+
+NumPy has no such dtype of its own; `ml_dtypes` registers one.  Its conversion of a float64 goes by way of
+float32 and so rounds twice, and its dtype is of no kind that NumPy calls a float: both are mended here.  Must
+not know the types of kernels.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Numpy = np.ndarray[Any, Any]
+
+BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+"""One sign, eight bits of exponent as in a float32, seven of fraction."""
+
+_info: Any = ml_dtypes.finfo
+
+_EXACT = 2**40
+"""Whole numbers below it are exact in a float64, with room to spare."""
+
+
+def is_float_dtype(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy data of this dtype are floats."""
+    return dtype.kind == "f" or dtype == BFLOAT16
+
+
+def epsilon(dtype: np.dtype[Any]) -> float:
+    """The distance from 1 to the next float of a dtype."""
+    return float(_info(dtype).eps)
+
+
+def largest(dtype: np.dtype[Any]) -> float:
+    """The largest finite float of a dtype."""
+    return float(_info(dtype).max)
+
+
+def widened(values: Any) -> Any:
+    """Brain floats as float32, which computes with them; other NumPy values as they are."""
+    return np.asarray(values).astype(np.float32) if getattr(values, "dtype", None) == BFLOAT16 else values
+
+
+def rounded(values: Any, dtype: np.dtype[Any]) -> Numpy:
+    """The values as numbers of a dtype; as brain floats they are rounded once, to nearest even.
+
+    Otherwise as NumPy does: an array by ``astype``, anything else by ``asarray``, which may raise.
+    """
+    if dtype != BFLOAT16:
+        return values.astype(dtype) if isinstance(values, np.ndarray) else np.asarray(values, dtype)
+    given = np.asarray(values)
+    if given.dtype.kind == "O":
+        given = given.astype(np.float64)
+    with np.errstate(all="ignore"):
+        if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
+            given = _odd_whole(given)
+        if given.dtype.kind in "iuf" and given.dtype.itemsize > 2 and given.dtype != np.float32:
+            given = _odd(given.astype(np.float64))
+        return given.astype(np.float32).astype(dtype)
+
+
+def computed(function: Callable[..., Any], operands: Sequence[Any], dtype: np.dtype[Any]) -> Numpy:
+    """A NumPy function of operands as numbers of a dtype; brain floats are computed in float32."""
+    return rounded(np.asarray(function(*(widened(operand) for operand in operands))), dtype)
+
+
+def _odd(values: Numpy) -> Numpy:
+    """As float32 towards zero, the last bit set if anything was lost: rounding once more is then exact."""
+    nearest = values.astype(np.float32)
+    lost = (nearest != values) & ~np.isnan(values)
+    bits = nearest.view(np.uint32)
+    cut = (bits - (np.abs(nearest.astype(np.float64)) > np.abs(values)).astype(np.uint32)) | np.uint32(1)
+    odd: Numpy = np.where(lost, cut, bits).view(np.float32)
+    return odd
+
+
+def _odd_whole(values: Numpy) -> Numpy:
+    """Whole numbers of 64 bits with their low bits folded into one, so that a float64 holds them exactly."""
+    low = values & values.dtype.type(0xFFFF)
+    folded = (values - low) | np.where(low != 0, 0x10000, 0).astype(values.dtype)
+    small = (values < _EXACT) & (values > -_EXACT) if values.dtype.kind == "i" else values < _EXACT
+    exact: Numpy = np.where(small, values, folded)
+    return exact
