@@ -41,7 +41,7 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
     values = widened(values)
     if values.dtype.kind == "V":
         raise KernelTypeError(Diagnostic(f"structs cannot become numbers of {scalar}", code="dtype"))
-    if values.dtype.kind == "f" and scalar.is_float:
+    if values.dtype.kind == "f" and scalar.is_float and not scalar.flavor:
         try:
             with np.errstate(over="raise", invalid="ignore"):
                 return values.astype(wanted)
