@@ -48,7 +48,9 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Numpy:
     Otherwise as NumPy does: an array by ``astype``, anything else by ``asarray``, which may raise.
     """
     if dtype != BFLOAT16:
-        return values.astype(dtype) if isinstance(values, np.ndarray) else np.asarray(values, dtype)
+        # A value of the language is an array with operators of its own, which NumPy is to compute without.
+        is_array = isinstance(values, np.ndarray)
+        return np.asarray(values).astype(dtype) if is_array else np.asarray(values, dtype)
     given = np.asarray(values)
     if given.dtype.kind == "O":
         given = given.astype(np.float64)
