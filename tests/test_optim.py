@@ -33,7 +33,8 @@ def test_every_optimiser_finds_the_bottom_of_a_bowl(optimizer: Any, dtype: Any) 
     for _ in range(200):
         bowl(x)
         optimizer.step([x.grad])
-    assert np.allclose(x.numpy(), 1.0, atol=1e-2)
+    # Between 1 and 2, numbers of bfloat16 are 2**-7 apart.
+    assert np.allclose(x.numpy().astype(float), 1.0, atol=0.04 if dtype == kl.bfloat16 else 1e-2)
 
 
 def test_momentum_decay_and_dampening_follow_their_formula() -> None:

@@ -1,6 +1,7 @@
 """Scalarising: no vector is left, and nothing else changes."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from kernelab.codegen.entry import layout_of
 from kernelab.lang.build import FALSE, constant, integer, zero
 from kernelab.lang.ir import Atom, For, Function, Let, Load, Var, atoms, defs, walk
 from kernelab.lang.show import show
-from kernelab.lang.types import Array, Scalar, float32, int32
+from kernelab.lang.types import Array, Scalar, bfloat16, float32, int32
 from kernelab.lang.verify import verify
 from kernelab.passes.scalarise import scalarise
 from tests.codegen import kernels
@@ -40,7 +41,13 @@ def test_the_kernel_computes_the_same(case: Case) -> None:
     scalar = interp.entry(scalarise(case.function))
     scalar(pack(layout_of(case.function), case.grid, given))
     for name, value in expected.items():
-        np.testing.assert_array_equal(given[name], value, err_msg=name)
+        np.testing.assert_array_equal(comparable(given[name]), comparable(value), err_msg=name)
+
+
+def comparable(values: Any) -> Any:
+    """The same bits in a type that NumPy compares: it does not take two NaNs of bfloat16 for equal."""
+    is_brain = isinstance(values, np.ndarray) and values.dtype == bfloat16.dtype
+    return values.view(np.uint16) if is_brain else values
 
 
 def test_a_vector_parameter_becomes_one_parameter_a_component() -> None:
