@@ -26,6 +26,7 @@ from kernelab.frontend.promote import default_scalar
 from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
+    LARGEST,
     Array,
     Scalar,
     Type,
@@ -402,7 +403,7 @@ def _same(value: Any) -> Any:
     if isinstance(value, bool | int | float | np.generic):
         return type(value), repr(value)
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes() if value.size <= LARGEST_EXPONENT else id(value)
+        return value.dtype.str, value.shape, value.tobytes() if value.size <= LARGEST else id(value)
     if isinstance(value, ModuleType):
         return id(value), tuple(
             sorted((k, repr(v)) for k, v in vars(value).items() if type(v) in (bool, int, float))

@@ -349,3 +349,14 @@ def test_assigning_without_a_tape_does_what_numpy_does() -> None:
     x[0, 0] = array(9.0)
     x[:, 2] = 5.0
     assert x.numpy().tolist() == [[9, 2, 5], [2, 3, 5]]
+
+
+def test_a_large_value_that_was_changed_in_place_is_captured_anew() -> None:
+    weights = kl.spatial_matrix(np.eye(6, dtype=np.float32))
+
+    def corner(x):  # type: ignore[no-untyped-def]
+        return x * weights[0, 0]
+
+    first = kl.map(corner, kl.ones(2)).list()
+    weights[0, 0] = 3.0
+    assert (first, kl.map(corner, kl.ones(2)).list()) == ([1, 1], [3, 3])
