@@ -19,7 +19,7 @@ from kernelab.autodiff.unseen import Adjoints
 from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
-from kernelab.runtime.kernel import Reverse
+from kernelab.runtime.derived import Reverse
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array

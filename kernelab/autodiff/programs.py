@@ -22,7 +22,8 @@ from kernelab.passes.scalarise import scalarise
 from kernelab.passes.sparsity import dependencies, traceable
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
-from kernelab.runtime.kernel import Kernel, build, flat
+from kernelab.runtime.derived import build, flat
+from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.rulecheck import check_rules
 
 Positions = tuple[int, ...]

@@ -17,7 +17,8 @@ from kernelab.errors import Diagnostic, KernelTypeError, Related, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
-from kernelab.runtime.kernel import Groups, Kernel, Reverse
+from kernelab.runtime.derived import Reverse
+from kernelab.runtime.kernel import Groups, Kernel
 from kernelab.runtime.launch import Call, Grid
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller

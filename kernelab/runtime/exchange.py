@@ -1,4 +1,4 @@
-"""What arrays say to other libraries and to programs written for Warp: DLPack, reinterpretation, marks.
+"""What arrays say to other libraries: NumPy, DLPack, reinterpretation, marks, names that Warp knows.
 
 The methods here are those of `array` that need nothing of its inside.
 """
@@ -10,6 +10,7 @@ from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differenti
 from kernelab.runtime.interop import HostArray, itemsize, value_type
 from kernelab.runtime.memory import Allocation, contiguous_strides
 from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.transfers import look_at
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
@@ -24,12 +25,15 @@ class Exchange:
 
     if TYPE_CHECKING:
         allocation: Allocation
+        ptr: int
         shape: tuple[int, ...]
         strides: tuple[int, ...]
         dtype: Value
 
         @property
         def offset(self) -> int: ...
+
+        def host(self) -> HostArray: ...
 
         def numpy(self) -> HostArray: ...
 
@@ -38,6 +42,31 @@ class Exchange:
 
         @requires_grad.setter
         def requires_grad(self, wanted: bool) -> None: ...
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        values = self.numpy()
+        if dtype is not None and dtype != values.dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's description of the memory, which it keeps alive; it has no word for bfloat16.
+
+        Of these NumPy asks `__array__`.
+        """
+        if scalar_of(self.dtype) == bfloat16:
+            raise AttributeError("__array_interface__")
+        look_at(cast("array", self))
+        values = self.host()
+        described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
+        if not self.allocation.writable:
+            return described | {"data": (self.ptr, True), "strides": values.strides}
+        return described | {
+            "data": self.allocation.expose(),
+            "offset": self.offset,
+            "strides": values.strides,
+        }
 
     def __dlpack__(self, **options: Any) -> Any:
         """The memory for another library, shared; components stand in the last axes.

@@ -3,14 +3,12 @@
 The one module that composes frontend, passes and backend.  Must not know launches or tapes.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Literal, Self
 
-from kernelab.backend.base import Args, Entry
+from kernelab.backend.base import Entry
 from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
@@ -24,15 +22,14 @@ from kernelab.frontend import (
 )
 from kernelab.lang.ir import Custom, Function, Native, Storage, Var, walk
 from kernelab.lang.structs import AnyType
-from kernelab.lang.types import Array, Type, Value, is_differentiable
+from kernelab.lang.types import Array, Type, is_differentiable
 from kernelab.passes.boxes import Region, regions
 from kernelab.passes.casts import Cast, casts
 from kernelab.passes.effects import Effects, effects
 from kernelab.passes.expand import expanded
 from kernelab.passes.forward import forward
-from kernelab.passes.inline import inline, lay_out
+from kernelab.passes.inline import lay_out
 from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
 from kernelab.passes.settled import Contest, contests
 from kernelab.passes.simplify import simplify
 from kernelab.passes.storage import LoopStorage, loop_storage
@@ -40,14 +37,13 @@ from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Pack, Parameter, parameters
 from kernelab.runtime.calling import Loaded, ordered
-from kernelab.runtime.device import CPU
+from kernelab.runtime.derived import Reverse, build, flat, flat_pair
 from kernelab.runtime.generic import types_of
 from kernelab.runtime.loading import Module, loaded, refuse_unknown
 from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
-from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structs import Instance, class_of
 from kernelab.runtime.tracing import Tracing, traced
 
@@ -81,72 +77,6 @@ class Plan:
     coordinates: int
     totals: bool
     formals: Formals | None
-
-
-class Reverse:
-    """Reverse mode of a kernel with respect to some parameters: the two programs, and what they share.
-
-    `active` are positions of parameters, `reached` those of them whose adjoint the adjoint program changes,
-    `needed` those of arrays whose elements it reads, with their regions; `residuals` are the element types of
-    what the augmented primal keeps.  `frugal` derives them again, with checkpoints where loops save every
-    iteration; `spilled` counts the sweeps that went on with that.
-    """
-
-    def __init__(
-        self, kernel: "Kernel", program: Vjp, active: tuple[int, ...], frugal: Callable[[], Vjp]
-    ) -> None:
-        self.program = program
-        self.active = active
-        self._frugal = frugal
-        self.spilled = 0
-        self._ahead: Future[Entry] | None = None
-        self._process = 0
-        self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
-        found, count = effects(program.adjoint), len(kernel.primal.params)
-        params = program.adjoint.params
-        known = regions(program.adjoint, "read")
-        self.needed = tuple(
-            (i, kernel.clearer(known[i])) for i, param in enumerate(params[:count]) if param in found.reads
-        )
-        self.reached = tuple(
-            i for i, bar in zip(active, params[count:], strict=False) if bar in found.changed
-        )
-
-    @cached_property
-    def primal_entry(self) -> Entry:
-        return build(self.program.primal)
-
-    @cached_property
-    def adjoint_entry(self) -> Entry:
-        # The thread that builds ahead does not live on in a forked process.
-        if self._ahead is None or (self._process != os.getpid() and not self._ahead.done()):
-            return build(self.program.adjoint)
-        return self._ahead.result()
-
-    @cached_property
-    def frugal_entry(self) -> Entry:
-        """The adjoint that saves little, or the usual one if the other would need more of the primal."""
-        frugal = self._frugal()
-        return build(frugal.adjoint) if frugal.sites == self.program.sites else self.adjoint_entry
-
-    def sweep(self, args: Args) -> None:
-        """Run the adjoint, within the memory that loops may take."""
-        entry = self.adjoint_entry
-        if not entry.info.saves:
-            entry(args)
-            return
-        self.spilled += run_within_budget(self.adjoint_entry, lambda: self.frugal_entry, args)
-
-    @cached_property
-    def tracing(self) -> Tracing:
-        """The adjoint, built to find where values turn NaN or infinite."""
-        return traced(self.program.adjoint)
-
-    def build_ahead(self) -> None:
-        """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
-        if self._ahead is None and "adjoint_entry" not in self.__dict__:
-            self._process = os.getpid()
-            self._ahead = _builder().submit(build, self.program.adjoint)
 
 
 class Kernel:
@@ -376,7 +306,7 @@ class Kernel:
             function = replace(self.laid_out, aliased=bool(groups))
 
             def derive(storage: Storage) -> Vjp:
-                return _flat_pair(vjp(function, active, shared, storage, intact))
+                return flat_pair(vjp(function, active, shared, storage, intact))
 
             program = derive("save")
             names = [param.hint for param in self.primal.params]
@@ -498,40 +428,10 @@ def _made(definition: Definition, options: Mapping[str, Any]) -> Made:
     return made
 
 
-def flat(function: Function) -> Function:
-    """The function with what was kept apart for differentiation inlined."""
-    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
-        return function
-    return simplify(inline(function))
-
-
-def _flat_pair(program: Vjp) -> Vjp:
-    return replace(program, primal=flat(program.primal), adjoint=flat(program.adjoint))
-
-
-def build(function: Function) -> Entry:
-    """The entry of a program, ready to run."""
-    return CPU.backend.build([scalarise(function)])[function.name]
-
-
-@cache
-def _builder() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "kernelab-build")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_builder.cache_clear)
-
-
 def _is_named(param: Var, names: frozenset[str]) -> bool:
     """Whether a parameter, or with its name the struct around it, is among some names."""
     around = param.hint.partition(".")[0]
     return param.hint in names or (around != param.hint and around in names and is_differentiable(param.type))
-
-
-def _scalar(var: Var) -> Value:
-    assert isinstance(var.type, Array)
-    return var.type.elem
 
 
 def _no_backward(kernel: Kernel) -> Diagnostic:

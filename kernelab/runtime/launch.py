@@ -22,9 +22,10 @@ from kernelab.runtime.arguments import LARGEST, Parameter, Reference, wrong_coun
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
+from kernelab.runtime.derived import Reverse
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.gathered import Gathered
-from kernelab.runtime.kernel import Kernel, Plan, Reverse
+from kernelab.runtime.kernel import Kernel, Plan
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.origin import note_origin
 from kernelab.runtime.recorder import RECORDER, caller

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.types import Array, Value, bfloat16, is_differentiable, scalar_of, shape_of
+from kernelab.lang.types import Array, Value, scalar_of, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
@@ -20,6 +20,7 @@ from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.fixed import Fixed
+from kernelab.runtime.gradients import Gradients
 from kernelab.runtime.hints import Hints
 from kernelab.runtime.interop import (
     HostArray,
@@ -42,7 +43,6 @@ from kernelab.runtime.memory import (
     folds,
     point_at,
 )
-from kernelab.runtime.origin import tell_what_is_missing
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.transfers import look_at, require_writable, set_elements, transfer
@@ -59,7 +59,7 @@ from kernelab.runtime.viewing import (
 )
 
 
-class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -73,7 +73,6 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
     __slots__ = (
         "__weakref__",
         "_extent",
-        "_grad",
         "_host",
         "allocation",
         "dtype",
@@ -97,7 +96,6 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
     type: Array
     packed: bytes
     _host: HostArray | None
-    _grad: "array | None"
 
     def __new__(
         cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
@@ -339,31 +337,6 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
         strides = self.strides + contiguous_strides(components, scalar.itemsize)
         return np.ndarray(self.shape + components, scalar, buffer, self.offset, strides)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
-        values = self.numpy()
-        if dtype is not None and dtype != values.dtype:
-            return values.astype(dtype)
-        return values.copy() if copy else values
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        """NumPy's description of the memory, which it keeps alive; it has no word for bfloat16.
-
-        Of these NumPy asks `__array__`.
-        """
-        if scalar_of(self.dtype) == bfloat16:
-            raise AttributeError("__array_interface__")
-        look_at(self)
-        values = self.host()
-        described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
-        if not self.allocation.writable:
-            return described | {"data": (self.ptr, True), "strides": values.strides}
-        return described | {
-            "data": self.allocation.expose(),
-            "offset": self.offset,
-            "strides": values.strides,
-        }
-
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""
         look_at(self)
@@ -483,58 +456,6 @@ class array(Arithmetic, Exchange, Fixed, Hints, Views):  # noqa: N801 (the name 
             raise KernelValueError(other_shape(self.shape, values.shape))
         self._write(values, "assign")
         return self
-
-    # -------------------------------------------------------------------------------------- gradients
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether tapes compute a gradient with respect to this array; shared by all views of its memory."""
-        return self.allocation.requires_grad
-
-    @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
-        if wanted and not is_differentiable(self.dtype):
-            message = f"an array of {self.dtype} cannot require gradients"
-            hint = "only floats, and vectors and matrices of floats, have derivatives"
-            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
-        self.allocation.requires_grad = bool(wanted)
-        if not wanted:
-            self.allocation.adjoint = None
-
-    @property
-    def grad(self) -> "array | None":
-        """The gradient that the last backward pass left, zeros before; None without `requires_grad`."""
-        allocation = self.allocation
-        if not allocation.requires_grad:
-            return None
-        if allocation.adjoint is None:
-            if allocation.missing is not None:
-                tell_what_is_missing(allocation)
-            allocation.adjoint = allocate(allocation.nbytes, cleared=True)
-        if self._grad is None or self._grad.allocation is not allocation.adjoint:
-            self._grad = self.twin(allocation.adjoint)
-        return self._grad
-
-    @grad.setter
-    def grad(self, value: "array | None") -> None:
-        if value is None:
-            self.allocation.adjoint = None
-            return
-        require_array(value, "a gradient is", "write kl.array(...) around it, or x.grad = None")
-        if value.shape != self.shape or value.dtype != self.dtype:
-            message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
-            raise KernelTypeError(Diagnostic(message, code="grad"))
-        self.requires_grad = True
-        if self._same_layout(value):
-            self.allocation.adjoint = value.allocation
-            self._grad = value
-            return
-        assert self.grad is not None
-        transfer(self.grad, value, "assign")
-
-    def _same_layout(self, other: "array") -> bool:
-        mine = (self.offset, self.strides, self.allocation.nbytes)
-        return mine == (other.offset, other.strides, other.allocation.nbytes)
 
 
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}

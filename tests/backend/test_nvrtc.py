@@ -16,7 +16,7 @@ from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import vjp
-from kernelab.runtime.kernel import Reverse
+from kernelab.runtime.derived import Reverse
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Writer

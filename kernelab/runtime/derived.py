@@ -1,0 +1,124 @@
+"""Programs derived from a kernel, ready to run: reverse mode's two, and what building an entry means.
+
+Knows passes and the backend; must not know how kernels are written, launched or recorded.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from kernelab.backend.base import Args, Entry
+from kernelab.lang.ir import Custom, Function, Var, walk
+from kernelab.lang.types import Array, Value
+from kernelab.passes.boxes import regions
+from kernelab.passes.effects import effects
+from kernelab.passes.inline import inline
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.simplify import simplify
+from kernelab.passes.vjp import Vjp
+from kernelab.runtime.device import CPU
+from kernelab.runtime.storage import run_within_budget
+from kernelab.runtime.tracing import Tracing, traced
+
+if TYPE_CHECKING:
+    from kernelab.runtime.kernel import Kernel
+
+
+class Reverse:
+    """Reverse mode of a kernel with respect to some parameters: the two programs, and what they share.
+
+    `active` are positions of parameters, `reached` those of them whose adjoint the adjoint program changes,
+    `needed` those of arrays whose elements it reads, with their regions; `residuals` are the element types of
+    what the augmented primal keeps.  `frugal` derives them again, with checkpoints where loops save every
+    iteration; `spilled` counts the sweeps that went on with that.
+    """
+
+    def __init__(
+        self, kernel: "Kernel", program: Vjp, active: tuple[int, ...], frugal: Callable[[], Vjp]
+    ) -> None:
+        self.program = program
+        self.active = active
+        self._frugal = frugal
+        self.spilled = 0
+        self._ahead: Future[Entry] | None = None
+        self._process = 0
+        self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
+        found, count = effects(program.adjoint), len(kernel.primal.params)
+        params = program.adjoint.params
+        known = regions(program.adjoint, "read")
+        self.needed = tuple(
+            (i, kernel.clearer(known[i])) for i, param in enumerate(params[:count]) if param in found.reads
+        )
+        self.reached = tuple(
+            i for i, bar in zip(active, params[count:], strict=False) if bar in found.changed
+        )
+
+    @cached_property
+    def primal_entry(self) -> Entry:
+        return build(self.program.primal)
+
+    @cached_property
+    def adjoint_entry(self) -> Entry:
+        # The thread that builds ahead does not live on in a forked process.
+        if self._ahead is None or (self._process != os.getpid() and not self._ahead.done()):
+            return build(self.program.adjoint)
+        return self._ahead.result()
+
+    @cached_property
+    def frugal_entry(self) -> Entry:
+        """The adjoint that saves little, or the usual one if the other would need more of the primal."""
+        frugal = self._frugal()
+        return build(frugal.adjoint) if frugal.sites == self.program.sites else self.adjoint_entry
+
+    def sweep(self, args: Args) -> None:
+        """Run the adjoint, within the memory that loops may take."""
+        entry = self.adjoint_entry
+        if not entry.info.saves:
+            entry(args)
+            return
+        self.spilled += run_within_budget(self.adjoint_entry, lambda: self.frugal_entry, args)
+
+    @cached_property
+    def tracing(self) -> Tracing:
+        """The adjoint, built to find where values turn NaN or infinite."""
+        return traced(self.program.adjoint)
+
+    def build_ahead(self) -> None:
+        """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
+        if self._ahead is None and "adjoint_entry" not in self.__dict__:
+            self._process = os.getpid()
+            self._ahead = _builder().submit(build, self.program.adjoint)
+
+
+def flat(function: Function) -> Function:
+    """The function with what was kept apart for differentiation inlined."""
+    if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
+        return function
+    return simplify(inline(function))
+
+
+def flat_pair(program: Vjp) -> Vjp:
+    """The two programs of reverse mode, each flat."""
+    return replace(program, primal=flat(program.primal), adjoint=flat(program.adjoint))
+
+
+def build(function: Function) -> Entry:
+    """The entry of a program, ready to run."""
+    return CPU.backend.build([scalarise(function)])[function.name]
+
+
+@cache
+def _builder() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "kernelab-build")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_builder.cache_clear)
+
+
+def _scalar(var: Var) -> Value:
+    assert isinstance(var.type, Array)
+    return var.type.elem

@@ -1,0 +1,89 @@
+"""The gradient of an array: whether it is wanted, where it stands, and what may be assigned to it.
+
+Gradients belong to memory, so all views of it share them; must not know tapes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.types import Value, is_differentiable
+from kernelab.runtime.conversion import described
+from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.origin import tell_what_is_missing
+from kernelab.runtime.transfers import transfer
+
+if TYPE_CHECKING:
+    from kernelab.runtime.strided import array
+
+
+class Gradients:
+    """The part of an array that is about its gradient."""
+
+    __slots__ = ("_grad",)
+
+    _grad: "array | None"
+
+    if TYPE_CHECKING:
+        allocation: Allocation
+        shape: tuple[int, ...]
+        strides: tuple[int, ...]
+        dtype: Value
+
+        @property
+        def offset(self) -> int: ...
+
+        def twin(self, allocation: Allocation) -> "array": ...
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether tapes compute a gradient with respect to this array; shared by all views of its memory."""
+        return self.allocation.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted and not is_differentiable(self.dtype):
+            message = f"an array of {self.dtype} cannot require gradients"
+            hint = "only floats, and vectors and matrices of floats, have derivatives"
+            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+        self.allocation.requires_grad = bool(wanted)
+        if not wanted:
+            self.allocation.adjoint = None
+
+    @property
+    def grad(self) -> "array | None":
+        """The gradient that the last backward pass left, zeros before; None without `requires_grad`."""
+        allocation = self.allocation
+        if not allocation.requires_grad:
+            return None
+        if allocation.adjoint is None:
+            if allocation.missing is not None:
+                tell_what_is_missing(allocation)
+            allocation.adjoint = allocate(allocation.nbytes, cleared=True)
+        if self._grad is None or self._grad.allocation is not allocation.adjoint:
+            self._grad = self.twin(allocation.adjoint)
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "array | None") -> None:
+        if value is None:
+            self.allocation.adjoint = None
+            return
+        given: Any = value
+        if not isinstance(given, Gradients):
+            message = f"a gradient is an array of kernelab, not {described(given)}"
+            hint = "write kl.array(...) around it, or x.grad = None"
+            raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+        if value.shape != self.shape or value.dtype != self.dtype:
+            message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
+            raise KernelTypeError(Diagnostic(message, code="grad"))
+        self.requires_grad = True
+        if self._stands_like(value):
+            self.allocation.adjoint = value.allocation
+            self._grad = value
+            return
+        assert self.grad is not None
+        transfer(self.grad, value, "assign")
+
+    def _stands_like(self, other: "array") -> bool:
+        mine = (self.offset, self.strides, self.allocation.nbytes)
+        return mine == (other.offset, other.strides, other.allocation.nbytes)
