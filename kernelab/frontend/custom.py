@@ -23,7 +23,18 @@ from kernelab.frontend.definitions import Template, UserFunction, as_meaning, lo
 from kernelab.frontend.frame import BrokenCall, Mistake, counted
 from kernelab.frontend.jumps import leaves
 from kernelab.frontend.names import PREFIXES
-from kernelab.frontend.values import ArrayRef, Bound, Instance, Meaning, Parameter, TupleOf, Typed, Weak
+from kernelab.frontend.values import (
+    ArrayRef,
+    Bound,
+    Instance,
+    Meaning,
+    Parameter,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+)
 from kernelab.lang.build import type_of, zero
 from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Native, Store, Var, walk
 from kernelab.lang.structs import Struct, StructArray
@@ -66,7 +77,9 @@ class Rules:
         """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
         inputs = list(zip(callee.signature(), bound, strict=True))
         lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
-        if any(isinstance(kind, Struct | StructArray) for kind in bound) or _returns_struct(instance.results):
+        if any(isinstance(kind, Struct | StructArray) for kind in bound) or _returns_more_than_numbers(
+            instance.results
+        ):
             raise BrokenCall(tuple(lowering.of_structs(rule) for rule in self.of.values()))
         made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
@@ -111,7 +124,8 @@ class _Lowering:
         return Mistake(Diagnostic(message, span or rule.span, "type", hint=hint, related=related))
 
     def of_structs(self, rule: Rule) -> Diagnostic:
-        message = f"{self.callee.name} takes or returns structs, so it can have no {_WHAT[rule.kind]}"
+        what = "takes structs, or returns structs or arrays"
+        message = f"{self.callee.name} {what}, so it can have no {_WHAT[rule.kind]}"
         hint = "pass and return the fields as numbers of their own"
         return self.mistake(rule, message, hint).diagnostic
 
@@ -244,10 +258,12 @@ class _Lowering:
         return function
 
 
-def _returns_struct(results: Meaning | None) -> bool:
+def _returns_more_than_numbers(results: Meaning | None) -> bool:
     match results:
         case TupleOf(items, struct):
-            return struct is not None or any(map(_returns_struct, items))
+            return struct is not None or any(map(_returns_more_than_numbers, items))
+        case ArrayRef() | View() | StructArrayRef():
+            return True
         case _:
             return False
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
-from kernelab.frontend import fence, structs
+from kernelab.frontend import fence, structs, views
 from kernelab.frontend.annotations import annotation, is_any
 from kernelab.frontend.control import WATCH
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion, Wishes
@@ -19,14 +19,17 @@ from kernelab.frontend.scope import analyse, changed_in
 from kernelab.frontend.source import Places
 from kernelab.frontend.statements import block
 from kernelab.frontend.values import (
+    ArrayRef,
     Bound,
     FunctionRef,
     Instance,
     Meaning,
     Parameter,
+    StructArrayRef,
     TupleOf,
     TupleType,
     Typed,
+    View,
     Weak,
 )
 from kernelab.lang.ir import Atom, CustomRules, Function
@@ -402,6 +405,12 @@ def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
             return value
         case TupleOf(items) as whole:
             return whole.of([item for item in (_results(item, yields) for item in items) if item is not None])
+        case ArrayRef() | View():
+            yields += views.atoms(value)
+            return value
+        case StructArrayRef(indices=indices):
+            yields += indices
+            return value
         case _:
             return value
 

@@ -1,8 +1,8 @@
 """Calls of functions that users wrote: which of its instances is meant, and what is handed over."""
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelab.errors import Related
@@ -30,7 +30,7 @@ from kernelab.frontend.values import (
 )
 from kernelab.lang.ir import Atom, Call, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray
-from kernelab.lang.types import Array
+from kernelab.lang.types import Array, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ def call_function(frame: Frame, function: Callee, arguments: Arguments, node: as
     numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
     result = None
     if instance.results is not None:
-        result = _received(instance.results, outs, numbers, frame, ("call", frame.places(node)))
+        received = _Received(frame, dict(zip(instance.function.params, atoms, strict=True)), outs)
+        result = received.of(instance.results, numbers, ("call", frame.places(node)))
     frame.builder.emit(Call(tuple(outs), instance.function, tuple(atoms), frame.builder.span))
     return result
 
@@ -178,17 +179,37 @@ def _tuple(
     return TupleType(tuple(kinds)), atoms
 
 
-def _received(
-    results: Meaning, outs: list[Var], numbers: Sequence[Typed], frame: Frame, origin: Origin
-) -> Meaning:
-    """The results of a call; weak where all that went in was weak."""
-    match results:
-        case Typed():
-            outs.append(Var(results.type, "", frame.builder.span))
-            origins = weak_origins(frame, numbers, results.type, origin)
-            return Typed(outs[-1], origins - {origin})
-        case TupleOf(items, struct) as whole:
-            weak = numbers if struct is None else ()
-            return whole.of([_received(item, outs, weak, frame, origin) for item in items])
-        case _:
-            return results
+@dataclass(frozen=True, slots=True, eq=False)
+class _Received:
+    """What a caller gets of a function's results: new Vars for values, the caller's own arrays for arrays."""
+
+    frame: Frame
+    handed: Mapping[Var, Atom]
+    outs: list[Var]
+
+    def of(self, results: Meaning, numbers: Sequence[Typed], origin: Origin) -> Meaning:
+        """The results of a call; weak where all that went in was weak."""
+        match results:
+            case Typed():
+                origins = weak_origins(self.frame, numbers, results.type, origin)
+                return Typed(self.out(results.type), origins - {origin})
+            case TupleOf(items, struct) as whole:
+                weak = numbers if struct is None else ()
+                return whole.of([self.of(item, weak, origin) for item in items])
+            case ArrayRef() | View():
+                view = replace(results, var=self.array(results.var))
+                return views.with_atoms(view, [self.out(atom.type) for atom in views.atoms(results)])
+            case StructArrayRef(vars=vars, indices=indices):
+                handed = tuple(map(self.array, vars))
+                return replace(results, vars=handed, indices=tuple(self.out(i.type) for i in indices))
+            case _:
+                return results
+
+    def out(self, type: Type) -> Var:
+        self.outs.append(Var(type, "", self.frame.builder.span))
+        return self.outs[-1]
+
+    def array(self, param: Var) -> Var:
+        atom = self.handed[param]
+        assert isinstance(atom, Var)
+        return atom

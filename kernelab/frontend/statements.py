@@ -25,7 +25,18 @@ from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import convert
 from kernelab.frontend.scope import changed_in, targets
 from kernelab.frontend.threads import threads
-from kernelab.frontend.values import BuiltinRef, Meaning, Poison, TupleOf, Typed, Weak, describe
+from kernelab.frontend.values import (
+    ArrayRef,
+    BuiltinRef,
+    Meaning,
+    Poison,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+    describe,
+)
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
@@ -448,13 +459,13 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
             hint="store the result into an array parameter, or make this a function with @func",
         )
     value = expr(frame, stmt.value)
-    if not isinstance(value, Weak | Typed | TupleOf):
+    if not isinstance(value, Weak | Typed | TupleOf | ArrayRef | View | StructArrayRef):
         raise frame.error(
             stmt.value,
             f"a function cannot return {describe(value)}",
-            hint="return numbers, vectors, matrices, structs or a tuple of them",
+            hint="return numbers, vectors, matrices, structs, arrays or a tuple of them",
         )
-    structs.refuse_arrays(frame, value, stmt.value)
+    structs.refuse_local_arrays(frame, value, stmt.value)
     if frame.result is not None:
         value = structs.require(frame, value, frame.result, stmt.value, f"{frame.name} returns")
     frame.env[RETURNED] = value

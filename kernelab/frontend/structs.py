@@ -144,17 +144,17 @@ def _struct_of(value: Meaning) -> Struct | None:
     return value.struct if isinstance(value, TupleOf | StructArrayRef) else None
 
 
-def refuse_arrays(frame: Frame, value: Meaning, node: ast.expr) -> None:
-    """Raise Mistake where a function would return an array."""
+def refuse_local_arrays(frame: Frame, value: Meaning, node: ast.expr) -> None:
+    """Raise Mistake where a function would return memory of its own, which ends with the call."""
     match value:
         case TupleOf(items):
             for item in items:
-                refuse_arrays(frame, item, node)
-        case ArrayRef() | StructArrayRef() | NoArray():
+                refuse_local_arrays(frame, item, node)
+        case ArrayRef(var) | View(var) if var in frame.locals:
             raise frame.error(
                 node,
-                "a function cannot return an array, nor a struct that holds one",
-                hint="return the numbers, and pass the array on as an argument",
+                "a function cannot return a local array, which ends with the call",
+                hint="return a vector, or write into an array that is passed as an argument",
             )
 
 

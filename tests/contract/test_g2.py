@@ -218,3 +218,20 @@ def k(v: array[vec3d], x: array[float64], out: array[float64]):
     v = kl.array(np.array(V), dtype=kl.vec3d, requires_grad=True)
     x = kl.array(np.array(X), dtype=kl.float64, requires_grad=True)
     assert gradcheck(kernel, 2, inputs=[v, x], outputs=[kl.zeros(2, kl.float64, requires_grad=True)])
+
+
+def test_a_function_returns_rows_and_parts_of_the_arrays_that_it_is_handed() -> None:
+    text = """
+def row(v: array[vec3d], x: array[float64], i: int):
+    if x[i] > 0.5:
+        return x[i:], v[i]
+    return x[i + 1:], v[i + 1]
+
+def k(v: array[vec3d], x: array[float64], y: array[float64]):
+    i = tid()
+    part, p = row(v, x, i)
+    part[0] *= part[1]
+    y[i] = part[0] * p.x + part[2] * p[i] * x[i]
+"""
+    v = [[0.3, -1.2, 0.8], [1.1, 0.4, -0.5], [0.2, 0.9, 0.7]]
+    gradients_are_right(text, 2, v=v, x=X, y=[0.0] * 2)

@@ -328,4 +328,7 @@ def f(b: Body):
 def adj_f(b: Body, adj_ret: float):
     pass
 """
-    assert error(text).message == "f takes or returns structs, so it can have no grad function"
+    assert (
+        error(text).message
+        == "f takes structs, or returns structs or arrays, so it can have no grad function"
+    )

@@ -207,7 +207,11 @@ def test_a_function_whose_types_are_stated_is_checked_though_nobody_calls_it() -
             "the name vec99 is not known here",
             1,
         ),
-        ("def f(x):\n    return x\n" + KERNEL + "y = f(x)\n", "a function cannot return array[float32]", 2),
+        (
+            "def f(x):\n    return sin\n" + KERNEL + "y = f(x)\n",
+            "a function cannot return the function sin",
+            2,
+        ),
     ],
 )
 def test_a_mistake_in_a_function_or_its_call_is_refused(text: str, message: str, line: int) -> None:

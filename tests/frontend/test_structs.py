@@ -407,10 +407,19 @@ def test_an_array_cannot_hold_structs_that_hold_arrays() -> None:
     assert found.message == "an array cannot hold G: its field v is an array"
 
 
-def test_a_function_returns_no_struct_that_holds_arrays() -> None:
-    text = "class G:\n    v: array[float]\ndef f(g: G):\n    return g\n"
-    text += "def kernel(g: G):\n    h = f(g)\n    h.v[0] = 1.0\n"
-    assert error(text).message == "a function cannot return an array, nor a struct that holds one"
+def test_a_function_returns_a_struct_that_holds_arrays() -> None:
+    text = "class G:\n    v: array[float]\n    k: int\n"
+    text += (
+        "def f(g: G, n: int):\n    if n > 2:\n        g.k = n\n        return g\n    g.k += 1\n    return g\n"
+    )
+    text += "def kernel(g: G, n: int):\n    h = f(f(g, n), 1)\n    h.v[h.k] = 1.0\n"
+    assert not errors(text)
+
+
+def test_a_function_returns_no_memory_of_its_own() -> None:
+    text = "def f(x: float):\n    a = zeros(3, dtype=float)\n    a[0] = x\n    return a\n"
+    text += "def kernel(y: array[float]):\n    y[0] = f(2.0)[0]\n"
+    assert error(text).message == "a function cannot return a local array, which ends with the call"
 
 
 def test_a_struct_with_a_mistake_is_told_once_more_at_most_where_it_is_used() -> None:
