@@ -23,6 +23,7 @@ from kernelab.errors import (
     KernelInterrupt,
     KernelMemoryError,
     KernelNameError,
+    KernelRaceError,
     KernelSyntaxError,
     KernelTypeError,
     KernelValueError,
@@ -54,6 +55,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
+from kernelab.runtime.checked import find_races
 from kernelab.runtime.command import Launch
 from kernelab.runtime.decorators import (
     compile,
@@ -206,6 +208,7 @@ __all__ = [
     "KernelInterrupt",
     "KernelMemoryError",
     "KernelNameError",
+    "KernelRaceError",
     "KernelSyntaxError",
     "KernelTypeError",
     "KernelValueError",
@@ -246,6 +249,7 @@ __all__ = [
     "dtype_to_torch",
     "empty",
     "empty_like",
+    "find_races",
     "from_dlpack",
     "from_numpy",
     "from_ptr",

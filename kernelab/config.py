@@ -5,6 +5,9 @@ verify_autograd_array_access    tapes warn of overwritten arrays and go on with 
 loop_memory                     how many bytes a thread of an adjoint may save for its loops, 64 MiB at first;
                                 beyond that loops keep checkpoints and run again between them; 0 is any number
 enable_backward                 whether kernels that do not say so themselves have a backward pass
+check_races                     each launch first looks for elements at which threads meet, one of them by a
+                                plain store: KernelRaceError names the lines and two threads.  A launch then
+                                takes several times as long, where its text is no proof that it has none
 print_launches                  each launch prints its kernel, its grid and the line it stands in
 kernel_cache_dir                the folder that keeps built kernels, None for the usual one
 
@@ -23,6 +26,7 @@ import numpy as np
 from kernelab.autodiff.hazards import DEFAULT_POLICY
 from kernelab.backend.cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.runtime.races import CHECK_RACES
 from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES
 from kernelab.runtime.storage import LOOP_MEMORY
 
@@ -102,6 +106,14 @@ class _Config(ModuleType):
     @enable_backward.setter
     def enable_backward(self, wanted: bool) -> None:
         ENABLE_BACKWARD.set(bool(wanted))
+
+    @property
+    def check_races(self) -> bool:
+        return CHECK_RACES.get()
+
+    @check_races.setter
+    def check_races(self, wanted: bool) -> None:
+        CHECK_RACES.set(bool(wanted))
 
     @property
     def print_launches(self) -> bool:

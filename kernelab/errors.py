@@ -166,6 +166,10 @@ class KernelAssertionError(KernelError, AssertionError):
     """An `assert` of a kernel that did not hold."""
 
 
+class KernelRaceError(KernelError, RuntimeError):
+    """Threads of one launch that meet at an element which one of them stores to."""
+
+
 class LaunchError(KernelError, TypeError):
     """Arguments of a launch that do not fit the kernel."""
 

@@ -151,6 +151,8 @@ class Signature:
 class Observer:
     """The recorder of a first run: runs launches plainly, and notes what comes from outside."""
 
+    sees_values = True
+
     def __init__(self, recording: Recording, place: Place) -> None:
         self._recording = recording
         self._place = place

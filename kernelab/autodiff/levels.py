@@ -69,6 +69,8 @@ Extents = tuple[int, ...]
 class Level:
     """Where programs run; also the recorder that a user's launches and copies come to."""
 
+    sees_values = False
+
     def __init__(self, parent: "Level") -> None:
         self.parent = parent
 

@@ -262,6 +262,8 @@ FILLS = ("fill_", "zero_")
 class Recording:
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records."""
 
+    sees_values = True
+
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.records: list[Record] = []

@@ -28,6 +28,7 @@ from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.kernel import Kernel, Plan
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.origin import note_origin
+from kernelab.runtime.races import CHECK_RACES, refuse_races
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
@@ -115,9 +116,9 @@ def launch(
     if device is not None:
         get_device(device)
     if not isinstance(kernel, Kernel):
-        raise _no_kernel(kernel)
+        raise no_kernel(kernel)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
-        _require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
+        require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = [*inputs, *outputs]
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
@@ -145,6 +146,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if not grid.threads:
         return
     recorder = RECORDER.get()
+    if CHECK_RACES.get() and (recorder is None or recorder.sees_values):
+        refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
     if recorder is not None and record_tape:
         _set_apart(kernel, arguments)
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
@@ -475,7 +478,7 @@ def _checked_bar(parameter: Parameter, bar: Any) -> array:
     return Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]  # type: ignore[no-any-return]
 
 
-def _require_lists(**given: Any) -> None:
+def require_lists(**given: Any) -> None:
     for name, arguments in given.items():
         if isinstance(arguments, Sequence) and not isinstance(arguments, str):
             continue
@@ -483,7 +486,7 @@ def _require_lists(**given: Any) -> None:
         raise LaunchError(Diagnostic(message, code="argument", hint=f"write {name}=[...]"))
 
 
-def _no_kernel(found: object) -> LaunchError:
+def no_kernel(found: object) -> LaunchError:
     name = getattr(found, "__name__", repr(found))
     if hasattr(found, "__kernelab_function__"):
         message = f"`{name}` is a function for kernels: it cannot be launched itself"

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """What the runtime tells a recorder."""
+    """What the runtime tells a recorder.
+
+    It `sees_values` where the arrays of a launch hold what the kernel computes with.
+    """
+
+    sees_values: bool
 
     def launch(self, call: "Call") -> None:
         """Run a validated launch, and record it."""
