@@ -32,6 +32,7 @@ from tests.strategies.features import EXPECTED, EXPECTED_IR, features, statement
 from tests.support.lowering import lowered, raw
 from tests.support.programs import Point, active, complete, same_memory, second_order
 from tests.support.reproducer import checked
+from tests.support.second import forward_over_reverse
 
 SHARDS, PROGRAMS = 4, 80
 """The programs of the normal run: one test a shard, so that processes share them."""
@@ -67,6 +68,13 @@ def test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree(shard: int
 @given(programs(), st.sampled_from(list(LAYOUTS)))
 def test_derivatives_of_the_tangent_agree(text: str, layout: str) -> None:
     checked(text, layout, 0, second_order)
+
+
+@hypothesis.seed(8)
+@examples(30, database=None)
+@given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
+def test_the_tangent_of_the_adjoint_is_the_adjoint_of_the_tangent(text: str, layout: str, point: int) -> None:
+    checked(text, layout, point, forward_over_reverse)
 
 
 def drawn(count: int, seed: int) -> list[str]:

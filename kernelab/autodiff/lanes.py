@@ -72,8 +72,7 @@ class Batch(Level):
         if not given and not starts:
             self.parent.run(program, grid, arguments)
             return
-        more = program.to_widen((*given, *starts))
-        wide = tuple(sorted({*given, *starts, *(i for i in more if isinstance(arguments[i], array))}))
+        wide = self._differing(program, arguments, {*given, *starts})
         if program.is_opaque:
             self._one_by_one(program, grid, arguments, wide)
             return
@@ -86,6 +85,18 @@ class Batch(Level):
         if len(extents) == 4:
             first, rest = (self.lanes * extents[0],), extents[1:]
         self.parent.run(made, (*first, *rest), parts)
+
+    def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
+        """Which arguments differ between lanes, if the found ones do: with one array, all over its memory."""
+        while True:
+            more = found.union(program.to_widen(tuple(sorted(found))))
+            arrays = {i: a.allocation for i in program.arrays if isinstance(a := arguments[i], array)}
+            memories = {arrays[i] for i in more if i in arrays}
+            more = {i for i in more if i in found or i in arrays}
+            more |= {i for i, memory in arrays.items() if memory in memories}
+            if more == found:
+                return tuple(sorted(found))
+            found = more
 
     def _one_by_one(
         self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Sequence[int]

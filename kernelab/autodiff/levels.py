@@ -256,11 +256,16 @@ def known(arguments: Sequence[Argument], among: Sequence[int], memories: Contain
 
 
 class Forward(Level):
-    """Carries tangents: `dots` holds the tangents of each memory that has any."""
+    """Carries tangents: `dots` holds the tangents of each memory that has any, `kept` those of residuals.
+
+    A program that appends a value to a residual appends its tangent to another at the same time, so both
+    begin at the same places.
+    """
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
         self.dots: dict[Allocation, Allocation] = {}
+        self.kept: dict[Kept, Kept] = {}
 
     def dot(self, primal: array) -> array:
         """The tangent of an array: the same elements of a memory that starts as zeros."""
@@ -274,25 +279,36 @@ class Forward(Level):
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, arguments)
-        found = known(arguments, program.floats, self.dots)
+        found = {i for i in program.floats if self._moves(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
             return
-        if any(isinstance(given, Kept) for given in arguments):
-            raise GradientError(_keeps(program))
         active = tuple(i for i in program.floats if i in found or i in program.changed)
-        dots = [self.dot(given) for i in active if isinstance(given := arguments[i], array)]
+        dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active), grid, [*arguments, *dots])
+
+    def _moves(self, given: Argument) -> bool:
+        """Whether a tangent comes in with an argument."""
+        match given:
+            case array():
+                return given.allocation in self.dots
+            case KeptValues(kept):
+                return kept in self.kept
+            case _:
+                return False
+
+    def _tangent(self, given: Argument) -> Argument:
+        match given:
+            case array():
+                return self.dot(given)
+            case Kept():
+                return self.kept.setdefault(given, Kept(given.elem))
+            case KeptValues(kept):
+                return KeptValues(self.kept[kept])
+            case _:
+                raise AssertionError("neither numbers nor starts have tangents")
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         self.parent.move(dest, src, add)
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)
-
-
-def _keeps(program: Program) -> Diagnostic:
-    message = (
-        f"`{program.name}` overwrites values that its adjoint needs: its adjoint has no forward derivative"
-    )
-    hint = "write the results to another array than the one that is read"
-    return Diagnostic(message, program.function.span, "second-order", hint=hint)

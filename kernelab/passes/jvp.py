@@ -98,8 +98,10 @@ class _Tangent(Copier):
                 self.builder.emit(Restore(stack, (*copies, *moved_vars), span))
             case Native(_, _, args) if any(arg in self.varied for arg in args):
                 refuse_native(stmt, "jvp")
-            case Append(array) if array in self.varied:
-                raise AssertionError("an augmented primal is not differentiated")
+            case Append(array, value, span) if array in self.dots:
+                super().stmt(stmt)
+                (value_dot,) = self.tangents([value])
+                self.builder.emit(Append(self.dots[array], value_dot, span))
             case _:
                 super().stmt(stmt)
 
