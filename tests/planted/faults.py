@@ -170,6 +170,20 @@ STORAGE = (
 )
 JVP = (
     Fault(
+        "what is appended to a residual has no tangent",
+        PASSES,
+        "self.builder.emit(Append(self.dots[array], value_dot, span))",
+        "self.builder.emit(Append(self.dots[array], zero(type_of(value)), span))",
+        ("tests/autodiff/test_second_order.py",),
+    ),
+    Fault(
+        "an array of which another view differs between lanes is shared by them",
+        AUTODIFF,
+        "more |= {i for i, memory in arrays.items() if memory in memories}",
+        "pass",
+        ("tests/passes/test_batch.py",),
+    ),
+    Fault(
         "a store does not store the tangent",
         PASSES,
         "self.builder.emit(Store(self.dots[array], self.atoms(indices), value_dot, span))",
