@@ -15,7 +15,7 @@ from kernelab.autodiff.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.sparse import sparse_jacobians
 from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kernel
 from kernelab.autodiff.tape import Tape
-from kernelab.autodiff.tapecheck import TapeReport
+from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.trees import refusal
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError
 from kernelab.runtime.device import get_device
@@ -203,13 +203,19 @@ def gradcheck_tape(
     skip_to_launch_index: int = 0,
     fast: Fast = "auto",
 ) -> TapeReport:
-    """Check each launch on a tape as `gradcheck` does, with the values that it read; `fast` as there.
+    """Check the gradient of a tape: the whole of it first, then the first launch with which it goes wrong.
 
-    Masks and lists go by the names of kernels; `reverse_launches` checks the last launch first, and
-    `skip_to_launch_index` leaves out so many.  A launch whose values have been overwritten is not checkable
-    and is reported so; it does not count as failed.  Returns a report that is true if every launch that was
-    checked passed.  Raises GradientError if one fails and `raise_exception` is true, or if none was
-    checked.
+    The tape runs again on copies, from what its arrays held at first, in float64: its adjoint is compared
+    with differences along random directions, end to end.  Where these do not agree, the tape is halved until
+    the first bad launch is found, and that one is checked as `gradcheck` does.  A launch that overwrites what
+    an earlier adjoint reads is found so, too, with ``Tape(overwrite="warn")``.  ``fast=False`` also checks
+    every entry of every launch.
+
+    Where launches or entries are chosen, each launch is checked alone, with the values that it read.  Masks
+    and lists go by the names of kernels; `reverse_launches` checks the last launch first, and
+    `skip_to_launch_index` leaves out so many.  A launch whose values have been overwritten is then not
+    checkable and is reported so; it does not count as failed.  Returns a report that is true if nothing
+    failed.  Raises GradientError if a launch fails and `raise_exception` is true, or if none was checked.
     """
     if not isinstance(tape, Tape):
         message = f"gradcheck_tape takes a Tape, not a {type(tape).__name__}"
@@ -231,8 +237,7 @@ def gradcheck_tape(
             _plot_errors(launch.report, plot_relative_error, plot_absolute_error)
     bad = report.first_bad()
     if raise_exception and bad is not None:
-        message = f"the gradient of launch {bad.index}, of `{bad.kernel}`, is not its derivative"
-        raise GradientError(Diagnostic(message, bad.place.span, "gradcheck", hint=_advice(bad.report)))
+        raise GradientError(_bad_launch(bad))
     return report.as_shown() if show_summary else report
 
 
@@ -346,6 +351,17 @@ def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
         "gradcheck",
         hint=_advice(report),
     )
+
+
+def _bad_launch(bad: LaunchCheck) -> Diagnostic:
+    if bad.fault:
+        message = (
+            f"after launch {bad.index}, `{bad.kernel}`, the gradient of this tape is wrong: {bad.reason}"
+        )
+        hint = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
+        return Diagnostic(message, bad.place.span, "gradcheck", hint=hint)
+    message = f"the gradient of launch {bad.index}, of `{bad.kernel}`, is not its derivative"
+    return Diagnostic(message, bad.place.span, "gradcheck", hint=_advice(bad.report))
 
 
 def _advice(report: GradcheckReport | None) -> str:

@@ -73,7 +73,7 @@ def _slopes(
     steps = _steps(subject, i, eps, scale)[wanted]
     targets, looked = _moved(subject, i, np.arange(len(wanted)), wanted, steps, labels)
     with np.errstate(invalid="ignore", over="ignore"):
-        return targets, [_extrapolated(y, steps[:, None]) for y in looked]
+        return targets, [extrapolated(y, steps[:, None]) for y in looked]
 
 
 def differences_by_color(
@@ -90,7 +90,7 @@ def differences_by_color(
     (row, column), steps = places, _steps(subject, i, eps, scale)
     _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, labels)
     with np.errstate(invalid="ignore", over="ignore"):
-        return _extrapolated(looked[j][:, colors[column], row], steps[column])
+        return extrapolated(looked[j][:, colors[column], row], steps[column])
 
 
 def along(
@@ -100,7 +100,7 @@ def along(
     steps = _steps(subject, i, eps, scale)
     _, looked = _shifted(subject, i, v * steps, labels)
     with np.errstate(invalid="ignore", over="ignore"):
-        return steps, [y[0] for y in looked], [_extrapolated(y, np.ones(1)) for y in looked]
+        return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
 
 
 def _steps(subject: Subject, i: int, eps: float | None, scale: float) -> Floats:
@@ -140,6 +140,6 @@ def _shifted(
     return subject.targets(found, labels), looked
 
 
-def _extrapolated(y: Floats, steps: Floats) -> Floats:
+def extrapolated(y: Floats, steps: Floats) -> Floats:
     coarse, fine = (y[0] - y[1]) / (2.0 * steps), (y[2] - y[3]) / steps
     return np.asarray((4.0 * fine - coarse) / 3.0)

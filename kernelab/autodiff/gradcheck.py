@@ -9,7 +9,7 @@ Of a large Jacobian without a pattern, random directions are compared first; onl
 every entry looked at.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,11 +17,12 @@ import numpy as np
 
 from kernelab.autodiff.differences import Floats
 from kernelab.autodiff.jacobian import Jacobians, Selection
+from kernelab.autodiff.order import Raced, races
 from kernelab.autodiff.screening import Screened, screen
-from kernelab.autodiff.subject import Subject, Variable, apart, of_kernel
+from kernelab.autodiff.subject import Key, Subject, Variable, apart, of_kernel
 from kernelab.autodiff.trees import refusal
 from kernelab.autodiff.witnesses import Pair, Witnesses, by_pattern, of_all
-from kernelab.errors import GradientError
+from kernelab.errors import GradientError, Span
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 
@@ -46,7 +47,8 @@ class PairResult:
 
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
     input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
-    failure means: "adjoint", "both" or "nondeterministic"; "" where the pair passed.
+    failure means, as `VERDICTS` lists them; "" where the pair passed.  `explanation` says more where more is
+    known, and `span` is the source line at fault.
 
     A pair that passed along random directions has no worst entry: `directions` counts the products that were
     compared, the two values are those of the worst, and the indices are empty.  The relative error is then
@@ -65,9 +67,13 @@ class PairResult:
     passed: bool
     verdict: str = ""
     directions: int = 0
+    explanation: str = ""
+    span: Span | None = None
 
 
 VERDICTS = {
+    "race": "the result depends on the order in which threads run: several store to one element, or read "
+    "what others change, so there is no derivative",
     "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
     "adjoint": "the tangent agrees with the differences: the adjoint is at fault, by an overwritten value, a "
     "race between threads, or a wrong custom gradient",
@@ -180,7 +186,8 @@ def check(
     """
     limit, chosen = tolerance or Tolerance(), selection or Selection()
     with apart("gradcheck"):
-        if fast:
+        raced = races(subject, labels)
+        if fast and not raced:
             screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
             if screening.agreed:
                 return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
@@ -191,6 +198,7 @@ def check(
                     return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
         asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
         found = _entry_by_entry(asked, limit)
+    found = [_raced(pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
     return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
 
 
@@ -201,6 +209,17 @@ def _entry_by_entry(asked: Witnesses, limit: Tolerance) -> list[PairResult]:
             _look_closer(asked, k, pair, limit)
     found = [_compare(pair, limit) for pair in asked.pairs]
     return found if all(result.passed for result in found) else _judged(asked, found, limit)
+
+
+def _raced(pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
+    """The result of a pair whose output may depend on the order of threads: then it has no derivative."""
+    found = raced.get(pair.output.key)
+    if found is None:
+        return result
+    index = _index(pair.output, found.position)
+    name = f"{pair.output.label}[{', '.join(map(str, index))}]"
+    told = f"{name} is {found.usual:.6g} if the first thread runs first, {found.turned:.6g} if the last does"
+    return replace(result, passed=False, verdict="race", output_index=index, explanation=told)
 
 
 def _along_directions(found: Screened) -> PairResult:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernelab.autodiff.keeps import Keep
 from kernelab.autodiff.unseen import Adjoints
+from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import set_aside
 from kernelab.runtime.recorder import Place
 from kernelab.runtime.strided import array
@@ -52,11 +53,16 @@ class CopyRecord:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OverwriteRecord:
-    """Elements set from the host: what was computed into them before is gone."""
+    """Elements set from the host: what was computed into them before is gone.
+
+    `value` is what all of them were set to, None where they differ; `version` is that of their memory then.
+    """
 
     dest: array
     how: str
     place: Place
+    value: HostArray | None = None
+    version: int = 0
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"

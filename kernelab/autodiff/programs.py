@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from kernelab.backend.base import Entry
-from kernelab.backend.order import independent
+from kernelab.backend.order import independent, may_meet
 from kernelab.codegen.totals import totals
 from kernelab.errors import Diagnostic, GradientError
 from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Storage, Store, Var, walk
@@ -116,6 +116,11 @@ class Program:
         """Whether it saves values for itself or others, which a second reverse pass cannot follow."""
         return any(isinstance(stmt, Save | Restore | Append) for stmt in walk(self.flat.body))
 
+    @cached_property
+    def meets(self) -> bool:
+        """Whether its threads may meet, so that their order may matter."""
+        return may_meet(self.flat)
+
     def writes_own(self, position: int) -> bool:
         """Whether each thread writes the element of an array that its indices name, and no other does.
 
@@ -188,6 +193,12 @@ class Program:
     def widened(self) -> "Program":
         """The same program over float64."""
         return Program(widen(self.function))
+
+    @cached_property
+    def turned(self) -> "Program":
+        """The same program, the last thread of which runs first."""
+        flat = self.flat
+        return Program(replace(flat, name=f"{flat.name}_turned", descending=not flat.descending))
 
     @cached_property
     def dependencies(self) -> "Program | None":

@@ -450,7 +450,13 @@ class Recording:
         if targets:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
-            self.records += [OverwriteRecord(target, how, caller()) for target in targets]
+            self.records += [_overwrite(target, how, caller()) for target in targets]
+
+
+def _overwrite(dest: array, how: str, place: Place) -> OverwriteRecord:
+    filled = how in FILLS and dest.size > 0
+    value = dest.host()[(0,) * dest.ndim].copy() if filled else None
+    return OverwriteRecord(dest, how, place, value, dest.allocation.version)
 
 
 def _reverse(

@@ -95,9 +95,9 @@ def screen(
     exact, rng = _Adjoint(subject, Wide(BASE)), np.random.default_rng(len(pairs))
     back: dict[int, tuple[Floats, list[Floats]]] = {}
     for j in dict.fromkeys(j for _, j in pairs):
-        u = _directions(rng, targets[j].count, selection.rows(targets[j]))
+        u = directions(rng, targets[j].count, selection.rows(targets[j]))
         pulled = exact.products(j, u)
-        if not all(map(_same_up_to_rounding, own.products(j, u), pulled)):
+        if not all(map(same_up_to_rounding, own.products(j, u), pulled)):
             return Screening()
         back[j] = u, pulled
     agreed: dict[tuple[int, int], Products] = {}
@@ -142,7 +142,7 @@ class _Adjoint:
         return [scalars(view).host().astype(np.float64).reshape(len(u), -1) for view in views]
 
 
-def _directions(rng: Any, count: int, used: int) -> Floats:
+def directions(rng: Any, count: int, used: int) -> Floats:
     """Vectors of numbers of either sign, none near zero, each a float16 too, so that every precision agrees.
 
     A single wrong entry then cannot hide behind a weight of zero, nor two behind equal weights.
@@ -154,7 +154,7 @@ def _directions(rng: Any, count: int, used: int) -> Floats:
     return made
 
 
-def _same_up_to_rounding(own: Floats, exact: Floats) -> bool:
+def same_up_to_rounding(own: Floats, exact: Floats) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.abs(own - exact)
         largest = np.abs(exact).max(initial=0.0)
@@ -174,7 +174,7 @@ class _Input:
 
     def agreeing(self, rng: Any) -> dict[int, Products] | None:
         """The worst products for each output, at the first step at which all agree; None if there is none."""
-        v = _directions(rng, self.subject.sources[self.position].count, self.used)
+        v = directions(rng, self.subject.sources[self.position].count, self.used)
         for scale in AGAIN if self.eps is None else AGAIN[:1]:
             found = self._compared(v, scale)
             if all(np.all(each.excess <= 0) for each in found.values()):
@@ -183,7 +183,7 @@ class _Input:
 
     def suspects(self, rng: Any) -> tuple[Numbers, bool]:
         """The columns whose products differ, and whether those are all, by parting those that do."""
-        v = _directions(rng, self.subject.sources[self.position].count, self.used)[0]
+        v = directions(rng, self.subject.sources[self.position].count, self.used)[0]
         parts, complete = [np.arange(self.used)], True
         while parts and max(map(len, parts)) > 1:
             pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
@@ -197,16 +197,16 @@ class _Input:
             parts = [pieces[k] for k in order[:MOST]]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *parts])), complete and bool(parts)
 
-    def _compared(self, v: Floats, scale: float) -> "dict[int, _Compared]":
+    def _compared(self, v: Floats, scale: float) -> "dict[int, Compared]":
         steps, values, slopes = along(self.subject, self.position, v, self.eps, scale, self.labels)
         moves = v * steps
         return {
-            j: _Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in self.back.items()
+            j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in self.back.items()
         }
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
+class Compared:
     """Products for each u and v; `excess` is how far they differ beyond rounding, infinite if undefined."""
 
     adjoint: Floats
@@ -215,13 +215,13 @@ class _Compared:
     excess: Floats
 
     @staticmethod
-    def of(u: Floats, slopes: Floats, pulled: Floats, moves: Floats, values: Floats) -> "_Compared":
+    def of(u: Floats, slopes: Floats, pulled: Floats, moves: Floats, values: Floats) -> "Compared":
         with np.errstate(invalid="ignore", over="ignore"):
             adjoint, numeric = pulled @ moves.T, u @ slopes.T
             scale = np.sqrt(np.maximum(pulled**2 @ moves.T**2, u**2 @ slopes.T**2))
             noise = ROUNDING * np.sqrt(u**2 @ values.T**2)
             excess = np.abs(adjoint - numeric) - noise - EXACT * scale
-        return _Compared(adjoint, numeric, scale, np.where(np.isfinite(excess), excess, np.inf))
+        return Compared(adjoint, numeric, scale, np.where(np.isfinite(excess), excess, np.inf))
 
     def worst(self) -> Products:
         k = np.unravel_index(int(np.argmax(self.excess)), self.excess.shape)

@@ -115,6 +115,11 @@ class Tape:
         return tuple(record for record in self._recording.records if isinstance(record, LaunchRecord))
 
     @property
+    def overwrite(self) -> Policy:
+        """What happens when an array is overwritten that a recorded launch still needs."""
+        return self._recording.guard.policy
+
+    @property
     def saved_bytes(self) -> int:
         """How many bytes were saved because arrays were overwritten that an adjoint needs."""
         return self._recording.guard.saved_bytes

@@ -1,22 +1,31 @@
-"""Checking the gradients of every launch on a tape, each with the values that it read.
+"""Checking the gradients of a tape: the whole of it first, then the first launch with which it goes wrong.
 
-A launch is checked on copies of its arguments.  Where what it read has been overwritten since and was not
-saved, it is not checkable, and says so.
+Where the tape cannot run again, and where launches are chosen, each is checked alone, on copies of what it
+read; if that has been overwritten since and was not saved, it is not checkable, and says so.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelab.autodiff.endtoend import (
+    ROOM,
+    Agreement,
+    agreement,
+    first_disagreeing,
+    first_racing,
+    spoiled,
+)
 from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
 from kernelab.autodiff.jacobian import Selection
-from kernelab.autodiff.records import LaunchRecord
-from kernelab.autodiff.subject import Key, Subject, of_kernel
+from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.replay import Line, NotReplayableError
+from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.trees import refusal
-from kernelab.errors import GradientError
+from kernelab.errors import GradientError, KernelError
 from kernelab.runtime.arguments import Reference
-from kernelab.runtime.recorder import Place
+from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
 
 Mask = Sequence[tuple[Key, Key]]
@@ -24,24 +33,37 @@ Mask = Sequence[tuple[Key, Key]]
 
 @dataclass(frozen=True, slots=True)
 class LaunchCheck:
-    """How a launch came out; `reason` says why it could not be checked."""
+    """How a launch came out; `reason` says why it could not be checked, or what its fault is.
+
+    `covered` says that it passed as a part of the tape; `fault` is "overwrite" where the launch is right but
+    destroys what an earlier adjoint reads.  Of a copy or an overwrite by the host, `index` is that of the
+    next launch.
+    """
 
     index: int
     kernel: str
     place: Place
     report: GradcheckReport | None
     reason: str = ""
+    covered: bool = False
+    fault: str = ""
 
     @property
     def passed(self) -> bool:
-        return self.report is None or self.report.passed
+        return not self.fault and (self.report is None or self.report.passed)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TapeReport:
-    """The checks of the launches of a tape, in the order in which they were made; true if none failed."""
+    """The checks of the launches of a tape, in the order in which they were made; true if none failed.
+
+    `whole` is how the tape agreed end to end, None where it did not, or could not run again; `alone` says
+    why each launch was then checked alone.
+    """
 
     launches: tuple[LaunchCheck, ...]
+    whole: Agreement | None = None
+    alone: str = ""
     shown: bool = False
 
     @property
@@ -99,13 +121,91 @@ class Choice:
 def check_tape(
     tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast = "auto"
 ) -> TapeReport:
-    """Check the launches of a tape; GradientError where not one could be checked."""
-    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in choice.of(tape.launches)]
-    if not any(launch.report for launch in checks) and all(launch.report is None for launch in checks):
+    """Check a tape; GradientError where not one launch could be checked.
+
+    The whole tape is compared end to end unless launches or entries are chosen; without `fast`, or where
+    that does not find the fault, every launch is checked alone.
+    """
+    chosen, whole, alone = choice.of(tape.launches), None, ""
+    if choice == Choice() and selection == Selection(None, -1, -1) and tolerance == Tolerance():
+        try:
+            with apart("gradcheck_tape"):
+                report = _as_a_whole(tape, tolerance, fast)
+        except (NotReplayableError, KernelError) as error:
+            report = TapeReport((), None, _sentence(error))
+        if report.launches and not (report and fast is False):
+            return report
+        whole, alone = report.whole, report.alone
+    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in chosen]
+    if all(launch.report is None for launch in checks):
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
         raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
-    return TapeReport(tuple(sorted(checks, key=lambda launch: launch.index)))
+    return TapeReport(tuple(sorted(checks, key=lambda launch: launch.index)), whole, alone)
+
+
+def _sentence(error: Exception) -> str:
+    return error.diagnostics[0].message if isinstance(error, KernelError) else str(error)
+
+
+# ------------------------------------------------------------------------------------------ as a whole
+
+
+def _as_a_whole(tape: Tape, tolerance: Tolerance, fast: Fast) -> TapeReport:
+    """The report on a tape that agrees, or on its first bad record; without launches if neither is found."""
+    records = tuple(tape)
+    line = Line(records, tape.overwrite)
+    if not line.sources or not line.targets(len(records)):
+        return TapeReport(())
+    if line.nbytes > ROOM:
+        return TapeReport((), None, f"it touched {line.nbytes / 1e6:,.0f} MB: too much to run in many lanes")
+    racing = first_racing(line)
+    found = agreement(line) if racing is None else None
+    if found is not None:
+        return TapeReport(tuple(_until(records, len(records))), found)
+    k = first_disagreeing(line) if racing is None else racing
+    bad = _fault(line, k, tolerance, fast)
+    if bad is None:
+        return TapeReport((), None, "differences of the whole tape are too rough to compare")
+    return TapeReport((*_until(records, k), bad))
+
+
+def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
+    """The launches before a record, which agree."""
+    launches = [record for record in records[:end] if isinstance(record, LaunchRecord)]
+    return [
+        LaunchCheck(k, record.kernel.name, record.place, None, covered=True)
+        for k, record in enumerate(launches)
+    ]
+
+
+def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck | None:
+    """What is wrong with record `k`, None if nothing can be found."""
+    record = line.records[k]
+    index = sum(isinstance(other, LaunchRecord) for other in line.records[:k])
+    name = record.kernel.name if isinstance(record, LaunchRecord) else record.title.strip("`")
+    made = LaunchCheck(index, name, record.place, None)
+    if isinstance(record, LaunchRecord):
+        arguments = line.arguments(line.run(k), k)
+        subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
+        report = check(subject, tolerance, Selection(), fast=fast)
+        if not report:
+            return replace(made, report=report)
+    lost = spoiled(line, k)
+    if lost is None:
+        return None
+    reader = line.records[lost.reader]
+    called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
+    what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
+    return replace(made, fault="overwrite", reason=what)
+
+
+def _parameter(record: Record, elements: array) -> str:
+    named = record.arguments if isinstance(record, LaunchRecord) else {}
+    return next((name for name, given in named.items() if given is elements), "an array")
+
+
+# ------------------------------------------------------------------------------------------ one by one
 
 
 def _check(

@@ -28,6 +28,20 @@ def independent(function: Function) -> bool:
     return all(_is_own(function, places[array]) for array in observed)
 
 
+def may_meet(function: Function) -> bool:
+    """Whether two threads may plainly store to one element, or read what another one changes.
+
+    Those that take turns by the results of atomics do not count: these say themselves who is next.
+    """
+    used = frozenset(reads(function.body))
+    stmts = list(walk(function.body))
+    if any(isinstance(stmt, Atomic) and stmt.out in used for stmt in stmts):
+        return False
+    own, local = set(function.threads), locals_of(function.body)
+    stores = [stmt for stmt in stmts if isinstance(stmt, Store) and stmt.array not in local]
+    return not independent(function) or any(not own <= set(stmt.indices) for stmt in stores)
+
+
 def changed(function: Function) -> frozenset[Var]:
     """The arrays that a function stores to or accumulates into."""
     return frozenset(stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic))

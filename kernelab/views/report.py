@@ -15,44 +15,73 @@ def gradcheck_view(report: GradcheckReport) -> Node:
     if report.shown:
         return words(f"gradcheck of {report.kernel}: {'passed' if report else 'FAILED'}, as shown above")
     table = Table("", HEAD, tuple(_row(pair) for pair in report.pairs))
-    meaning = [words(VERDICTS[verdict]) for verdict in sorted({p.verdict for p in report.pairs if p.verdict})]
-    return Below((_verdict(report), table, *meaning))
+    return Below((_verdict(report), table, *_meanings(report)))
+
+
+def _meanings(report: GradcheckReport) -> list[Node]:
+    """What the verdicts mean, and what is known of each pair that failed."""
+    found: list[Node] = []
+    for verdict in sorted({pair.verdict for pair in report.pairs if pair.verdict}):
+        found.append(words(Run(f"{verdict}: ", "strong"), VERDICTS[verdict]))
+        told = dict.fromkeys(p.explanation for p in report.pairs if p.verdict == verdict and p.explanation)
+        found += [words(f"  {explanation}") for explanation in told]
+    return found
 
 
 def tape_report_view(report: TapeReport) -> Node:
-    """A verdict for each launch of a tape, and the tables of those that failed."""
+    """A verdict for each launch of a tape, and what is known of those that failed."""
+    count = _count(len(report.launches), "launch", "launches")
     if report.shown:
-        verdict = "passed" if report else "FAILED"
-        return words(f"gradcheck of {len(report.launches)} launches: {verdict}, as shown above")
+        return words(f"gradcheck of {count}: {'passed' if report else 'FAILED'}, as shown above")
     table = Table("", TAPE_HEAD, tuple(_launch_row(launch) for launch in report.launches))
-    failed = [launch.report for launch in report.launches if launch.report and not launch.passed]
-    title = words(
-        Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad"),
-        f"  gradcheck of {_count(len(report.launches), 'launch', 'launches')} on a tape",
-        level=1,
-    )
-    return Below((title, table, *(gradcheck_view(found) for found in failed)))
+    failed = [launch for launch in report.launches if not launch.passed]
+    verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
+    title = words(verdict, f"  gradcheck of {count} on a tape{_end_to_end(report)}", level=1)
+    notes = [words(Run(note, "dim")) for note in _notes(report)]
+    return Below((title, table, *notes, *(part for launch in failed for part in _about(launch))))
+
+
+def _end_to_end(report: TapeReport) -> str:
+    whole = report.whole
+    if whole is not None:
+        products, entries = _count(whole.products, "product"), _count(whole.entries, "entry", "entries")
+        return f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
+    bad = report.first_bad()
+    return "" if bad is None else f": launch {bad.index}, {bad.kernel}, is the first that is wrong"
+
+
+def _notes(report: TapeReport) -> list[str]:
+    if report.alone:
+        return [f"each launch was checked alone: {report.alone}"]
+    if report.whole is not None and not report.whole.is_exact:
+        return ["the tape overwrote what it began with: it was checked at the values that stand there now"]
+    return []
+
+
+def _about(launch: LaunchCheck) -> tuple[Node, ...]:
+    """What is known of a launch that failed."""
+    if launch.report is not None:
+        return (gradcheck_view(launch.report),)
+    return (words(Run(f"launch {launch.index}, {launch.kernel}: ", "strong"), launch.reason),)
 
 
 TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relative")
 
 
 def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
-    where = cell(str(launch.place))
+    number, where = cell(str(launch.index), is_number=True), cell(str(launch.place))
+    verdict = cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad")
+    if launch.covered:
+        return verdict, number, cell(launch.kernel), where, cell("end to end", "dim"), cell(""), cell("")
+    if launch.fault:
+        return verdict, number, cell(launch.kernel), where, cell(launch.fault, "bad"), cell(""), cell("")
     if launch.report is None:
-        return (
-            cell("not checkable", "dim"),
-            cell(str(launch.index), is_number=True),
-            cell(launch.kernel),
-            where,
-            cell("0", is_number=True),
-            cell(launch.reason, "dim"),
-            cell(""),
-        )
+        verdict, reason = cell("not checkable", "dim"), cell(launch.reason, "dim")
+        return verdict, number, cell(launch.kernel), where, cell("0", is_number=True), reason, cell("")
     pairs = launch.report.pairs
     return (
-        cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad"),
-        cell(str(launch.index), is_number=True),
+        verdict,
+        number,
         cell(launch.kernel),
         where,
         cell(str(sum(pair.entries for pair in pairs)), is_number=True),
@@ -66,7 +95,7 @@ def _verdict(report: GradcheckReport) -> Words:
     failed = sum(not pair.passed for pair in report.pairs)
     title = f"  gradcheck of {report.kernel}: "
     if failed:
-        rest = f"{failed} of {_count(total, 'pair')} differ from the differences in float64"
+        rest = f"{failed} of {_count(total, 'pair')} of input and output failed"
         return words(Run("✗ FAIL", "bad"), title + rest, level=1)
     entries = sum(pair.entries for pair in report.pairs)
     if any(pair.directions for pair in report.pairs):

@@ -29,6 +29,10 @@ def doubled(x: array[float]):
     i = tid()
     x[i] = 2.0 * x[i]
 
+def raced(x: array[float], y: array[float]):
+    i = tid()
+    y[i % 2] = x[i] * x[i]
+
 def wrong_cube(x: float):
     return x * x * x
 
@@ -64,14 +68,23 @@ def test_launches_that_are_right_pass_and_nothing_changes(
     before = [a.numpy().copy() for a in arrays]
     report = kl.autograd.gradcheck_tape(tape)
     assert report
-    assert [(c.kernel, c.report.pairs[0].entries) for c in report.launches if c.report] == [
-        ("right", 16),
-        ("right", 16),
-        ("add", 4),
+    assert report.whole is not None
+    assert (report.whole.entries, report.whole.is_exact) == (4 * (4 + 4 + 1), True)
+    assert [(c.kernel, c.covered) for c in report.launches] == [
+        ("right", True),
+        ("right", True),
+        ("add", True),
     ]
-    assert "PASS  gradcheck of 3 launches on a tape" in capsys.readouterr().out
+    assert "PASS  gradcheck of 3 launches on a tape: end to end" in capsys.readouterr().out
     for a, old in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(a.numpy(), old)
+
+
+def test_every_entry_of_every_launch_is_checked_on_request(kernels: dict[str, Any]) -> None:
+    tape, _ = chain(kernels)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, fast=False)
+    found = [(c.kernel, c.report.pairs[0].entries) for c in report.launches if c.report]
+    assert found == [("right", 16), ("right", 16), ("add", 4)]
 
 
 def test_the_first_bad_launch_is_named(kernels: dict[str, Any]) -> None:
@@ -105,12 +118,114 @@ def test_launches_are_chosen_by_the_names_of_kernels(kernels: dict[str, Any]) ->
 def test_what_was_overwritten_is_not_checkable_and_what_was_saved_is(kernels: dict[str, Any]) -> None:
     tape, (x, y, *_) = chain(kernels)
     x.fill_(9.0)  # saved by the tape, since the adjoint needs it
-    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, fast=False)
+    assert report.whole is not None
+    assert report.whole.is_exact
     assert report.launches[0].report is not None
     with kl.Tape() as other:
         kernels["doubled"][4](y)
     with pytest.raises(GradientError, match=r"0 pairs checked.*read from `x` has been overwritten"):
-        kl.autograd.gradcheck_tape(other, show_summary=False)
+        kl.autograd.gradcheck_tape(other, show_summary=False, whitelist_kernels=["doubled"])
+
+
+# ------------------------------------------------------------------------------------------ end to end
+
+
+def test_of_many_launches_the_first_bad_one_is_found(kernels: dict[str, Any]) -> None:
+    arrays = [reals(4), *(kl.zeros(4, requires_grad=True) for _ in range(12))]
+    with kl.Tape() as tape:
+        for k in range(12):
+            kernels["stepped" if k in (7, 9) else "right"][4](arrays[k], arrays[k + 1])
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
+    bad = report.first_bad()
+    assert bad is not None
+    assert (bad.index, bad.kernel) == (7, "stepped")
+    assert [launch.covered for launch in report.launches] == [True] * 7 + [False]
+
+
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+def test_an_overwrite_that_is_not_saved_is_named_with_its_reader(kernels: dict[str, Any]) -> None:
+    def overwriting(policy: Any) -> Any:
+        x, y, z = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(4, requires_grad=True)
+        with kl.Tape(overwrite=policy) as tape:
+            kernels["right"][4](x, y)
+            kernels["right"][4](y, x)
+            kernels["right"][4](x, z)
+        return tape
+
+    report = kl.autograd.gradcheck_tape(overwriting("warn"), show_summary=False, raise_exception=False)
+    bad = report.first_bad()
+    assert bad is not None
+    assert (bad.index, bad.fault) == (1, "overwrite")
+    with pytest.raises(
+        GradientError, match="it overwrites `x`, whose old values the adjoint of the launch of"
+    ):
+        kl.autograd.gradcheck_tape(overwriting("warn"), show_summary=False)
+    assert kl.autograd.gradcheck_tape(overwriting("save"), show_summary=False).whole
+
+
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+def test_a_copy_that_overwrites_is_named(kernels: dict[str, Any]) -> None:
+    x, y, z = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(4, requires_grad=True)
+    with kl.Tape(overwrite="warn") as tape:
+        kernels["right"][4](x, y)
+        kernels["right"][4](y, z)
+        kl.copy(y, z)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
+    bad = report.first_bad()
+    assert bad is not None
+    assert (bad.index, bad.kernel, bad.fault) == (2, "copy", "overwrite")
+
+
+def test_threads_that_race_have_no_derivative_and_the_launch_is_named(kernels: dict[str, Any]) -> None:
+    x, y, z = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, y)
+        kernels["raced"][4](y, z)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
+    bad = report.first_bad()
+    assert bad is not None
+    assert bad.report is not None
+    assert (bad.index, bad.report.worst().verdict) == (1, "race")
+    assert "if the first thread runs first" in bad.report.worst().explanation
+
+
+def test_copies_and_fills_are_a_part_of_the_whole(kernels: dict[str, Any]) -> None:
+    x, y, total = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        for _ in range(2):
+            total.zero_()
+            z = kl.clone(x)
+            y.fill_(2.0)
+            kernels["right"][4](z, y)
+            kernels["add"][4](y, total)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is not None
+    assert len(report.launches) == 4
+
+
+def test_a_tape_that_overwrote_what_it_began_with_is_checked_at_what_stands_there(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = reals(4)
+    with kl.Tape() as tape:
+        kernels["doubled"][4](x)
+        kernels["doubled"][4](x)
+    report = kl.autograd.gradcheck_tape(tape)
+    assert report.whole is not None
+    assert not report.whole.is_exact
+    assert "at the values that stand there now" in capsys.readouterr().out
+
+
+def test_a_tape_that_cannot_run_again_is_checked_launch_by_launch(kernels: dict[str, Any]) -> None:
+    x, y = reals(4), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, y)
+        tape.record_func(lambda: None, [y])
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is None
+    assert "is known by its adjoint only" in report.alone
+    assert report.launches[0].report is not None
 
 
 def test_only_tapes_are_checked() -> None:
