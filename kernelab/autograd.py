@@ -17,7 +17,7 @@ from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kerne
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.trees import refusal
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
@@ -218,7 +218,7 @@ def gradcheck_tape(
     failed.  Raises GradientError if a launch fails and `raise_exception` is true, or if none was checked.
     """
     if not isinstance(tape, Tape):
-        message = f"gradcheck_tape takes a Tape, not a {type(tape).__name__}"
+        message = f"gradcheck_tape takes a Tape, not {a_thing(tape)}"
         raise KernelTypeError(Diagnostic(message, None, "gradcheck"))
     choice = tapecheck.Choice(
         input_output_masks,

@@ -27,6 +27,16 @@ def label_of(filename: str) -> str:
     return filename if filename.startswith("<") else PurePath(filename).name
 
 
+def a_thing(value: object) -> str:
+    """What a message calls a value of some type: "a list", "an array"."""
+    return with_article(value.__name__ if isinstance(value, type) else type(value).__name__)
+
+
+def with_article(name: object) -> str:
+    """A noun after its article: "an int32", "a uint8"."""
+    return f"{'an' if str(name)[:1].lower() in 'aeio' else 'a'} {name}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """The text that kernels were written in, with the label a message shows for it (``Cell In[3]``)."""

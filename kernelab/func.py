@@ -16,7 +16,7 @@ from typing import Any, Literal
 from kernelab.autodiff import transforms
 from kernelab.autodiff.levels import current
 from kernelab.autodiff.trees import leaves, positions, rebuilt, refusal, require_like, scalar_shape, shaped
-from kernelab.errors import GradientError, KernelValueError
+from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.runtime import decorators
 from kernelab.runtime.strided import array
 
@@ -161,8 +161,14 @@ def _without_one(part: array, shape: tuple[int, ...]) -> array:
     return shaped(part, shape) if part.shape == (1, *shape) else part
 
 
-def hvp(func: Function, primals: Sequence[array], tangents: Sequence[array]) -> tuple[Any, Any]:
-    """The gradient of `func` by all `primals`, and the Hessian times `tangents`: forward over reverse."""
+def hvp(
+    func: Function, primals: array | Sequence[array], tangents: array | Sequence[array]
+) -> tuple[Any, Any]:
+    """The gradient of `func` by all `primals`, and the Hessian times `tangents`: forward over reverse.
+
+    Of a function of one argument, `primals` and `tangents` may be arrays instead of tuples with one entry.
+    """
+    primals, tangents = _entries(primals), _entries(tangents)
     everything = tuple(range(len(primals)))
     gradient, moved = jvp(grad(func, everything), primals, tangents)
     return (gradient[0], moved[0]) if len(everything) == 1 else (gradient, moved)
@@ -208,9 +214,13 @@ def _require_randomness(randomness: str) -> None:
         raise refusal(KernelValueError, f"randomness={randomness!r} says nothing", "randomness", hint)
 
 
+def _entries(given: array | Sequence[array]) -> Sequence[array]:
+    return (given,) if isinstance(given, array) else given
+
+
 def _require_sequence(given: Any, name: str) -> None:
     if not isinstance(given, tuple | list):
-        message = f"{name} is a {type(given).__name__}, and has to be a tuple with one entry an argument"
+        message = f"{name} is {a_thing(given)}, and has to be a tuple with one entry an argument"
         raise refusal(GradientError, message, name, f"write ({name[0]},)")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source, a_thing
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
 from kernelab.runtime.kernel import Kernel, compile_source
@@ -158,9 +158,7 @@ class Adam(Optimizer):
 
 def _require_list(given: Any, what: str, hint: str) -> None:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        found = (
-            f"an array of shape {given.shape}" if isinstance(given, array) else f"a {type(given).__name__}"
-        )
+        found = f"an array of shape {given.shape}" if isinstance(given, array) else f"{a_thing(given)}"
         raise KernelTypeError(
             Diagnostic(f"{what} are a list of arrays, not {found}", code="optim", hint=hint)
         )

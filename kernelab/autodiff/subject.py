@@ -15,7 +15,7 @@ import numpy as np
 from kernelab.autodiff.levels import Level
 from kernelab.autodiff.trees import leaves as arrays_of
 from kernelab.autodiff.trees import name_of, refusal, scalar_shape
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments import wrong_count
@@ -217,7 +217,7 @@ def of_function(
         raise refusal(GradientError, message, what, hint)
     for k, value in enumerate(outputs):
         if not isinstance(value, array) or not is_differentiable(value.dtype):
-            message = f"outputs[{k}] of {what} is a {type(value).__name__}, not an array of floats"
+            message = f"outputs[{k}] of {what} is {a_thing(value)}, not an array of floats"
             raise refusal(KernelTypeError, message, what)
     targets = tuple(Variable(k, labels[len(inputs) + k], value) for k, value in enumerate(outputs))
     takes_outputs = _takes(function, len(inputs) + len(outputs))
@@ -234,7 +234,7 @@ def of_function(
 def _variables(k: int, label: str, value: Any, what: str) -> list[Variable]:
     """What of an input of a function can be varied: an array of floats, or the fields of one of structs."""
     if isinstance(value, Instance):
-        message = f"inputs[{k}] of {what} is a {type(value).__name__}: functions are not varied by structs"
+        message = f"inputs[{k}] of {what} is {a_thing(value)}: functions are not varied by structs"
         raise refusal(KernelTypeError, message, what, "pass its arrays, or an array of structs, or a kernel")
     if not isinstance(value, array) or not value.size:
         return []

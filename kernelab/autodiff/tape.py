@@ -32,7 +32,7 @@ from kernelab.autodiff.sweep import (
     steps_of,
     sweep,
 )
-from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError, a_thing
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable
 from kernelab.runtime.interop import host_values
@@ -262,7 +262,7 @@ class Tape:
         if loss is not None:
             seeds[_checked_loss(loss)] = np.ones((), np.float64)
         if grads is not None and (not isinstance(grads, Mapping) or not grads):
-            found = "nothing" if isinstance(grads, Mapping) else f"a {type(grads).__name__}"
+            found = "nothing" if isinstance(grads, Mapping) else f"{a_thing(grads)}"
             hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
             raise _refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
         for target, cotangent in by_leaves(grads or {}):
@@ -368,7 +368,7 @@ class Tape:
 
 def _checked_loss(loss: Any) -> array:
     if not isinstance(loss, array):
-        raise _refusal("loss", f"the loss is an array of one number, not a {type(loss).__name__}")
+        raise _refusal("loss", f"the loss is an array of one number, not {a_thing(loss)}")
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = _called(loss, "the loss")
         message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
@@ -382,7 +382,7 @@ def _checked_loss(loss: Any) -> array:
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Any:
     if not isinstance(target, array) or not is_differentiable(target.dtype):
-        name = _called(target, f"a {type(target).__name__}")
+        name = _called(target, f"{a_thing(target)}")
         raise _refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
     given = cotangent.host() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
     if given.shape != target.host().shape:
@@ -395,7 +395,7 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Any:
 def _host_cotangent(target: array, cotangent: Any) -> Any:
     kind = widened(np.asarray(cotangent)).dtype.kind
     if kind not in "fiub":
-        found = f"a {type(cotangent).__name__}" + (" of complex numbers" if kind == "c" else "")
+        found = f"{a_thing(cotangent)}" + (" of complex numbers" if kind == "c" else "")
         message = f"the cotangent of {_called(target, 'the array')} is {found}: it has to be real numbers"
         raise _refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
     values = host_values(cotangent, target.dtype)[0]

@@ -26,7 +26,7 @@ from kernelab.autodiff.trees import (
     scalars,
     shaped,
 )
-from kernelab.errors import GradientError
+from kernelab.errors import GradientError, a_thing
 from kernelab.lang.types import Scalar, scalar_of
 from kernelab.runtime.strided import array
 
@@ -260,7 +260,7 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
             continue
         name = argument_name(func, i)
         if not isinstance(arg, array):
-            message = f"argument {name} of {name_of(func)} is a {type(arg).__name__}: it has no lanes"
+            message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
             raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
         if not -arg.ndim <= dim < arg.ndim:
             message = f"in_dims says axis {dim} for argument {name}, which has {arg.ndim} axes"

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.memory import contiguous_strides
 from kernelab.runtime.recorder import caller
@@ -81,7 +81,7 @@ def require_floats(value: Any, what: str) -> None:
         return
     if isinstance(value, array) and not value.size:
         raise refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
-    found = f"an array of {value.dtype}" if isinstance(value, array) else f"a {type(value).__name__}"
+    found = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
     message = f"{what} is {found}: only arrays of floats are differentiated"
     raise refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")
 
@@ -89,7 +89,7 @@ def require_floats(value: Any, what: str) -> None:
 def require_like(value: Any, like: array, what: str) -> None:
     """Raise GradientError unless a value is an array of the same shape and dtype as another."""
     if not isinstance(value, array):
-        raise refusal(GradientError, f"{what} is a {type(value).__name__}, not an array", "shape")
+        raise refusal(GradientError, f"{what} is {a_thing(value)}, not an array", "shape")
     if value.shape != like.shape or value.dtype != like.dtype:
         message = f"{what} is {value.dtype} {value.shape}, and has to be {like.dtype} {like.shape}"
         raise refusal(GradientError, message, "shape")

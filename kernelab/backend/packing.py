@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelab.backend.base import Args
 from kernelab.codegen.entry import GRID_SLOTS, Layout, Param
+from kernelab.errors import with_article
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import Array, Value, scalar_of, shape_of
 
@@ -119,7 +120,9 @@ def _array_slots(array: Numpy, name: str, type: Array) -> list[int]:
     dtype, inner = scalar_of(type.elem).dtype, shape_of(type.elem)
     shape = array.shape[: type.ndim]
     if array.dtype != dtype or array.shape != (*shape, *inner) or array.ndim != type.ndim + len(inner):
-        raise TypeError(f"{name} is a {type}, not an array of shape {array.shape} and dtype {array.dtype}")
+        raise TypeError(
+            f"{name} is {with_article(type)}, not an array of shape {array.shape} and dtype {array.dtype}"
+        )
     return [array.ctypes.data, *shape, *array.strides[: type.ndim]]
 
 

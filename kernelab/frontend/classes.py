@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
+from kernelab.errors import Diagnostic, KernelTypeError, Source, Span, with_article
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.names import Scope, meaning_of, named_in
@@ -128,7 +128,9 @@ def _default(type: AnyType, value: Any, name: str, span: Span | None) -> Any:
     given = widened(np.asarray(value))
     kinds = {"bool": "b", "int": "iu", "uint": "iu", "float": "iuf"}[scalar_of(type).kind]
     if given.dtype.kind not in kinds or given.shape != shape_of(type):
-        raise Mistake(Diagnostic(f"the default of {name} is {value!r}, not a {type}", span, "value"))
+        raise Mistake(
+            Diagnostic(f"the default of {name} is {value!r}, not {with_article(type)}", span, "value")
+        )
     stored = rounded(given, scalar_of(type).dtype)
     return stored.item() if isinstance(type, Scalar) else stored
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kernelab.errors import Diagnostic, Source, Span
+from kernelab.errors import Diagnostic, Source, Span, a_thing
 from kernelab.frontend.annotations import annotation, is_any
 from kernelab.frontend.custom import Rules
 from kernelab.frontend.definitions import Template, UserFunction
@@ -51,7 +51,7 @@ def texts(given: Mapping[str, Any], name: str, sources: Sequence[Source]) -> Tex
         raise ValueError("func_native takes snippet, adj_snippet, replay_snippet and check")
     for word in ("adj_snippet", "replay_snippet"):
         if not isinstance(given.get(word), str | None):
-            raise ValueError(f"{word} is C++ text, not a {type(given[word]).__name__}")
+            raise ValueError(f"{word} is C++ text, not {a_thing(given[word])}")
 
     def lines(word: str) -> tuple[SnippetLine, ...] | None:
         text = given.get(word)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span
+from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import (
@@ -209,10 +209,10 @@ def _described(argument: Any) -> str:
     if isinstance(argument, bool | int | float | np.number):
         return f"the {type(argument).__name__} {argument!s}"
     if isinstance(argument, list | tuple):
-        return f"a {type(argument).__name__} of {len(argument)}"
+        return f"{a_thing(argument)} of {len(argument)}"
     if isinstance(argument, np.ndarray):
         return f"a NumPy array of shape {argument.shape}"
-    return f"a {type(argument).__name__}"
+    return f"{a_thing(argument)}"
 
 
 def _number_hint(argument: Any, wanted: Scalar) -> str:

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
 from kernelab.lang.structs import Struct
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
@@ -170,7 +170,7 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     does not speak DLPack, or is not in the memory of the CPU.
     """
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
-        message = f"from_dlpack takes an array of another library, not a {type(source).__name__}"
+        message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
     if source.__dlpack_device__()[0] != DLPACK_CPU:
         message = f"this {type(source).__name__} is not in the memory of the CPU"

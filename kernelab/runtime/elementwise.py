@@ -19,7 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, label_of
+from kernelab.errors import (
+    Diagnostic,
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    Source,
+    a_thing,
+    label_of,
+)
 from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
 from kernelab.frontend.frame import BrokenCall
 from kernelab.frontend.promote import default_scalar
@@ -139,7 +147,7 @@ def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tup
         raise KernelValueError(Diagnostic(message, code="out"))
     for out in outs:
         if not isinstance(out, array):
-            message = f"out= takes an array, not a {type(out).__name__}"
+            message = f"out= takes an array, not {a_thing(out)}"
             raise KernelTypeError(Diagnostic(message, code="out", hint="make one: kl.empty_like(x)"))
         if out.shape != outs[0].shape or not _stretches(shape, out.shape):
             message = f"the results have shape {shape}, and out= has {out.shape}"
@@ -193,7 +201,7 @@ def _argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     if isinstance(value, array):
         return value
     if not isinstance(value, np.generic | np.ndarray | bool | int | float):
-        message = f"an array or a number is mapped over, not a {type(value).__name__}"
+        message = f"an array or a number is mapped over, not {a_thing(value)}"
         raise KernelTypeError(Diagnostic(message, code="map"))
     number = value if isinstance(value, bool | int) else value.item() if hasattr(value, "item") else value
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.lang.types import SCALARS, Scalar, Value
 from kernelab.runtime.array import array, from_numpy
 from kernelab.runtime.device import Device, get_device
@@ -134,7 +134,7 @@ def device_to_torch(device: Device | str | None) -> str:
 
 def _values(t: Any) -> np.ndarray[Any, Any]:
     if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
-        message = f"from_torch takes a tensor of PyTorch, not a {type(t).__name__}"
+        message = f"from_torch takes a tensor of PyTorch, not {a_thing(t)}"
         hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     if str(t.device).partition(":")[0] != "cpu":
@@ -149,7 +149,7 @@ def _values(t: Any) -> np.ndarray[Any, Any]:
 
 def _require_array(a: Any, who: str) -> None:
     if not isinstance(a, array):
-        message = f"{who} takes an array of kernelab, not a {type(a).__name__}"
+        message = f"{who} takes an array of kernelab, not {a_thing(a)}"
         raise KernelTypeError(Diagnostic(message, code="argument"))
 
 

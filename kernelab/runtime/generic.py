@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelValueError, LaunchError
+from kernelab.errors import Diagnostic, KernelValueError, LaunchError, with_article
 from kernelab.frontend.generics import GenericKernel
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import AnyType, Struct, StructArray
@@ -43,9 +43,8 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
     for name, argument, is_open in zip(kernel.names, arguments, kernel.open, strict=True):
         type = _type_of(argument, elems) if is_open else None
         if is_open and type is None:
-            message = (
-                f"argument `{name}` of kernel `{kernel.name}` is a {_named(argument)}, which says no type"
-            )
+            shown = with_article(_named(argument))
+            message = f"argument `{name}` of kernel `{kernel.name}` is {shown}, which says no type"
             hint = "pass an array, a number, a vector or a struct"
             raise LaunchError(Diagnostic(message, kernel.span, "type", hint=hint))
         found.append(type)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span
+from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
 from kernelab.frontend.definitions import Formal
 from kernelab.lang.structs import Struct, StructArray, difference, layout, leaves
 from kernelab.runtime.interop import array_type
@@ -110,7 +110,7 @@ def _found(argument: Any, wanted: Any) -> tuple[str, str]:
         return f"a NumPy array of {argument.dtype}", f"make it with kl.zeros(n, dtype={struct}).numpy()"
     else:
         shown = f"the {type(argument).__name__} {argument}" if isinstance(argument, int | float) else None
-        return shown or f"a {type(argument).__name__}", f"make it with {struct}()"
+        return shown or f"{a_thing(argument)}", f"make it with {struct}()"
     if isinstance(given, Struct) and given.name == struct.name and given != struct:
         return f"{found} of another definition: {difference(struct, given)}", AGAIN
     return found, ""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, a_thing
 from kernelab.lang.structs import Struct, has_derivative, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.interop import HostArray, array_type
@@ -196,7 +196,7 @@ def _values(data: Any, struct: Struct) -> HostArray:
         rows = [_values(part, struct) for part in data]
         if len({row.shape for row in rows}) <= 1:
             return np.stack(rows) if rows else np.zeros(0, wanted)
-    found = f"NumPy data of {data.dtype}" if isinstance(data, np.ndarray) else f"a {type(data).__name__}"
+    found = f"NumPy data of {data.dtype}" if isinstance(data, np.ndarray) else f"{a_thing(data)}"
     if isinstance(data, Instance) and data._struct.name == struct.name:
         found = f"a {data._struct.name} of another definition"
     message = f"cannot make {struct} from {found}"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, a_thing
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
 from kernelab.lang.types import (
@@ -361,7 +361,7 @@ def _described(value: Any) -> str:
         return f"the {type(value).__name__} {value!r}"
     if isinstance(value, np.ndarray):
         return f"a NumPy array of {value.dtype} and shape {value.shape}"
-    return f"a {type(value).__name__}"
+    return f"{a_thing(value)}"
 
 
 def _kept(held: Any, type: Any) -> Any:

@@ -298,6 +298,7 @@ def test_hessians_by_every_order_of_modes_agree() -> None:
     close(kl.func.jacfwd(kl.func.jacfwd(cubic))(x), expected[None])
     v = reals(4)
     gradient, moved = kl.func.hvp(cubic, (x,), (v,))
+    assert np.array_equal(kl.func.hvp(cubic, x, v)[1].numpy(), moved.numpy())
     close(gradient, kl.func.grad(cubic)(x).numpy())
     close(moved, expected @ v.numpy())
 

@@ -237,7 +237,7 @@ def test_shape_gives_the_extents_also_for_an_axis_known_at_run_time() -> None:
 def test_an_argument_of_another_dtype_is_refused_by_name() -> None:
     w = Writing()
     w.array("x")
-    with pytest.raises(TypeError, match=r"x is a array\[float32\], not an array of shape .* float64"):
+    with pytest.raises(TypeError, match=r"x is an array\[float32\], not an array of shape .* float64"):
         interp.run(w.done(), (1,), {"x": np.zeros(3)})
 
 

@@ -335,7 +335,7 @@ TWO = "class P:\n    a: float\n    v: vec3\n    data: array[float]\nclass Q:\n  
         ("class P:\n    next: array[P]\n", "the struct P cannot hold itself"),
         ("class P:\n    x = 1.0\n", "the field x has no type"),
         ("class P:\n    x: float = 'one'\n", "the default of x is 'one', not a float32"),
-        ("class P:\n    x: int = 1.5\n", "the default of x is 1.5, not a int32"),
+        ("class P:\n    x: int = 1.5\n", "the default of x is 1.5, not an int32"),
         ("class P:\n    x: float = nothing\n", "this raised NameError: name 'nothing' is not defined"),
         ("class P:\n    x: float\n    x: int\n", "P has two fields x"),
         ("class P:\n    x: float\n    print(1)\n", "the struct P holds fields only"),

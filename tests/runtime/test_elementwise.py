@@ -234,7 +234,7 @@ def nothing(x: Any) -> None:
         (lambda a: kl.map(lambda x, y: x, a), "given 1 arrays and numbers"),
         (lambda a: kl.map(lambda x: x, 1.0), "needs an array"),
         (lambda a: kl.map(lambda x: x, a, out=kl.zeros(2)), r"shape \(3,\), and out= has \(2,\)"),
-        (lambda a: kl.map(lambda x: x, a, out=3), "out= takes an array, not a int"),
+        (lambda a: kl.map(lambda x: x, a, out=3), "out= takes an array, not an int"),
         (lambda a: kl.map(lambda x: x, a, out=[a, a]), "has 1 results, and out= has 2"),
     ],
 )
