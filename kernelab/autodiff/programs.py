@@ -11,7 +11,7 @@ from typing import Any
 
 from kernelab.backend.base import Entry
 from kernelab.backend.order import independent, may_meet
-from kernelab.codegen.totals import totals
+from kernelab.codegen.totals import is_deferred
 from kernelab.errors import Diagnostic, GradientError
 from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Storage, Store, Var, walk
 from kernelab.lang.types import Array, Value, int32, is_differentiable
@@ -140,7 +140,7 @@ class Program:
     @cached_property
     def totals(self) -> bool:
         """Whether its sums reach memory late, which arrays that share memory must not see."""
-        return bool(totals(self.flat))
+        return is_deferred(self.flat)
 
     @cached_property
     def aliased_entry(self) -> Entry:

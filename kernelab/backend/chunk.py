@@ -13,6 +13,7 @@ import numpy as np
 from kernelab.backend.lanes import Frame, LaneStack, Numpy
 from kernelab.backend.order import independent
 from kernelab.backend.printing import Output
+from kernelab.backend.sums import Sums
 from kernelab.backend.turns import in_turn
 from kernelab.codegen.entry import (
     ASSERTION,
@@ -24,7 +25,7 @@ from kernelab.codegen.entry import (
 )
 from kernelab.codegen.printing import Message, message_of
 from kernelab.codegen.saving import early_saves
-from kernelab.codegen.totals import totals
+from kernelab.codegen.totals import totals, wide
 from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
@@ -70,7 +71,7 @@ class Program:
     read: frozenset[Atom]
     early: frozenset[Stmt]
     independent: bool
-    totals: tuple[Atomic, ...]
+    late: tuple[Atomic, ...]
 
     @staticmethod
     def of(function: Function) -> "Program":
@@ -78,8 +79,8 @@ class Program:
         numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
         read = frozenset(reads(function.body))
         sites, early = tuple(map(_site, failing)), early_saves(function.body)
-        alone, sums = independent(function), totals(function)
-        return Program(function, sites, numbers, read, early, alone, sums)
+        alone, late = independent(function), (*totals(function), *wide(function))
+        return Program(function, sites, numbers, read, early, alone, late)
 
 
 def _site(stmt: Load | Store | Atomic | Assert) -> Site:
@@ -112,16 +113,16 @@ class _NobodyLeft(Exception):
 class Chunk:
     """A run of some consecutive threads.
 
-    `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` are
-    the arrays that take additions in the place of some of `arrays`.  `room` is how many bytes the threads may
-    save together, 0 any number.
+    `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` take
+    additions in the place of some of `arrays`.  `room` is how many bytes the threads may save together, 0 any
+    number.
     """
 
     def __init__(
         self,
         program: Program,
         arrays: Mapping[Var, Numpy],
-        sums: Mapping[Var, Numpy],
+        sums: Sums,
         threads: range,
         room: int = 0,
     ) -> None:
@@ -290,7 +291,7 @@ class Chunk:
         array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
         known = stmt.held is not None or stmt.out not in self.program.read
         if known and stmt.kind == "add":
-            np.add.at(self.sums.get(stmt.array, array), places, values)
+            self.sums.add(stmt, array, places, values)
         else:
             compare = None if stmt.compare is None else frame.values(stmt.compare)[:live]
             old = in_turn(stmt.kind, array, places, values, compare)

@@ -19,9 +19,9 @@ from kernelab.backend.chunk import Chunk, Failure, Program
 from kernelab.backend.lanes import Frame, Numpy
 from kernelab.backend.order import changed
 from kernelab.backend.printing import Output
+from kernelab.backend.sums import Sums
 from kernelab.codegen.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.lang.ir import Function, Var
-from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Array, scalar_of
 
 WIDTH = 1 << 14
@@ -51,7 +51,7 @@ class InterpretedEntry:
         try:
             self._chunks(launch, grid, left)
         finally:
-            launch.settle()
+            launch.sums.settle()
             launch.output.flush()
 
     def _chunks(self, launch: "_Launch", grid: Sequence[int], left: range) -> None:
@@ -82,21 +82,13 @@ class _Launch:
                 self.arrays[var] = packing.array_of(slots, param)
             else:
                 self.values[var] = packing.value_of(slots, param)
-        summed = {stmt.array for stmt in program.totals if not self.shared(stmt.array)}
-        self.sums = {var: np.zeros(self.arrays[var].shape) for var in summed}
+        alone = {var: elements for var, elements in self.arrays.items() if not self.shared(var)}
+        self.sums = Sums(program.late, alone)
 
     def shared(self, var: Var) -> bool:
         """Whether an array has memory in common with another one that the launch was given."""
         own = self.arrays[var]
         return any(own is not other and np.may_share_memory(own, other) for other in self.arrays.values())
-
-    def settle(self) -> None:
-        """Bring the running totals to their elements."""
-        with np.errstate(all="ignore"):
-            for var, sums in self.sums.items():
-                reached = sums != 0
-                array = self.arrays[var]
-                array[reached] = rounded(widened(array[reached]) + sums[reached], array.dtype)
 
     @property
     def independent(self) -> bool:
@@ -175,7 +167,7 @@ def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
     frame = Frame(np.arange(lanes))
     for param, operand in zip(function.params, operands, strict=True):
         frame.define(param, operand)
-    chunk = Chunk(Program.of(function), {}, {}, range(lanes))
+    chunk = Chunk(Program.of(function), {}, Sums((), {}), range(lanes))
     results = chunk.run(frame)
     if chunk.failure is not None:
         raise base.failure(entry(function).info, chunk.failure.status, [lanes, 1, 1, 1])

@@ -42,7 +42,7 @@ from kernelab.codegen.structure import (
     stops,
     weight,
 )
-from kernelab.codegen.totals import total_of
+from kernelab.codegen.totals import Total, Wide, total_of, wide_of
 from kernelab.codegen.writer import Writer, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang.ir import (
@@ -147,10 +147,15 @@ class _Body(Writer):
         coordinates = tuple(self.name(var) for var in function.threads)
         self.totals = {stmt: total_of(stmt, self.name) for stmt in self.flavor.totals(function)}
         self.needs.update(total.helper for total in self.totals.values())
+        many = self.flavor.wide(function)
+        beside = {array: wide_of(array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)}
+        self.wide = {stmt: beside[stmt.array] for stmt in many}
+        self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
         arena, descending = self.layout.arena, function.descending
-        heavy, totals = weight(function.body), tuple(self.totals.values())
+        totals: tuple[Total | Wide, ...] = (*self.totals.values(), *beside.values())
+        heavy = weight(function.body)
         return Outline(self.symbol, unpack, coordinates, heavy, arena, residuals, descending, totals)
 
     def unpack(self) -> Iterator[str]:

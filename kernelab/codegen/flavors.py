@@ -53,6 +53,9 @@ class Flavor(Protocol):
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that are worth a running total of their own."""
 
+    def wide(self, function: Function) -> tuple[Atomic, ...]:
+        """The additions that may go to a float64 beside each element."""
+
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         """The statements that print, and the helpers that they call; `number` is the message's own."""
 
@@ -102,6 +105,9 @@ class Cpu:
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)
+
+    def wide(self, function: Function) -> tuple[Atomic, ...]:
+        return totals.wide(function)
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         head = f"say(status, {number}, {len(values)})"
@@ -163,6 +169,9 @@ class Cuda:
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         # A total of each device thread, or none: what many threads add up is a reduction across the block.
+        return ()
+
+    def wide(self, function: Function) -> tuple[Atomic, ...]:
         return ()
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:

@@ -6,7 +6,7 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
-from kernelab.codegen import brain
+from kernelab.codegen import beside, brain
 from kernelab.codegen.atomics import device_helpers
 from kernelab.codegen.entry import PRINT_LIMIT
 
@@ -26,6 +26,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "roundb16": ("fromb16", "tob16"),
     "addb16": ("fromb16", "tob16"),
     "settleb16": ("fromb16", "tob16", "odd32"),
+    **beside.USES,
 }
 
 CPU_HELPERS: Mapping[str, str] = {
@@ -169,6 +170,7 @@ static inline void settle16(char* at, double& total) {
   total = 0.0;
 }
 """,
+    **beside.CPU_HELPERS,
 }
 
 CUDA_HELPERS: Mapping[str, str] = device_helpers() | {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kernelab.codegen.entry import DONE, GRID_SLOTS, Param
 from kernelab.codegen.helpers import BUDGET
-from kernelab.codegen.totals import Total
+from kernelab.codegen.totals import Total, Wide
 
 INDENT = "  "
 
@@ -19,7 +19,7 @@ class Outline:
     statements a thread runs at least, `arena` is the slot of the arena on a device if values are saved,
     `residuals` are the arrays that grow, by their names, `unpack` are the lines that read the arguments.
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
-    the running totals of its sums.
+    the running totals of its sums, and the sums beside arrays.
     """
 
     symbol: str
@@ -29,7 +29,7 @@ class Outline:
     arena: int | None
     residuals: tuple[tuple[str, Param], ...]
     descending: bool = False
-    totals: tuple[Total, ...] = ()
+    totals: tuple[Total | Wide, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 
 def cpu_shell(outline: Outline) -> Shell:
     """One function that runs every thread of the grid and returns status[0]."""
-    setup = [*outline.unpack, *_growing(outline), *(total.declared for total in outline.totals)]
+    sums = [line for total in outline.totals for line in total.declared]
+    setup = [*outline.unpack, *_growing(outline), *sums]
     setup += [f"i64 thread = 0, budget = {BUDGET};", "status[0] = 0;"]
     loops, ends, depth = _linear(outline) if len(outline.coordinates) < 2 else _nested(outline)
     head = [f'extern "C" int {outline.symbol}(const i64* args, i64* status) {{', *_indented(setup, 1), *loops]

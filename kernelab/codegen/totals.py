@@ -1,11 +1,14 @@
-"""Which sums are worth a running total: those whose element stays the same from one addition to the next.
+"""Which sums are taken in float64, and reach their elements late.
 
     energy[0] += e                        in every thread:      energy_total += e
     for k in range(n): s[i] += x[k]       in every iteration:   s_total += x[k]
+    bins[of[i]] += 1.0                    in every thread:      bins_wide[of[i]] += 1.0
 
 A float32 that sums ones stops at 2**24, a float16 at 2**11, a bfloat16 at 2**8: each addition is lost
-against the sum.  A running total is a float64 that reaches its element once, when another element's turn
-comes or the launch ends.  That is only done where nothing in the function looks at the array in between.
+against the sum.  Where the element stays the same from one addition to the next, a running total is a float64
+that reaches it once, when another element's turn comes or the launch ends.  Where elements change, additions
+that are small against their element, and all of halves, go to a float64 beside the element (`beside`).  That
+is only done where nothing in the function looks at the array in between.
 """
 
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ from kernelab.lang.ir import (
     reads,
     walk,
 )
-from kernelab.lang.types import Array, Scalar, bfloat16, float16, float32, scalar_of
+from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
 
 
 def totals(function: Function) -> tuple[Atomic, ...]:
@@ -41,6 +44,44 @@ def totals(function: Function) -> tuple[Atomic, ...]:
     looked_at = _looked_at(function)
     threads = {*function.threads} | ({function.linear} if function.linear is not None else set())
     return tuple(stmt for stmt in _steady(function.body, set(threads)) if _is_sum(stmt, looked_at))
+
+
+def wide(function: Function) -> tuple[Atomic, ...]:
+    """The additions that may go to a float64 beside each element, in order: those to changing elements.
+
+    Left out are those by which each thread reaches an element at most once.
+    """
+    if function.aliased:
+        return ()
+    looked_at, known = _looked_at(function), frozenset(totals(function))
+    threads, own = frozenset(function.threads), function.linear
+    sums = (stmt for stmt in _repeated(function.body, threads, own) if stmt not in known)
+    return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
+
+
+def is_deferred(function: Function) -> bool:
+    """Whether any sum reaches its element late, which arrays that share memory must not see."""
+    return bool(totals(function) or wide(function))
+
+
+def _repeated(
+    block: Block, threads: frozenset[Var], own: Var | None, loops: frozenset[Var] = frozenset()
+) -> Iterator[Atomic]:
+    """The atomics whose indices do not tell all threads and iterations apart; `own` tells threads apart."""
+    for stmt in block.stmts:
+        match stmt:
+            case Atomic(indices=indices):
+                found = frozenset(indices)
+                apart = own in found or (threads and threads <= found)
+                if not (apart and loops <= found):
+                    yield stmt
+            case If(then=then, orelse=orelse):
+                yield from _repeated(then, threads, own, loops)
+                yield from _repeated(orelse, threads, own, loops)
+            case For(index=index, body=body):
+                yield from _repeated(body, threads, own, loops | {index})
+            case While(carries=carries, body=body):
+                yield from _repeated(body, threads, own, loops | {*carries})
 
 
 def _looked_at(function: Function) -> frozenset[Var]:
@@ -94,8 +135,8 @@ class Total:
         return f"settle{self.scalar.flavor}{self.scalar.bits}"
 
     @property
-    def declared(self) -> str:
-        return f"double {self.name} = 0.0; char* {self.place} = 0;"
+    def declared(self) -> tuple[str, ...]:
+        return (f"double {self.name} = 0.0; char* {self.place} = 0;",)
 
     def moved(self, pointer: str) -> str:
         """The statement that makes it the total of the element at `pointer`."""
@@ -104,6 +145,61 @@ class Total:
     @property
     def settled(self) -> str:
         return f"{self.helper}({self.place}, {self.name});"
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """The locals of the sums beside an array: the blocks of float64s, at first none.
+
+    `low` is the first byte that an element can have, `places` how many scalars fit from it on.
+    """
+
+    array: str
+    sums: str
+    low: str
+    places: str
+    scalar: Scalar
+    ndim: int
+    itemsize: int
+
+    @property
+    def adds(self) -> str:
+        """The function that adds to an element, or beside it."""
+        return f"widen{self.scalar.flavor}{self.scalar.bits}"
+
+    @property
+    def settles(self) -> str:
+        """The function that brings the sums to their elements."""
+        return f"spread{self.scalar.flavor}{self.scalar.bits}"
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        name = self.array
+        reach = [f"({name}_s{k} {{}} 0 ? ((i64){name}_n{k} - 1) * {name}_s{k} : 0)" for k in range(self.ndim)]
+        first, last = (" + ".join([name, *(part.format(sign) for part in reach)]) for sign in "<>")
+        size = self.scalar.bits // 8
+        return (
+            f"char* const {self.low} = {first};",
+            f"const i64 {self.places} = ({last} + {self.itemsize} - {self.low}) / {size};",
+            f"double** {self.sums} = 0;",
+        )
+
+    def added(self, pointer: str, value: str) -> str:
+        """The statement that adds."""
+        place = f"({pointer} - {self.low}) / {self.scalar.bits // 8}"
+        return f"{self.adds}({pointer}, {value}, {self.sums}, {place}, {self.places});"
+
+    @property
+    def settled(self) -> str:
+        return f"{self.settles}({self.low}, {self.sums}, {self.places});"
+
+
+def wide_of(array: Var, names: Names) -> Wide:
+    """The sums beside an array that has a name, with fresh names."""
+    assert isinstance(array.type, Array)
+    name, scalar = names(array), scalar_of(array.type.elem)
+    sums, low, places = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "places"))
+    return Wide(name, sums, low, places, scalar, array.type.ndim, bytes_of(array.type.elem))
 
 
 def total_of(stmt: Atomic, names: Names) -> Total:

@@ -18,7 +18,7 @@ from kernelab.codegen.saving import record, widest_saved
 from kernelab.codegen.shells import INDENT
 from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import ordered, used
-from kernelab.codegen.totals import Total
+from kernelab.codegen.totals import Total, Wide
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
 from kernelab.lang.ops import SHAPE
@@ -34,6 +34,7 @@ class Writer:
         self.name = Names()
         self.used = used(function.body)
         self.totals: dict[Atomic, Total] = {}
+        self.wide: dict[Atomic, Wide] = {}
         self.widest = widest_saved(function.body)
         self.sites: list[Site] = []
         self.needs: set[str] = {"poll"}
@@ -129,6 +130,11 @@ class Writer:
         scalar, pointer = self.access(stmt)
         if stmt in self.totals:
             self.add_up(self.totals[stmt], stmt, pointer)
+            return
+        if stmt in self.wide:
+            self.line(self.wide[stmt].added(unwrapped(pointer), self.atom(stmt.value)))
+            if stmt.held is not None:
+                self.declare(stmt.out, self.atom(stmt.held))
             return
         held = None if stmt.held is None else self.atom(stmt.held)
         out = self.name(stmt.out) if stmt.out in self.used and held is None else None

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from kernelab.backend.base import Entry
-from kernelab.codegen.totals import totals
+from kernelab.codegen.totals import is_deferred
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import (
     Definition,
@@ -281,7 +281,7 @@ class Kernel:
             tuple(i for i in arrays if params[i] in found.reads),
             tuple(i for i in arrays if params[i] in found.changed),
             len(self.primal.threads),
-            bool(totals(self.primal)),
+            is_deferred(self.primal),
             None if self._by_leaves else formals_of(self.definition.signature),
         )
 

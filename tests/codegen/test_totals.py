@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.codegen.totals import totals
+from kernelab.codegen.totals import totals, wide
 from tests.support.lowering import lowered
 
 
@@ -27,6 +27,32 @@ def test_a_sum_over_the_iterations_of_a_loop_has_one_for_each_thread() -> None:
 
 def test_scattered_additions_have_none() -> None:
     assert summed("s[y[i]] += x[i]\nfor n in range(k):\n    s[n] += x[i]") == []
+
+
+def scattered(body: str, head: str = "i = tid()") -> list[str]:
+    """The arrays for whose additions there may be float64s beside the elements."""
+    params = "x: array[float], y: array[int], s: array[float], m: array2d[float], k: int"
+    text = "\n".join([f"def f({params}):", f"    {head}", indent(body, "    ")])
+    return [stmt.array.hint for stmt in wide(lowered(text, "f"))]
+
+
+def test_additions_to_changing_elements_have_sums_beside_them() -> None:
+    assert scattered("s[y[i]] += x[i]") == ["s"]
+    assert scattered("for n in range(k):\n    s[n] += x[i]") == ["s"]
+    assert scattered("for n in range(k):\n    m[i, y[n]] += x[i]") == ["m"]
+    assert scattered("while k > 0:\n    s[k] += x[i]\n    k -= 1") == ["s"]
+    assert scattered("m[i, 0] += x[i]", head="i, j = tid()") == ["m"]
+
+
+def test_where_a_thread_comes_to_an_element_once_there_are_none() -> None:
+    assert scattered("s[i] += x[i]") == []
+    assert scattered("for n in range(k):\n    m[i, n] += x[i]") == []
+    assert scattered("m[j, i] += x[i]", head="i, j = tid()") == []
+
+
+def test_nor_where_something_looks_at_the_array() -> None:
+    assert scattered("s[y[i]] += x[i]\nx[i] = s[0]") == []
+    assert scattered("s[y[i]] += x[i]\natomic_max(s, 0, 1.0)") == []
 
 
 def test_an_element_that_is_looked_at_in_between_has_none() -> None:
@@ -56,6 +82,30 @@ def rows(x: array[float], s: array[float]):
 def scaled(x: array[float], factor: array[float], y: array[float]):
     i = tid()
     y[i] = x[i] * factor[0]
+
+def bins(of: array[int], s: array[float]):
+    s[of[tid()]] += 1.0
+
+def half_bins(of: array[int], s: array[float16]):
+    s[of[tid()]] += float16(1.0)
+
+def brain_bins(of: array[int], s: array[bfloat16]):
+    s[of[tid()]] += bfloat16(1.0)
+
+def tenths(of: array[int], s: array[float]):
+    s[of[tid()]] += 0.1
+
+def small(x: array[float], of: array[int], s: array2d[vec2]):
+    i = tid()
+    s[of[i], 1] += vec2(x[i], -x[i])
+
+def gather(x: array[float], of: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[of[i]]
+
+def spread(x: array[float], of: array[int], s: array[float]):
+    i = tid()
+    s[of[i]] += x[i]
 
 def running(x: array[float], s: array[float]):
     i = tid()
@@ -118,3 +168,86 @@ def test_a_launch_that_fails_keeps_what_threads_before_added() -> None:
     with pytest.raises(IndexError):
         kl.launch(part, 5, [kl.ones(3), s])
     assert s.list() == [3]
+
+
+def ints(*values: int) -> kl.array:
+    return kl.array(values, dtype=int)
+
+
+def test_scattered_additions_do_not_saturate(kernels: dict[str, kl.Kernel]) -> None:
+    n = 20_000_000
+    s = kl.zeros(3)
+    for total in (n, 2 * n):
+        kl.launch(kernels["bins"], n, [kl.full(n, 1, dtype=int), s])
+        assert s.list() == [0, total, 0]
+
+
+def test_scattered_tenths_are_as_good_as_float32_can_be(kernels: dict[str, kl.Kernel]) -> None:
+    n = 3_000_000
+    s = kl.zeros(2)
+    kl.launch(kernels["tenths"], n, [kl.zeros(n, dtype=int), s])
+    np.testing.assert_allclose(s.numpy()[0], n * float(np.float32(0.1)), 1e-6)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_scattered_halves_are_rounded_once(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    kernels = kl.compile(SUMS)
+    of = kl.full(5000, 1, dtype=int)
+    halves, brains = kl.ones(2, dtype=kl.float16), kl.ones(2, dtype=kl.bfloat16)
+    kl.launch(kernels["half_bins"], 5000, [of, halves])
+    kl.launch(kernels["brain_bins"], 5000, [of, brains])
+    assert halves.list() == [1, 5000]  # 5001 lies between two halves, 5000 and 5004
+    assert [float(value) for value in brains.list()] == [1, 4992]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_small_parts_reach_large_elements_of_any_layout(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    kernel = kl.compile(SUMS)["small"]
+    n = 4096
+    x, of = kl.full(n, 2.0**-12), kl.array(np.arange(n) % 2 * 600, dtype=int)
+    layouts = [
+        kl.full((700, 2), kl.vec2(4096.0, 4096.0), dtype=kl.vec2),
+        kl.full((1400, 2), kl.vec2(4096.0, 4096.0), dtype=kl.vec2)[::-2],
+        kl.full((2, 700), kl.vec2(4096.0, 4096.0), dtype=kl.vec2).transpose(),
+    ]
+    expected = np.full((700, 2, 2), 4096.0)
+    expected[0, 1] = expected[600, 1] = [4096.5, 4095.5]
+    for s in layouts:
+        kl.launch(kernel, n, [x, of, s])
+        np.testing.assert_array_equal(s.numpy(), expected)
+
+
+def test_the_gradient_of_what_is_gathered_does_not_saturate(kernels: dict[str, kl.Kernel]) -> None:
+    n = 20_000_000
+    x, y = kl.ones(2, requires_grad=True), kl.zeros(n, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["gather"], n, [x, kl.full(n, 1, dtype=int), y])
+    tape.backward(grads={y: kl.ones(n)})
+    assert x.grad.list() == [0, n]
+
+
+def test_scattered_additions_to_what_is_read_are_seen_at_once(kernels: dict[str, kl.Kernel]) -> None:
+    x = kl.array([1.0, 2.0**-12, 2.0**12, 0.0])
+    kl.launch(kernels["spread"], 4, [x, ints(2, 2, 3, 2), x])
+    # The last thread adds what the third one made of x[3].
+    assert x.list() == [1.0, 2.0**-12, 8194.0, 4097.0]
+
+
+def test_nan_and_infinity_reach_their_elements(kernels: dict[str, kl.Kernel]) -> None:
+    s = kl.array([1.0, np.inf, 1.0e30, 3.0e38])
+    x = kl.array([np.nan, 1.0, -np.inf, 3.0e38])
+    kl.launch(kernels["spread"], 4, [x, ints(0, 1, 2, 3), s])
+    np.testing.assert_array_equal(s.numpy(), [np.nan, np.inf, -np.inf, np.inf])
+
+
+def test_a_scattered_launch_that_fails_keeps_what_threads_before_added(
+    kernels: dict[str, kl.Kernel],
+) -> None:
+    s = kl.full(2, 2.0**24)
+    with pytest.raises(IndexError):
+        kl.launch(kernels["bins"], 5, [ints(1, 1, 1, 1, 7), s])
+    assert s.list() == [2.0**24, 2.0**24 + 4]
