@@ -4,6 +4,8 @@ verify_autograd_array_access    tapes warn of overwritten arrays and go on with 
                                 instead of saving the old ones (`Tape(overwrite=...)` says so for one tape)
 loop_memory                     how many bytes a thread of an adjoint may save for its loops, 64 MiB at first;
                                 beyond that loops keep checkpoints and run again between them; 0 is any number
+kept_memory                     how many bytes a launch may take for what it overwrites and gradients need:
+                                half of what is free (None) at first; beyond that it ends; 0 is any
 enable_backward                 whether kernels that do not say so themselves have a backward pass
 check_races                     each launch first looks for elements at which threads meet, one of them by a
                                 plain store: KernelRaceError names the lines and two threads.  A launch then
@@ -28,7 +30,7 @@ from kernelab.backend.cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelValueError
 from kernelab.runtime.races import CHECK_RACES
 from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES
-from kernelab.runtime.storage import LOOP_MEMORY
+from kernelab.runtime.storage import KEPT_MEMORY, LOOP_MEMORY
 
 _ALWAYS = "it is always so here"
 _BUILDS = "each kernel is built by itself, when it is first launched"
@@ -98,6 +100,18 @@ class _Config(ModuleType):
         if not isinstance(wanted, int | np.integer) or isinstance(wanted, bool) or wanted < 0:
             raise ValueError(f"loop_memory is a number of bytes, or 0 for any number, not {wanted!r}")
         LOOP_MEMORY.set(int(wanted))
+
+    @property
+    def kept_memory(self) -> int | None:
+        return KEPT_MEMORY.get()
+
+    @kept_memory.setter
+    def kept_memory(self, wanted: int | None) -> None:
+        is_number = isinstance(wanted, int | np.integer) and not isinstance(wanted, bool)
+        if wanted is not None and (not is_number or wanted < 0):
+            told = "kept_memory is a number of bytes, 0 for any number, or None for half of what is free"
+            raise ValueError(f"{told}, not {wanted!r}")
+        KEPT_MEMORY.set(None if wanted is None else int(wanted))
 
     @property
     def enable_backward(self) -> bool:

@@ -23,8 +23,10 @@ from kernelab.codegen.entry import (
     FULL,
     GRID_SLOTS,
     INDEX,
+    KEPT,
     MEMORY,
     OFFENDER,
+    ROOM,
     SITE,
     STOPPED,
     THREAD,
@@ -40,6 +42,7 @@ from kernelab.errors import (
     KernelError,
     KernelIndexError,
     KernelInterrupt,
+    KernelMemoryError,
     KernelWarning,
     KernelZeroDivisionError,
     Span,
@@ -62,10 +65,12 @@ class Entry(Protocol):
     @property
     def info(self) -> EntryInfo: ...
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run the threads of the grid but the first `done`; raises a KernelError if something goes wrong.
 
-        Raises StorageFull if a thread would save more than `limit` bytes, unless that is 0.
+        Raises StorageFull if a thread would save more than `limit` bytes before it has changed anything, and
+        KernelMemoryError if the residuals, or what a thread saves later, would take more than `room`; 0 is
+        any number.
         """
 
 
@@ -142,6 +147,8 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
             rest = math.prod(grid[:GRID_SLOTS]) - 1 - status[THREAD]
             full.done = rest if info.descending else status[THREAD]
             return full
+        case code, Site() if code == KEPT:
+            return kept_error(info.name, site, place, status[ROOM])
         case code, _ if code == STOPPED:
             return stopped_error(info.name)
         case code, _:
@@ -188,6 +195,27 @@ def memory_error(name: str, thread: str) -> KernelError:
         'launch over fewer threads at a time, or let loops keep less: for k in range(n, adjoint="checkpoint")'
     )
     return KernelError(Diagnostic(message, None, "out-of-memory", hint=hint))
+
+
+def kept_error(name: str, site: Site, thread: str, room: int) -> KernelMemoryError:
+    """The error of a launch that would keep more for its gradient than it may, at what would be kept."""
+    message = (
+        f"`{name}` would take more than {_amount(room)} for values that its gradient needs;"
+        f" it ended in thread {thread}, and the arrays that it writes are partly written"
+    )
+    hint = (
+        "write results to another array than the one that is read, so that nothing has to be kept; launch "
+        "over fewer threads or steps at a time; or allow more: kl.config.kept_memory = ..."
+    )
+    return KernelMemoryError(Diagnostic(message, _span(site), "out-of-memory", hint=hint))
+
+
+def _amount(nbytes: int) -> str:
+    """A number of bytes as a reader wants it."""
+    if nbytes < 10_000:
+        return f"{nbytes} bytes"
+    power = 3 if nbytes >= 10**9 else 2 if nbytes >= 10**6 else 1
+    return f"{nbytes / 1000**power:.3g} {' kMG'[power].strip()}B"
 
 
 def interrupted(name: str) -> KernelInterrupt:

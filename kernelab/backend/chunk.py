@@ -6,7 +6,7 @@ failed have no effects any more, nor do those after them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, NoReturn, assert_never
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from kernelab.codegen.entry import (
     DIVISION,
     FULL,
     INDEX,
+    KEPT,
+    ROOM,
     STATUS_FIELDS,
     Site,
 )
@@ -60,6 +62,9 @@ from kernelab.lang.ops import SHAPE
 from kernelab.lang.rounding import computed
 from kernelab.lang.types import Array, Scalar, bfloat16, scalar_of, shape_of
 
+Failing = Load | Store | Atomic | Assert | Save | Append
+"""The statements that can end a launch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -75,7 +80,7 @@ class Program:
 
     @staticmethod
     def of(function: Function) -> "Program":
-        failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic | Assert)]
+        failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Failing)]
         numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
         read = frozenset(reads(function.body))
         sites, early = tuple(map(_site, failing)), early_saves(function.body)
@@ -83,10 +88,14 @@ class Program:
         return Program(function, sites, numbers, read, early, alone, late)
 
 
-def _site(stmt: Load | Store | Atomic | Assert) -> Site:
-    if isinstance(stmt, Assert):
-        return Site(stmt.span, message=stmt.message)
-    return Site(stmt.span, array=stmt.array.hint)
+def _site(stmt: Failing) -> Site:
+    match stmt:
+        case Assert():
+            return Site(stmt.span, message=stmt.message)
+        case Load() | Store() | Atomic():
+            return Site(stmt.span, array=stmt.array.hint)
+        case Save() | Append():
+            return Site(stmt.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +108,30 @@ class Failure:
     offender: int = 0
     extent: int = 0
     axis: int = 0
+    room: int = 0
 
     @property
     def status(self) -> list[int]:
         fields = [self.code, self.site, self.thread, self.offender, self.extent, self.axis]
-        return fields + [0] * (STATUS_FIELDS - len(fields))
+        fields += [0] * (STATUS_FIELDS - len(fields))
+        fields[ROOM] = self.room
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many bytes threads may save before they have changed anything, and keep later; 0 is any number.
+
+    `used` is what residuals take already.
+    """
+
+    early: int = 0
+    room: int = 0
+    used: int = 0
+
+
+PIECE = 256
+"""About how many bytes it takes to hold what lanes append at once, beside the values."""
 
 
 class _NobodyLeft(Exception):
@@ -114,8 +142,7 @@ class Chunk:
     """A run of some consecutive threads.
 
     `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` take
-    additions in the place of some of `arrays`.  `room` is how many bytes the threads may save together, 0 any
-    number.
+    additions in the place of some of `arrays`.  `bounds` hold for all threads together.
     """
 
     def __init__(
@@ -124,13 +151,14 @@ class Chunk:
         arrays: Mapping[Var, Numpy],
         sums: Sums,
         threads: range,
-        room: int = 0,
+        bounds: Bounds = Bounds(),
     ) -> None:
         self.program = program
         self.arrays = arrays
         self.sums = sums
         self.threads = threads
-        self.room = room
+        self.bounds = bounds
+        self.used = bounds.used
         self.limit = threads.stop
         self.failure: Failure | None = None
         self.stacks: dict[Stack, LaneStack] = {}
@@ -183,7 +211,7 @@ class Chunk:
                 for out, saved_value in zip(outs, self.stack(stack).pop(self.own(frame)[:live]), strict=True):
                     frame.define(out, _filled(saved_value, live, frame))
             case Append(array, value):
-                self.appended.setdefault(array, []).append((self.own(frame), frame.values(value)))
+                self.append(stmt, array, frame.values(value), frame)
             case Call(_, called) | Custom(_, _, CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
@@ -209,11 +237,29 @@ class Chunk:
 
     def save(self, stmt: Save, frame: Frame) -> None:
         self.stack(stmt.stack).push(self.own(frame), [frame.values(atom) for atom in stmt.atoms])
-        used = sum(stack.nbytes for stack in self.stacks.values()) if self.room else 0
-        if used > self.room and stmt in self.program.early:
-            first = self.threads[-1 if self.program.function.descending else 0]
-            self.failure = Failure(FULL, 0, first)
-            raise _NobodyLeft
+        is_early = stmt in self.program.early
+        most = self.bounds.early if is_early else self.bounds.room
+        if most and sum(stack.nbytes for stack in self.stacks.values()) > most:
+            self.end(Failure(FULL, 0, self.first) if is_early else self.overfull(stmt))
+
+    def append(self, stmt: Append, array: Var, values: Numpy, frame: Frame) -> None:
+        self.appended.setdefault(array, []).append((self.own(frame), values))
+        self.used += values.nbytes + PIECE
+        if 0 < self.bounds.room < self.used:
+            self.end(self.overfull(stmt))
+
+    def overfull(self, stmt: Stmt) -> Failure:
+        return Failure(KEPT, self.program.numbers[stmt], self.first, room=self.bounds.room)
+
+    @property
+    def first(self) -> int:
+        """The thread of the chunk that comes first."""
+        return self.threads[-1 if self.program.function.descending else 0]
+
+    def end(self, failure: Failure) -> NoReturn:
+        """Nothing of the chunk runs on."""
+        self.failure = failure
+        raise _NobodyLeft
 
     def stack(self, stack: Stack) -> LaneStack:
         return self.stacks.setdefault(stack, LaneStack(len(self.threads)))

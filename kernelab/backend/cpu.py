@@ -27,8 +27,10 @@ from kernelab.codegen.entry import (
     PRINTED_ROOM,
     PRINTED_WORDS,
     PRINTS,
+    ROOM,
     STATUS_FIELDS,
     STOP,
+    USED,
     EntryInfo,
     Unit,
 )
@@ -96,18 +98,19 @@ class CpuEntry:
         self._library = library
         self._run = library[info.symbol]
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run threads of the grid; raises a KernelError, or what a signal's handler raised meanwhile."""
         try:
             block: _Block = _thread.block
         except AttributeError:
             block = _thread.block = _Block()
-        bounded = limit or done
+        bounded = limit or done or room
         if bounded:
             block.status[LIMIT], block.status[DONE] = limit, done
+            block.status[ROOM], block.status[USED] = room, 0
         code = self._run(args, block.reference)
-        if bounded:
-            block.status[LIMIT] = block.status[DONE] = 0
+        if bounded and not code:
+            block.status[LIMIT] = block.status[DONE] = block.status[ROOM] = 0
         if self.info.messages and block.status[PRINTS]:
             block.print(self.info)
         if code:

@@ -8,21 +8,21 @@ the error reported is the one a run thread by thread meets first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kernelab.backend import base, packing
 from kernelab.backend.base import Args
-from kernelab.backend.chunk import Chunk, Failure, Program
+from kernelab.backend.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.lanes import Frame, Numpy
 from kernelab.backend.order import changed
 from kernelab.backend.printing import Output
 from kernelab.backend.sums import Sums
 from kernelab.codegen.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.lang.ir import Function, Var
-from kernelab.lang.types import Array, scalar_of
+from kernelab.lang.types import Array, bytes_of, scalar_of
 
 WIDTH = 1 << 14
 """How many threads run at once: enough to hide Python, few enough to stay in the cache."""
@@ -36,16 +36,16 @@ class InterpretedEntry:
     program: Program
     width: int = WIDTH
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run threads of the grid; raises the KernelError of the first thread that fails."""
         try:
-            self._run(base.slots_of(args), limit, done)
+            self._run(base.slots_of(args), Bounds(limit, room), done)
         except KeyboardInterrupt:
             raise base.interrupted(self.info.name) from None
 
-    def _run(self, slots: list[int], room: int, done: int) -> None:
+    def _run(self, slots: list[int], bounds: Bounds, done: int) -> None:
         grid = slots[:GRID_SLOTS]
-        launch = _Launch(self.program, self.info, slots, room)
+        launch = _Launch(self.program, self.info, slots, bounds)
         total = int(np.prod(grid))
         left = range(total - done) if self.program.function.descending else range(done, total)
         try:
@@ -67,9 +67,9 @@ class InterpretedEntry:
 class _Launch:
     """The arguments of a launch as NumPy arrays."""
 
-    def __init__(self, program: Program, info: EntryInfo, slots: Sequence[int], room: int = 0) -> None:
+    def __init__(self, program: Program, info: EntryInfo, slots: Sequence[int], bounds: Bounds) -> None:
         self.program = program
-        self.room = room
+        self.bounds = bounds
         self.arrays: dict[Var, Numpy] = {}
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
@@ -107,10 +107,16 @@ class _Launch:
             frame.define(var, position)
         if function.linear is not None:
             frame.define(function.linear, frame.threads)
-        chunk = Chunk(self.program, self.arrays, self.sums, threads, self.room)
+        chunk = Chunk(self.program, self.arrays, self.sums, threads, replace(self.bounds, used=self.kept))
         chunk.run(frame)
         chunk.print(self.output)
         return chunk.failure or self._append(chunk)
+
+    @property
+    def kept(self) -> int:
+        """How many bytes the residuals take."""
+        sizes = {var: bytes_of(var.type.elem) for var in self.residuals if isinstance(var.type, Array)}
+        return sum(sizes[var] * int(handle[1]) for var, (handle, _) in self.residuals.items())
 
     def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:
         if len(self.program.function.threads) < 2:

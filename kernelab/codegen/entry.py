@@ -9,7 +9,7 @@ bytes: the four grid extents, then for each parameter of the function in order
                 elements, and the address of one int64 for each thread, where its values start
 
 On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
-`status` is fourteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
+`status` is sixteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,12 @@ from kernelab.errors import Span
 from kernelab.lang.ir import Append, Function, Save, walk
 from kernelab.lang.types import Array, Type, size_of
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
 
-OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED, FULL = range(7)
+OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED, FULL, KEPT = range(8)
 """What status[CODE] says."""
 
 CODE, SITE, THREAD, OFFENDER, EXTENT, AXIS, STOP, POLL = range(8)
@@ -42,7 +42,13 @@ LIMIT, DONE = range(12, 14)
 A thread that would save more ends the launch with `FULL`, unless it has already changed something: so another
 program can go on with it."""
 
-STATUS_FIELDS = 14
+ROOM, USED = range(14, 16)
+"""How many bytes all residuals of a launch may take, 0 for any number, and how many they take by now.
+
+A thread that would append more ends the launch with `KEPT`, and so does one that would save more than `ROOM`
+after it has changed something."""
+
+STATUS_FIELDS = 16
 
 PRINT_LIMIT = 10_000
 """How many prints of a launch are kept; the rest is counted."""
@@ -95,6 +101,11 @@ class EntryInfo:
     def saves(self) -> bool:
         """Whether its threads save values."""
         return self.layout.arena is not None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its threads append to residuals."""
+        return any(param.residual for param in self.layout.params)
 
     @property
     def spans(self) -> tuple[Span, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from kernelab.codegen import beside, brain
 from kernelab.codegen.atomics import device_helpers
-from kernelab.codegen.entry import PRINT_LIMIT
+from kernelab.codegen.entry import PRINT_LIMIT, ROOM, USED
 
 BUDGET = 1 << 22
 """How many statements may pass between two polls: a millisecond or a few."""
@@ -72,15 +72,19 @@ __attribute__((always_inline)) static inline bool room(char*& base, char*& top, 
   return true;
 }
 """,
-    "more": """\
+    # A residual takes a part of the room that is left for all of them: others grow, too.
+    "more": f"""\
 extern "C" void* realloc(void*, unsigned long);
-__attribute__((always_inline)) static inline bool more(char*& data, i64& capacity, i64 size) {
-  const i64 wanted = 2 * capacity + 1024;
-  char* grown = (char*)realloc(data, wanted * size);
+__attribute__((always_inline)) static inline bool more(i64* status, char*& data, i64& capacity, i64 size) {{
+  const i64 room = status[{ROOM}], spare = (room - status[{USED}]) / size;
+  if (room && spare < 1) return false;
+  const i64 step = room && spare / 8 < capacity + 1024 ? spare / 8 + 1 : capacity + 1024;
+  char* grown = (char*)realloc(data, (capacity + step) * size);
   if (!grown) return false;
-  data = grown, capacity = wanted;
+  status[{USED}] += step * size;
+  data = grown, capacity += step;
   return true;
-}
+}}
 """,
     # Room for the values of one print, none where enough has been printed: then it is only counted.
     "say": f"""\
@@ -206,7 +210,7 @@ __device__ static inline bool room(char*& base, char*& top, char*& limit, i64 ne
 }
 """,
     "more": """\
-__device__ static inline bool more(char*& data, i64& capacity, i64 size) { return false; }
+__device__ static inline bool more(i64* status, char*& data, i64& capacity, i64 size) { return false; }
 """,
     "from16": """\
 __device__ static inline float from16(unsigned short bits) {

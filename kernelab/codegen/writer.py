@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.codegen import spelling
-from kernelab.codegen.entry import FULL, LIMIT, MEMORY, Line, Site
+from kernelab.codegen.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.names import Names
 from kernelab.codegen.saving import record, widest_saved
@@ -204,9 +204,8 @@ class Writer:
         offsets, size = record([scalar_type(atom) for atom in atoms], self.widest)
         site = Site(self.span or NOWHERE)
         self.needs.add("room")
-        most, code = (
-            (f"status[{LIMIT}]", f"status[{LIMIT}] ? {FULL} : {MEMORY}") if is_early else ("0", f"{MEMORY}")
-        )
+        field, full = (LIMIT, FULL) if is_early else (ROOM, KEPT)
+        most, code = f"status[{field}]", f"status[{field}] ? {full} : {MEMORY}"
         self.check(f"limit - top < {size} && !room(base, top, limit, {size}, {most})", code, site)
         for atom, offset in zip(atoms, offsets, strict=True):
             self.line(spelling.store(scalar_type(atom), spelling.offset("top", offset), self.atom(atom)))
@@ -224,8 +223,8 @@ class Writer:
         name, scalar = self.name(array), scalar_type(value)
         size = spelling.size(scalar)
         self.needs.add("more")
-        full = f"{name}_length == {name}_capacity && !more({name}, {name}_capacity, {size})"
-        self.check(full, f"{MEMORY}", Site(self.span or NOWHERE))
+        full = f"{name}_length == {name}_capacity && !more(status, {name}, {name}_capacity, {size})"
+        self.check(full, f"status[{ROOM}] ? {KEPT} : {MEMORY}", Site(self.span or NOWHERE))
         self.need_half(scalar)
         self.line(spelling.store(scalar, f"({name} + {name}_length++ * {size})", self.atom(value)))
 

@@ -32,6 +32,7 @@ from kernelab.runtime.races import CHECK_RACES, refuse_races
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
+from kernelab.runtime.storage import run_keeping
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import is_settled, touched
 from kernelab.runtime.tracing import Culprit, Tracing
@@ -305,7 +306,8 @@ class Call:
             self.primal()
             return ()
         kept = [Residual(type, self.grid.threads) for type in reverse.residuals]
-        enter(reverse.primal_entry, [*self.parts, *(residual.packed for residual in kept)])
+        packed = [*self.parts, *(residual.packed for residual in kept)]
+        run_keeping(reverse.primal_entry, packed_slots(packed))
         return tuple(made for residual in kept for made in residual.arrays())
 
     def adjoint(

@@ -1,0 +1,151 @@
+"""What a launch keeps of what it overwrites is bounded: beyond the bound it ends, and says where."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import KernelInterrupt, KernelMemoryError
+from kernelab.runtime import storage
+
+TEXT = """
+def endless(a: array[float64]):
+    i = tid()
+    while a[i] < 2.0:
+        a[i] = sin(a[i])
+
+def steps(a: array[float64], n: int):
+    i = tid()
+    for k in range(n):
+        a[i] = sin(a[i]) * a[i] + 0.1
+
+def two_arrays(a: array[float64], b: array[float64]):
+    i = tid()
+    a[i] *= a[i]
+    b[i] *= b[i] * a[i]
+
+def swept_again(a: array[float64], n: int):
+    i = tid()
+    s = a[i]
+    for k in range(n, adjoint="recompute"):
+        s = sin(s) * a[i]
+    a[i] = s
+"""
+THREADS = 3
+
+
+@pytest.fixture(params=["cpu", "interp"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("KERNELAB_BACKEND", request.param)
+    return kl.compile(TEXT)
+
+
+@pytest.fixture
+def config() -> Iterator[Any]:
+    before = kl.config.kept_memory
+    yield kl.config
+    kl.config.kept_memory = before
+
+
+def gradient(kernel: Any, *more: Any) -> Any:
+    a = kl.array(np.full(THREADS, 0.5), dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, THREADS, [a, *more])
+    tape.backward(grads={a: np.ones(THREADS)})
+    return a.grad.numpy()
+
+
+def test_a_loop_that_never_ends_is_ended_at_the_line_that_keeps(kernels: dict[str, Any], config: Any) -> None:
+    config.kept_memory = 200_000
+    with pytest.raises(KernelMemoryError, match=r"`endless` would take more than 200 kB for values that"):
+        gradient(kernels["endless"])
+    with pytest.raises(KernelMemoryError, match=r"line 4\n[^\n]*while a\[i\] < 2.0"):
+        gradient(kernels["endless"])
+    with pytest.raises(
+        KernelMemoryError, match=r"hint: write results to another array.*kl\.config\.kept_memory"
+    ):
+        gradient(kernels["endless"])
+
+
+def test_a_launch_goes_on_as_before_after_one_that_was_ended(kernels: dict[str, Any], config: Any) -> None:
+    expected = gradient(kernels["steps"], 20)
+    config.kept_memory = 100
+    with pytest.raises(KernelMemoryError):
+        gradient(kernels["steps"], 20)
+    config.kept_memory = None
+    np.testing.assert_array_equal(gradient(kernels["steps"], 20), expected)
+
+
+def test_what_fits_to_the_last_byte_is_kept(config: Any) -> None:
+    kernel = kl.compile(TEXT)["steps"]
+    expected = gradient(kernel, 2000)
+    config.kept_memory = 8 * THREADS * 2000
+    np.testing.assert_array_equal(gradient(kernel, 2000), expected)
+    config.kept_memory = 8 * THREADS * 2000 - 1
+    with pytest.raises(KernelMemoryError, match=r"ended in thread 2,"):
+        gradient(kernel, 2000)
+
+
+def test_all_residuals_of_a_launch_count_together(config: Any) -> None:
+    kernel = kl.compile(TEXT)["two_arrays"]
+    a, b = (kl.array(np.full(400, 0.5), dtype=kl.float64, requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        kl.launch(kernel, 400, [a, b])
+    sizes = [kept.size for kept in tape.launches[0].residuals[::2]]
+    assert len(sizes) >= 2
+    for room, fits in ((8 * sum(sizes) - 8, False), (16 * sum(sizes), True)):
+        config.kept_memory = room
+        with kl.Tape() as tape:
+            if fits:
+                kl.launch(kernel, 400, [a, b])
+            else:
+                with pytest.raises(KernelMemoryError):
+                    kl.launch(kernel, 400, [a, b])
+
+
+def test_transforms_keep_no_more(kernels: dict[str, Any], config: Any) -> None:
+    def f(x: Any) -> Any:
+        a = kl.clone(x)
+        kernels["steps"][1](a, 50)
+        return a
+
+    x = kl.array([0.5], dtype=kl.float64)
+    kl.func.hessian(f)(x)
+    config.kept_memory = 100
+    with pytest.raises(KernelMemoryError, match="would take more than 100 bytes"):
+        kl.func.grad(f)(x)
+
+
+def test_a_loop_that_runs_again_to_be_swept_saves_no_more(kernels: dict[str, Any], config: Any) -> None:
+    gradient(kernels["swept_again"], 500)
+    config.kept_memory = 1000
+    with pytest.raises(KernelMemoryError, match=r"(?s)more than 1000 bytes.*for k in range"):
+        gradient(kernels["swept_again"], 500)
+
+
+def test_half_of_the_free_memory_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert storage.free_memory() or not Path("/proc/meminfo").exists()
+    for free, room in ((None, 0), (1 << 30, 1 << 29), (10, storage.LEAST)):
+        monkeypatch.setattr(storage, "free_memory", lambda free=free: free)
+        monkeypatch.setattr(storage, "_free", storage._FreeMemory())
+        assert storage.room_to_keep() == room
+
+
+def test_a_launch_that_keeps_can_be_interrupted(kernels: dict[str, Any]) -> None:
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KernelInterrupt, match="`endless` was interrupted"):
+        gradient(kernels["endless"])
+    timer.join()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, True, "1 GB"])
+def test_a_wrong_bound_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"^kept_memory is a number of bytes, 0 for any number, or None"):
+        kl.config.kept_memory = wrong
