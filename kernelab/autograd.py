@@ -17,7 +17,7 @@ from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kerne
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.trees import refusal
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
@@ -343,14 +343,17 @@ def _no_function(what: str, value: object) -> Diagnostic:
 
 def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
     worst = report.worst()
-    return Diagnostic(
+    span = None if subject.kernel is None else subject.kernel.span
+    if worst.verdict == "race":
+        message = f"the result of {report.kernel} depends on the order of its threads: {worst.explanation}"
+        return Diagnostic(message, worst.span or span, "gradcheck", hint=_advice(report))
+    message = (
         f"the gradient of {report.kernel} is not its derivative: "
         f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)} "
-        f"is {worst.autodiff:.6g} by the adjoint and {worst.numeric:.6g} by differences",
-        None if subject.kernel is None else subject.kernel.span,
-        "gradcheck",
-        hint=_advice(report),
+        f"is {worst.autodiff:.6g} by the adjoint and {worst.numeric:.6g} by differences"
     )
+    related = () if worst.span is None else (Related(f"{worst.explanation}:", worst.span),)
+    return Diagnostic(message, span, "gradcheck", hint=_advice(report), related=related)
 
 
 def _bad_launch(bad: LaunchCheck) -> Diagnostic:
@@ -361,7 +364,10 @@ def _bad_launch(bad: LaunchCheck) -> Diagnostic:
         hint = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
         return Diagnostic(message, bad.place.span, "gradcheck", hint=hint)
     message = f"the gradient of launch {bad.index}, of `{bad.kernel}`, is not its derivative"
-    return Diagnostic(message, bad.place.span, "gradcheck", hint=_advice(bad.report))
+    worst = None if bad.report is None else bad.report.worst()
+    span = None if worst is None else worst.span
+    related = () if worst is None or span is None else (Related(f"{worst.explanation}:", span),)
+    return Diagnostic(message, bad.place.span, "gradcheck", hint=_advice(bad.report), related=related)
 
 
 def _advice(report: GradcheckReport | None) -> str:

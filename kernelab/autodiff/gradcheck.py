@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelab.autodiff.blame import blame
 from kernelab.autodiff.differences import Floats
 from kernelab.autodiff.jacobian import Jacobians, Selection
 from kernelab.autodiff.order import Raced, races
@@ -23,6 +24,7 @@ from kernelab.autodiff.subject import Key, Subject, Variable, apart, of_kernel
 from kernelab.autodiff.trees import refusal
 from kernelab.autodiff.witnesses import Pair, Witnesses, by_pattern, of_all
 from kernelab.errors import GradientError, Span
+from kernelab.runtime.checked import find_races
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 
@@ -41,6 +43,20 @@ Fast = bool | Literal["auto"]
 Index = tuple[int, ...]
 
 
+MOST_NAMED = 5
+"""How many entries of a pair that failed are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a Jacobian: elements of the output and the input, and its two values."""
+
+    input_index: Index
+    output_index: Index
+    autodiff: float
+    numeric: float
+
+
 @dataclass(frozen=True, slots=True)
 class PairResult:
     """How the Jacobian of one output with respect to one input came out.
@@ -48,7 +64,7 @@ class PairResult:
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
     input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
     failure means, as `VERDICTS` lists them; "" where the pair passed.  `explanation` says more where more is
-    known, and `span` is the source line at fault.
+    known, `span` is the source line at fault, and `others` are the next worst entries that failed.
 
     A pair that passed along random directions has no worst entry: `directions` counts the products that were
     compared, the two values are those of the worst, and the indices are empty.  The relative error is then
@@ -69,9 +85,12 @@ class PairResult:
     directions: int = 0
     explanation: str = ""
     span: Span | None = None
+    others: tuple[Entry, ...] = ()
 
 
 VERDICTS = {
+    "custom": "the derivative that a user wrote for a function is not its derivative",
+    "kink": "the function has a kink or a jump near these inputs, where it has no derivative",
     "race": "the result depends on the order in which threads run: several store to one element, or read "
     "what others change, so there is no derivative",
     "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
@@ -193,25 +212,25 @@ def check(
                 return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
             if screening.suspects:
                 some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
-                found = _entry_by_entry(some, limit)
+                found = _entry_by_entry(subject, some, limit)
                 if screening.complete or not all(result.passed for result in found):
                     return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
         asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
-        found = _entry_by_entry(asked, limit)
-    found = [_raced(pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
+        found = _entry_by_entry(subject, asked, limit)
+    found = [_raced(subject, pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
     return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
 
 
-def _entry_by_entry(asked: Witnesses, limit: Tolerance) -> list[PairResult]:
+def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> list[PairResult]:
     """How the entries compare, with a verdict where some fail."""
     if limit.eps is None:
         for k, pair in enumerate(asked.pairs):
             _look_closer(asked, k, pair, limit)
     found = [_compare(pair, limit) for pair in asked.pairs]
-    return found if all(result.passed for result in found) else _judged(asked, found, limit)
+    return found if all(result.passed for result in found) else _judged(subject, asked, found, limit)
 
 
-def _raced(pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
+def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
     """The result of a pair whose output may depend on the order of threads: then it has no derivative."""
     found = raced.get(pair.output.key)
     if found is None:
@@ -219,7 +238,11 @@ def _raced(pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairRe
     index = _index(pair.output, found.position)
     name = f"{pair.output.label}[{', '.join(map(str, index))}]"
     told = f"{name} is {found.usual:.6g} if the first thread runs first, {found.turned:.6g} if the last does"
-    return replace(result, passed=False, verdict="race", output_index=index, explanation=told)
+    met = () if subject.kernel is None else find_races(subject.kernel, subject.grid, subject.arguments)
+    span = None
+    if met:
+        told, span = f"{told}; {met[0].describe().message}", met[0].first.span
+    return replace(result, passed=False, verdict="race", output_index=index, explanation=told, span=span)
 
 
 def _along_directions(found: Screened) -> PairResult:
@@ -250,15 +273,32 @@ def _look_closer(asked: Witnesses, k: int, pair: Pair, limit: Tolerance) -> None
     pair.numeric = np.where(off & better, closer, pair.numeric)
 
 
-def _judged(asked: Witnesses, found: Sequence[PairResult], limit: Tolerance) -> list[PairResult]:
+def _judged(
+    subject: Subject, asked: Witnesses, found: Sequence[PairResult], limit: Tolerance
+) -> list[PairResult]:
     """The results with a verdict for those that failed."""
     again, tangents = asked.again(), asked.tangents()
     judged = []
     for k, (pair, result) in enumerate(zip(asked.pairs, found, strict=True)):
         moved = None if tangents is None else tangents[k]
-        verdict = "" if result.passed else _verdict(pair, again[k], moved, limit)
-        judged.append(replace(result, verdict=verdict))
+        if not result.passed:
+            verdict = _verdict(pair, again[k], moved, limit)
+            result = _explained(subject, pair, replace(result, verdict=verdict), limit)
+        judged.append(result)
     return judged
+
+
+def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
+    """The result with the line at fault, where it can be found."""
+    if result.verdict == "nondeterministic":
+        return result
+    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    column = pair.place(int(np.argmax(_excess(pair, limit))))[1]
+    found = blame(subject, i, column, limit.eps)
+    if found is None:
+        return result
+    verdict = result.verdict if result.verdict == "adjoint" else found.kind
+    return replace(result, verdict=verdict, explanation=found.told, span=found.span)
 
 
 def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance) -> str:
@@ -309,20 +349,29 @@ def _compare(pair: Pair, limit: Tolerance) -> PairResult:
         first = _index(pair.input, 0), _index(pair.output, 0)
         return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
     k = int(np.argmax(excess))
-    worst, adjoint, numeric = (values.reshape(-1)[k] for values in (error, pair.adjoint, pair.numeric))
-    scale, (row, column) = np.abs(numeric), pair.place(k)
+    found = _entry(pair, k)
+    worst, scale = error.reshape(-1)[k], abs(found.numeric)
+    failed = int((excess > 1.0).sum())
+    order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
     return PairResult(
         pair.input.label,
         pair.output.label,
         float(error.max()),
         float(worst / scale if scale > 0 else (np.inf if worst > 0 else 0.0)),
-        _index(pair.input, column),
-        _index(pair.output, row),
-        float(adjoint),
-        float(numeric),
+        found.input_index,
+        found.output_index,
+        found.autodiff,
+        found.numeric,
         pair.entries,
-        bool(excess.max() <= 1.0),
+        not failed,
+        others=tuple(_entry(pair, int(other)) for other in order),
     )
+
+
+def _entry(pair: Pair, k: int) -> Entry:
+    row, column = pair.place(k)
+    values = (float(each.reshape(-1)[k]) for each in (pair.adjoint, pair.numeric))
+    return Entry(_index(pair.input, column), _index(pair.output, row), *values)
 
 
 def _index(variable: Variable, position: int) -> Index:

@@ -7,7 +7,7 @@ several threads leaves the value of the last.  After an error threads with lower
 the error reported is the one a run thread by thread meets first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,11 +30,15 @@ WIDTH = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InterpretedEntry:
-    """A function that the interpreter runs; `width` threads at once, 1 for strict thread order."""
+    """A function that the interpreter runs; `width` threads at once, 1 for strict thread order.
+
+    `chunk` makes what runs some of them.
+    """
 
     info: EntryInfo
     program: Program
     width: int = WIDTH
+    chunk: Callable[..., Chunk] = Chunk
 
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run threads of the grid; raises the KernelError of the first thread that fails."""
@@ -45,7 +49,7 @@ class InterpretedEntry:
 
     def _run(self, slots: list[int], bounds: Bounds, done: int) -> None:
         grid = slots[:GRID_SLOTS]
-        launch = _Launch(self.program, self.info, slots, bounds)
+        launch = _Launch(self.program, self.info, slots, bounds, self.chunk)
         total = int(np.prod(grid))
         left = range(total - done) if self.program.function.descending else range(done, total)
         try:
@@ -67,9 +71,17 @@ class InterpretedEntry:
 class _Launch:
     """The arguments of a launch as NumPy arrays."""
 
-    def __init__(self, program: Program, info: EntryInfo, slots: Sequence[int], bounds: Bounds) -> None:
+    def __init__(
+        self,
+        program: Program,
+        info: EntryInfo,
+        slots: Sequence[int],
+        bounds: Bounds,
+        made: Callable[..., Chunk] = Chunk,
+    ) -> None:
         self.program = program
         self.bounds = bounds
+        self.made = made
         self.arrays: dict[Var, Numpy] = {}
         self.values: dict[Var, Numpy] = {}
         self.residuals: dict[Var, tuple[Numpy, Numpy]] = {}
@@ -107,7 +119,8 @@ class _Launch:
             frame.define(var, position)
         if function.linear is not None:
             frame.define(function.linear, frame.threads)
-        chunk = Chunk(self.program, self.arrays, self.sums, threads, replace(self.bounds, used=self.kept))
+        bounds = replace(self.bounds, used=self.kept)
+        chunk = self.made(self.program, self.arrays, self.sums, threads, bounds)
         chunk.run(frame)
         chunk.print(self.output)
         return chunk.failure or self._append(chunk)
@@ -150,12 +163,12 @@ class Interpreter:
         return {function.name: entry(function) for function in functions}
 
 
-def entry(function: Function, width: int = WIDTH) -> InterpretedEntry:
-    """The entry of a function that runs `width` threads at once."""
+def entry(function: Function, width: int = WIDTH, chunk: Callable[..., Chunk] = Chunk) -> InterpretedEntry:
+    """The entry of a function that runs `width` threads at once, by what `chunk` makes."""
     program = Program.of(function)
     name, layout, coordinates = function.name, layout_of(function), len(function.threads)
     info = EntryInfo(name, name, layout, program.sites, coordinates, range(0), descending=function.descending)
-    return InterpretedEntry(info, program, width)
+    return InterpretedEntry(info, program, width, chunk)
 
 
 def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], width: int = WIDTH) -> None:

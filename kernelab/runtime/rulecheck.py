@@ -60,6 +60,22 @@ def mistake(rules: CustomRules) -> Diagnostic | None:
     return None
 
 
+def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None:
+    """What is wrong with a grad function at some points, even one that does not claim to be the derivative.
+
+    Each of `points` holds the values of one parameter, a point a row.
+    """
+    if rules.grad is None or any(isinstance(param.type, Array) for param in rules.function.params):
+        return None
+    wide, count = widen_rules(rules), len(points[0])
+    for start in range(0, count, POINTS):
+        rows = np.minimum(np.arange(start, start + POINTS), count - 1)
+        found = _Check(rules, wide, [given[rows] for given in points]).mistake()
+        if found is not None:
+            return found
+    return None
+
+
 def _never(rules: CustomRules, grad: Function, name: str, found: str = "") -> Diagnostic:
     return Diagnostic(
         f"{grad.name} never adds to adjoint[{name}], though {rules.function.name} depends on {name}{found}",

@@ -3,9 +3,9 @@
 Pure functions from a report to markup; must not know how the report was computed.
 """
 
-from kernelab.autodiff.gradcheck import VERDICTS, GradcheckReport, Index, PairResult
+from kernelab.autodiff.gradcheck import VERDICTS, Entry, GradcheckReport, Index, PairResult
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
-from kernelab.views.markup import Below, Cell, Node, Run, Table, Words, cell, words
+from kernelab.views.markup import Below, Cell, Code, CodeLine, Node, Run, Table, Words, cell, words
 
 HEAD = ("", "derivative", "entries", "worst error", "relative", "worst entry", "adjoint", "differences")
 
@@ -14,7 +14,7 @@ def gradcheck_view(report: GradcheckReport) -> Node:
     """The verdict and the table; one sentence where the table has been shown already."""
     if report.shown:
         return words(f"gradcheck of {report.kernel}: {'passed' if report else 'FAILED'}, as shown above")
-    table = Table("", HEAD, tuple(_row(pair) for pair in report.pairs))
+    table = Table("", HEAD, tuple(row for pair in report.pairs for row in _rows(pair)))
     return Below((_verdict(report), table, *_meanings(report)))
 
 
@@ -23,8 +23,12 @@ def _meanings(report: GradcheckReport) -> list[Node]:
     found: list[Node] = []
     for verdict in sorted({pair.verdict for pair in report.pairs if pair.verdict}):
         found.append(words(Run(f"{verdict}: ", "strong"), VERDICTS[verdict]))
-        told = dict.fromkeys(p.explanation for p in report.pairs if p.verdict == verdict and p.explanation)
-        found += [words(f"  {explanation}") for explanation in told]
+        told = {(p.explanation, p.span): p for p in report.pairs if p.verdict == verdict and p.explanation}
+        for explanation, span in told:
+            found.append(words(explanation))
+            if span is not None:
+                line = CodeLine((Run(span.source.line(span.line).rstrip()),), span.line)
+                found.append(Code(str(span), (line,)))
     return found
 
 
@@ -112,8 +116,9 @@ def _count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def _row(pair: PairResult) -> tuple[Cell, ...]:
-    return (
+def _rows(pair: PairResult) -> list[tuple[Cell, ...]]:
+    """The worst entry of a pair, and under it the others that are named."""
+    first = (
         cell("✓ pass", "good") if pair.passed else cell("✗ FAIL", "bad"),
         cell(f"d {pair.output} / d {pair.input}"),
         cell(str(pair.entries), is_number=True),
@@ -123,12 +128,31 @@ def _row(pair: PairResult) -> tuple[Cell, ...]:
         cell(f"{pair.autodiff:.6g}", is_number=True),
         cell(f"{pair.numeric:.6g}", is_number=True),
     )
+    return [first, *(_other(pair, entry) for entry in pair.others)]
+
+
+def _other(pair: PairResult, entry: Entry) -> tuple[Cell, ...]:
+    error = abs(entry.autodiff - entry.numeric)
+    return (
+        cell(""),
+        cell(""),
+        cell("", is_number=True),
+        cell(f"{error:.1e}", is_number=True),
+        cell(f"{error / abs(entry.numeric):.1e}" if entry.numeric else "", is_number=True),
+        cell(_place(pair, entry.output_index, entry.input_index)),
+        cell(f"{entry.autodiff:.6g}", is_number=True),
+        cell(f"{entry.numeric:.6g}", is_number=True),
+    )
 
 
 def _worst_place(pair: PairResult) -> str:
     if pair.directions:
         return f"{pair.directions} random directions"
-    return f"d {_element(pair.output, pair.output_index)} / d {_element(pair.input, pair.input_index)}"
+    return _place(pair, pair.output_index, pair.input_index)
+
+
+def _place(pair: PairResult, output_index: Index, input_index: Index) -> str:
+    return f"d {_element(pair.output, output_index)} / d {_element(pair.input, input_index)}"
 
 
 def _element(name: str, index: Index) -> str:

@@ -1,0 +1,181 @@
+"""What a gradient check says is wrong is what was planted, and it names the line."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError
+
+CELL = """
+def everywhere(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(x[i]) + off_by_one_percent(x[i])
+
+def in_one_element(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = off_at_seven(x[i], i)
+
+def in_one_branch(x: array[float], y: array[float]):
+    i = tid()
+    if x[i] > 1.0:
+        y[i] = off_by_one_percent(x[i])
+    else:
+        y[i] = x[i]
+
+def in_a_loop(x: array[float], y: array[float]):
+    i = tid()
+    s = 0.0
+    for k in range(3):
+        s += off_by_one_percent(x[i] + float(k))
+    y[i] = s
+
+def bent(x: array[float], y: array[float]):
+    i = tid()
+    t = 2.0 * x[i]
+    y[i] = abs(t) * 3.0
+
+def jumping(x: array[float], y: array[float]):
+    i = tid()
+    t = 2.0 * x[i]
+    if t > 1.0:
+        y[i] = t * t
+    else:
+        y[i] = 0.0
+
+def smallest(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = min(x[i], 0.5) * x[i]
+
+def racing(x: array[float], y: array[float]):
+    i = tid()
+    y[i % 2] = x[i] * x[i]
+
+def reading_others(x: array[float]):
+    i = tid()
+    if i > 0:
+        x[i] = x[i] + 0.5 * x[i - 1]
+
+def taking_turns(x: array[float], count: array[int], y: array[float]):
+    i = tid()
+    slot = atomic_add(count, 0, 1)
+    y[slot] = x[i] * x[i]
+
+def reshaped(x: array[float], y: array2d[float]):
+    i = tid()
+    y[i // 2, i % 2] = x[i] * x[i]
+
+def off_by_one_percent(x: float):
+    return x * x * x
+
+@func_grad(off_by_one_percent, check=False)
+def adj_off_by_one_percent(x: float, adj_ret: float):
+    adjoint[x] += 3.03 * x * x * adj_ret
+
+def off_at_seven(x: float, i: int):
+    return x * x
+
+@func_grad(off_at_seven, check=False)
+def adj_off_at_seven(x: float, i: int, adj_ret: float):
+    if i == 7:
+        adjoint[x] += 2.02 * x * adj_ret
+    else:
+        adjoint[x] += 2.0 * x * adj_ret
+"""
+LINES = CELL.split("\n")
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return kl.compile(CELL)
+
+
+def judged(function: Any, values: Any, outputs: Any = None, **options: Any) -> Any:
+    x = kl.array(np.asarray(values), dtype=float, requires_grad=True)
+    rest = {} if outputs is None else {"dim": x.size, "outputs": outputs}
+    options = {"raise_exception": False, "show_summary": False} | options
+    return kl.autograd.gradcheck(function, inputs=[x], **rest, **options)
+
+
+def reals(n: int) -> Any:
+    return np.random.default_rng(3).uniform(0.6, 1.6, n)
+
+
+@pytest.mark.parametrize("n", [9, 300])
+@pytest.mark.parametrize("name", ["everywhere", "in_one_element", "in_one_branch", "in_a_loop"])
+def test_a_wrong_rule_is_named_at_its_line(kernels: dict[str, Any], name: str, n: int) -> None:
+    report = judged(kernels[name], reals(n), [kl.zeros(n)])
+    worst = report.worst()
+    assert worst.verdict == "custom"
+    assert worst.span is not None
+    assert LINES[worst.span.line - 1].startswith("def adj_off")
+    assert "gives" in worst.explanation
+    if name == "in_one_element":
+        assert (worst.output_index, worst.others) == ((7,), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "line"),
+    [
+        ("bent", [1.0, 1e-12], "    y[i] = abs(t) * 3.0"),
+        ("jumping", [0.3, 0.5], "    if t > 1.0:"),
+        ("smallest", [0.3, 0.5], "    y[i] = min(x[i], 0.5) * x[i]"),
+    ],
+)
+def test_a_kink_is_named_at_its_line(
+    kernels: dict[str, Any], name: str, values: list[float], line: str
+) -> None:
+    worst = judged(kernels[name], values, [kl.zeros(2)]).worst()
+    assert (worst.verdict, worst.input_index) == ("kink", (1,))
+    assert worst.span is not None
+    assert LINES[worst.span.line - 1] == line
+    assert "thread 1" in worst.explanation
+
+
+def test_threads_that_race_are_named_with_both_results(kernels: dict[str, Any]) -> None:
+    report = judged(kernels["racing"], [1.0, 2.0, 3.0, 4.0], [kl.zeros(2)])
+    assert report.worst().verdict == "race"
+    assert "y[0] is 9 if the first thread runs first, 1 if the last does" in report.worst().explanation
+    assert "threads 0 and 2 of `racing` both store to y[0]" in report.worst().explanation
+    with pytest.raises(
+        GradientError, match="the result of reading_others depends on the order of its threads"
+    ):
+        judged(kernels["reading_others"], [1.0, 2.0, 3.0], [], raise_exception=True)
+
+
+def test_threads_that_take_turns_or_have_their_own_elements_do_not_race(kernels: dict[str, Any]) -> None:
+    assert judged(kernels["reshaped"], reals(4), [kl.zeros((2, 2))])
+    x = kl.array(reals(3), dtype=float, requires_grad=True)
+    arguments = [x, kl.zeros(1, dtype=int)]
+    assert kl.autograd.gradcheck(kernels["taking_turns"], 3, arguments, [kl.zeros(3)], show_summary=False)
+
+
+def test_in_a_function_of_several_launches_the_line_is_found_too(kernels: dict[str, Any]) -> None:
+    def f(x: Any) -> Any:
+        y, z = kl.zeros_like(x), kl.zeros_like(x)
+        kernels["smallest"][x.size](x, y)
+        kernels["everywhere"][x.size](y, z)
+        return z
+
+    worst = judged(f, reals(5)).worst()
+    assert worst.verdict == "custom"
+    assert worst.span is not None
+    assert LINES[worst.span.line - 1].startswith("def adj_off_by_one_percent")
+
+
+def test_the_next_worst_entries_are_listed(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = judged(kernels["everywhere"], reals(9), [kl.zeros(9)], show_summary=True)
+    others = report.worst().others
+    assert len(others) == 4
+    assert all(other.input_index == other.output_index for other in others)
+    shown = capsys.readouterr().out
+    assert all(f"d y[{k}] / d x[{k}]" in shown for (k,) in (other.input_index for other in others))
+    assert "def adj_off_by_one_percent" in shown
+
+
+def test_the_error_shows_the_line_at_fault(kernels: dict[str, Any]) -> None:
+    with pytest.raises(GradientError, match=r"(?s)is not its derivative.*def adj_off_by_one_percent\(x"):
+        judged(kernels["everywhere"], reals(3), [kl.zeros(3)], raise_exception=True)
