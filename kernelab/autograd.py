@@ -57,13 +57,15 @@ class FunctionMetadata:
 
     def update_from_kernel(self, kernel: Kernel, inputs: Sequence[Any]) -> None:
         """Take the names, strides and types of a kernel's parameters, the first of them for `inputs`."""
-        params, count = kernel.definition.signature, len(inputs)
+        names, count = kernel.loaded.names, len(inputs)
         self.key = kernel.name
-        self.input_labels = [formal.name for formal in params[:count]]
-        self.output_labels = [formal.name for formal in params[count:]]
+        self.input_labels, self.output_labels = list(names[:count]), list(names[count:])
         self.input_strides = [a.strides if isinstance(a, array) else () for a in inputs]
-        self.input_dtypes = [formal.type for formal in params[:count]]
-        self.output_dtypes = [formal.type for formal in params[count:]]
+        # Of a generic kernel the inputs say their types, and nobody those of the outputs.
+        types = [getattr(a, "type", None) for a in inputs]
+        if not kernel.is_generic:
+            types = [formal.type for formal in kernel.definition.signature]
+        self.input_dtypes, self.output_dtypes = types[:count], types[count:]
 
 
 def jacobian(

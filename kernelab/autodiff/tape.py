@@ -17,7 +17,9 @@ import numpy as np
 
 from kernelab.autodiff.cuts import Cut, detours, unrecorded, warn_of
 from kernelab.autodiff.finite import FiniteChecks, check_seeds
+from kernelab.autodiff.forgotten import tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
+from kernelab.autodiff.habits import Habits, no_loss
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.sweep import (
@@ -45,7 +47,7 @@ from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import by_leaves
 
 
-class Tape:
+class Tape(Habits):
     """Records launches and copies, and computes gradients by `backward`.
 
     `overwrite` says what happens when an array is overwritten, inside the ``with`` block or after it, though
@@ -232,6 +234,8 @@ class Tape:
             raise TapeError(_leads_nowhere(seeds, cuts))
         self._refuse_lost(found.reached)
         warn_of(cuts)
+        if not any(plan.leaves()):
+            tell_inputs_without_gradients(steps, found.live)
         _refuse_latecomers(records[i] for i in sorted(found.live))
         if check_finite:
             check_seeds(records, found.live, seeds)
@@ -368,11 +372,14 @@ class Tape:
 
 def _checked_loss(loss: Any) -> array:
     if not isinstance(loss, array):
-        raise _refusal("loss", f"the loss is an array of one number, not {a_thing(loss)}")
+        raise _refusal("loss", *no_loss(loss))
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = _called(loss, "the loss")
         message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
-        hint = "add its elements up in a kernel, or pass cotangents: backward(grads={x: ones_like(x)})"
+        hint = (
+            "add its elements up: kl.utils.array_sum(x, out=loss) on the tape, "
+            "or pass cotangents: backward(grads={x: ones_like(x)})"
+        )
         raise _refusal("loss", message, hint)
     if not loss.requires_grad:
         name = _called(loss, "the loss")

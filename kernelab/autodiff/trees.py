@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.memory import contiguous_strides
@@ -48,10 +50,15 @@ def _leaves(value: Any, func: Callable[..., Any]) -> Iterator[array]:
         for part in value.values():
             yield from _leaves(part, func)
     else:
+        if hasattr(type(value), "gathered"):
+            message = f"{name_of(func)} returned picked elements, which have no memory of their own"
+            raise refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
         found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
         found = found.replace("builtins.", "")
         message = f"{name_of(func)} returned {found}, which is data of the host and has no derivative"
         hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
+        if isinstance(value, int | float | np.generic):
+            hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
         raise refusal(KernelTypeError, message, "result", hint)
 
 

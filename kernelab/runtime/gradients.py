@@ -45,6 +45,8 @@ class Gradients:
             message = f"an array of {self.dtype} cannot require gradients"
             hint = "only floats, and vectors and matrices of floats, have derivatives"
             raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+        if wanted != self.allocation.requires_grad:
+            self.allocation.missing = None
         self.allocation.requires_grad = bool(wanted)
         if not wanted:
             self.allocation.adjoint = None
@@ -54,10 +56,10 @@ class Gradients:
         """The gradient that the last backward pass left, zeros before; None without `requires_grad`."""
         allocation = self.allocation
         if not allocation.requires_grad:
+            tell_what_is_missing(allocation)
             return None
         if allocation.adjoint is None:
-            if allocation.missing is not None:
-                tell_what_is_missing(allocation)
+            tell_what_is_missing(allocation)
             allocation.adjoint = allocate(allocation.nbytes, cleared=True)
         if self._grad is None or self._grad.allocation is not allocation.adjoint:
             self._grad = self.twin(allocation.adjoint)

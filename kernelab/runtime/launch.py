@@ -469,7 +469,7 @@ def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, a
     for parameter, argument, bar in zip(kernel.plan.parameters, arguments, given, strict=True):
         if bar is None:
             primal = argument.array if isinstance(argument, Reference) else argument
-            bar = primal.grad if isinstance(primal, array) else None
+            bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
         if bar is not None:
             bars[parameter.name] = _checked_bar(parameter, bar)
     return bars

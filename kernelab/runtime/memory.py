@@ -126,7 +126,7 @@ class Allocation:
         self.requires_grad = False
         self.adjoint: Allocation | None = None
         self.origin: Note | None = None
-        self.missing: Diagnostic | None = None
+        self.missing: Diagnostic | Callable[[Allocation], Diagnostic] | None = None
         self.watches = _NOBODY
         self.witnesses: list[weakref.ref[Watcher]] = []
         self._exposure: weakref.ref[Any] | None = None

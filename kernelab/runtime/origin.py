@@ -86,7 +86,8 @@ def origin_of(memory: Allocation) -> Origin | None:
 
 def tell_what_is_missing(memory: Allocation) -> None:
     """Warn, once, that a backward pass could not reach an array whose gradient is asked for."""
-    message, memory.missing = memory.missing, None
-    if message is not None:
+    missing, memory.missing = memory.missing, None
+    if missing is not None:
+        message = missing if isinstance(missing, Diagnostic) else missing(memory)
         place = caller()
         warnings.warn_explicit(message.render(), KernelWarning, place.filename, place.line)

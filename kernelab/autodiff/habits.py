@@ -1,0 +1,55 @@
+"""What `Tape` does not do, said to those who know tapes from TensorFlow or PyTorch; and what is no loss."""
+
+import difflib
+from typing import Any
+
+from kernelab.runtime.conversion import described
+
+_RECORDS = "a tape records what runs inside `with kl.Tape() as tape:`"
+_READ = "call tape.backward(loss); then x.grad is the gradient of an array x with requires_grad=True"
+_INSTEAD = {
+    "gradient": _READ,
+    "grad": _READ,
+    "grads": _READ,
+    "watch": "every array that is created with requires_grad=True is watched",
+    "watched_variables": "every array that is created with requires_grad=True is watched",
+    "zero_grad": "write tape.zero()",
+    "clear": "write tape.reset()",
+    "step": "optimizers step: kl.optim.Adam([x]).step([x.grad])",
+    "jacobian": "write kl.autograd.jacobian(kernel, dim, inputs, outputs), or kl.func.jacrev(function)(x)",
+    "hessian": "write kl.func.hessian(function)(x)",
+    "stop_recording": f"{_RECORDS}; pass record_tape=False to a launch that is not to be recorded",
+    "start": _RECORDS,
+    "stop": _RECORDS,
+    "record": _RECORDS,
+    "plot": "show the tape as the value of a cell, or write tape.visualize()",
+    "show": "show the tape as the value of a cell, or write tape.visualize()",
+}
+_SUMMED = (
+    "sum into an array on the tape: loss = kl.zeros(1, requires_grad=True); kl.utils.array_sum(y, out=loss)"
+)
+
+
+class Habits:
+    """The part of a tape that answers what it has not."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError that says what to write instead."""
+        message = f"a tape has no {name}"
+        if name in _INSTEAD:
+            raise AttributeError(f"{message}; {_INSTEAD[name]}", name=name, obj=None)
+        close = [] if name.startswith("_") else difflib.get_close_matches(name, dir(type(self)), 1)
+        message = f"{message}; did you mean {close[0]}?" if close else message
+        raise AttributeError(message, name=name, obj=None)
+
+
+def no_loss(value: Any) -> tuple[str, str]:
+    """What is wrong with a value that was passed for the loss, and what to do."""
+    message = f"the loss is an array of one number, not {described(value)}"
+    if isinstance(value, int | float) or getattr(value, "shape", None) == ():
+        return f"{message}: a number of the host knows nothing of how it was computed", _SUMMED
+    if isinstance(value, list | tuple | dict):
+        return message, "pass one array, or backward(grads={y: ones_like(y)}) for several"
+    return message, _SUMMED

@@ -1,0 +1,123 @@
+"""What is said to those who use a tape as they know it from elsewhere, or miss a gradient."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def squares(x: array[float], y: array[float]):
+    y[tid()] = x[tid()] * x[tid()]
+
+def products(x: array[float], w: array[float], y: array[float]):
+    y[tid()] = x[tid()] * w[tid()]
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Any:
+    return kl.compile(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gradient", r"a tape has no gradient; call tape.backward\(loss\); then x.grad"),
+        ("watch", "requires_grad=True is watched"),
+        ("zero_grad", r"write tape.zero\(\)"),
+        ("backwards", "did you mean backward"),
+        ("something", "a tape has no something$"),
+    ],
+)
+def test_a_tape_says_what_to_write_for_what_it_has_not(name: str, message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
+        getattr(kl.Tape(), name)
+    assert not hasattr(kl.Tape(), "__array__")
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda y: y[0], r"not a float32: a number of the host .*\n(.*\n)*.*array_sum\(y, out=loss\)"),
+        (
+            lambda y: kl.utils.array_sum(y),
+            r"not the float 14.0: a (.*\n)*.*array_sum\(y, out=loss\)",
+        ),
+        (lambda y: y.numpy(), r"not a NumPy array of float32\n(.*\n)*.*array_sum\(y, out=loss\)"),
+        (lambda y: [y], r"not a list\n(.*\n)*.*grads="),
+        (lambda y: y, r"no single float: it has 3 elements(.*\n)*.*array_sum\(x, out=loss\)"),
+    ],
+)
+def test_what_is_no_loss_is_told_how_to_become_one(
+    kernels: Any, loss: Callable[[Any], Any], message: str
+) -> None:
+    x, y = kl.array([1.0, 2.0, 3.0], requires_grad=True), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["squares"], 3, inputs=[x], outputs=[y])
+    with pytest.raises(kl.TapeError, match=message):
+        tape.backward(loss(y))
+
+
+@pytest.mark.filterwarnings("ignore:NumPy sees values")
+def test_a_function_that_returns_a_number_is_told_of_out() -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"returned a float(.*\n)*.*array_sum\(y, out=total\)"):
+        kl.func.grad(lambda x: kl.utils.array_sum(x))(kl.ones(3))
+
+
+def test_picked_elements_are_returned_to_a_transform_as_an_array() -> None:
+    rows = kl.func.jacrev(lambda x: (2.0 * x)[[2, 0]].contiguous())(kl.ones(3))
+    assert rows.numpy().tolist() == [[0, 0, 2], [2, 0, 0]]
+    with pytest.raises(kl.KernelTypeError, match=r"returned picked elements(.*\n)*.*contiguous\(\)"):
+        kl.func.jacrev(lambda x: x[[2, 0]])(kl.ones(3))
+
+
+def test_who_asks_for_the_gradient_of_an_input_without_one_is_told_why(kernels: Any) -> None:
+    x, w = kl.array([1.0, 2.0]), kl.array([3.0, 4.0])
+    y, total = kl.zeros(2, requires_grad=True), kl.zeros(1, requires_grad=True)
+
+    def run() -> kl.Tape:
+        with kl.Tape() as tape:
+            kl.launch(kernels["products"], 2, inputs=[x, w], outputs=[y])
+            kl.utils.array_sum(y, out=total)
+        tape.backward(total)
+        return tape
+
+    run()
+    with pytest.warns(
+        kl.KernelWarning, match=r"`x` has no gradient: only what was computed from it(.*\n)*.*`products`"
+    ):
+        assert x.grad is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x.grad is None, "it is said once"
+        run()
+        x.requires_grad = True
+        assert x.grad.list() == [0, 0], "it requires one now, and no backward pass has run since"
+        run()
+        assert x.grad.list() == [3, 4]
+
+
+def test_an_input_beside_others_or_of_another_computation_is_not_spoken_of(kernels: Any) -> None:
+    x, y = kl.array([1.0], requires_grad=True), kl.zeros(1, requires_grad=True)
+    beside, other, unused = kl.array([2.0]), kl.array([1.0]), kl.zeros(1)
+    with kl.Tape() as tape:
+        kl.launch(kernels["squares"], 1, inputs=[other], outputs=[unused])
+        kl.launch(kernels["products"], 1, inputs=[x, beside], outputs=[y])
+    tape.backward(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert other.grad is None and beside.grad is None
+
+
+def test_metadata_of_a_generic_kernel_takes_its_types_from_the_inputs() -> None:
+    made: Any = kl.compile("def twice(x: array[Any], y: array[Any]):\n    y[tid()] = x[tid()] + x[tid()]")
+    x = kl.ones(2, dtype=kl.float64)
+    found = kl.autograd.FunctionMetadata()
+    found.update_from_kernel(made["twice"], [x])
+    assert (found.key, found.input_labels, found.output_labels) == ("twice", ["x"], ["y"])
+    assert found.input_dtypes == [x.type] and found.input_strides == [(8,)]
+    assert np.shape(found.output_dtypes) == (0,)
