@@ -1,6 +1,6 @@
 """Making arrays: from data, of zeros, ones or one value, like another; copying one into another."""
 
-import math
+import difflib
 from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -13,26 +13,35 @@ from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU
-from kernelab.runtime.interop import element, element_type, itemsize, shape_tuple, value_type
-from kernelab.runtime.memory import allocate, contiguous_strides
-from kernelab.runtime.strided import array, duplicate, require_array
+from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
+from kernelab.runtime.memory import allocate
+from kernelab.runtime.strided import array, duplicate, laid_out, require_array
 from kernelab.runtime.transfers import transfer
 
 Shape = int | Sequence[int]
 
 
-class Unused(TypedDict, total=False):
-    """Options of Warp's that say nothing on the CPU, where memory is one and gradients are kept."""
+class Options(TypedDict, total=False):
+    """What else there is to say of a new array.
+
+    `strides` in bytes, where they are not contiguous.  `pinned` and `retain_grad` say nothing on the CPU,
+    where memory is one and gradients are kept.
+    """
 
     pinned: bool
     retain_grad: bool
+    strides: Sequence[int] | None
 
 
-def _require_known(unused: Unused) -> None:
-    for name in unused:
-        if name not in Unused.__annotations__:
+def _require_known(options: Options) -> None:
+    for name in options:
+        if name not in Options.__annotations__:
             message = f"arrays are not made with an option {name}"
-            hint = "there is shape, dtype, device and requires_grad"
+            hint = "there is shape, dtype, device, requires_grad and strides"
+            close = difflib.get_close_matches(
+                name, ("shape", "dtype", "device", "requires_grad", "strides"), 1
+            )
+            hint = f"did you mean {close[0]}?" if close else hint
             raise KernelTypeError(Diagnostic(message, code="option", hint=hint))
 
 
@@ -41,12 +50,12 @@ def zeros(
     dtype: Any = float,
     device: Device | str | None = None,
     requires_grad: bool = False,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """An array of zeros; `dtype` as for `array`."""
-    if unused:
-        _require_known(unused)
-    return _made(shape, dtype, device, requires_grad, cleared=True)
+    if options:
+        _require_known(options)
+    return _made(shape, dtype, device, requires_grad, options.get("strides"), cleared=True)
 
 
 def empty(
@@ -54,12 +63,12 @@ def empty(
     dtype: Any = float,
     device: Device | str | None = None,
     requires_grad: bool = False,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """An array whose elements hold whatever the memory held."""
-    if unused:
-        _require_known(unused)
-    return _made(shape, dtype, device, requires_grad, cleared=False)
+    if options:
+        _require_known(options)
+    return _made(shape, dtype, device, requires_grad, options.get("strides"), cleared=False)
 
 
 def ones(
@@ -67,12 +76,12 @@ def ones(
     dtype: Any = float,
     device: Device | str | None = None,
     requires_grad: bool = False,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """An array of ones (in every component)."""
-    if unused:
-        _require_known(unused)
-    return full(shape, 1, dtype, device, requires_grad)
+    if options:
+        _require_known(options)
+    return full(shape, 1, dtype, device, requires_grad, **options)
 
 
 def full(
@@ -81,18 +90,18 @@ def full(
     dtype: Any = None,
     device: Device | str | None = None,
     requires_grad: bool = False,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's."""
-    if unused:
-        _require_known(unused)
+    if options:
+        _require_known(options)
     elem: Any = getattr(value, "__kernelab_struct__", None)
     if dtype is not None:
         elem = value_type(dtype)
     elif elem is None:
         elem = element_type(value)
     filling = None if isinstance(elem, Struct) else element(value, elem)
-    made = _made(shape, elem, device, requires_grad, cleared=False)
+    made = _made(shape, elem, device, requires_grad, options.get("strides"), cleared=False)
     made.host()[...] = made._fitting(value) if filling is None else filling
     return made
 
@@ -101,11 +110,11 @@ def zeros_like(
     src: array,
     device: Device | str | None = None,
     requires_grad: bool | None = None,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if unused:
-        _require_known(unused)
+    if options:
+        _require_known(options)
     _require_shaped(src, "zeros_like takes")
     return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
@@ -114,11 +123,11 @@ def ones_like(
     src: array,
     device: Device | str | None = None,
     requires_grad: bool | None = None,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if unused:
-        _require_known(unused)
+    if options:
+        _require_known(options)
     _require_shaped(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad)
 
@@ -127,11 +136,11 @@ def empty_like(
     src: array,
     device: Device | str | None = None,
     requires_grad: bool | None = None,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if unused:
-        _require_known(unused)
+    if options:
+        _require_known(options)
     _require_shaped(src, "empty_like takes")
     return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
 
@@ -141,11 +150,11 @@ def full_like(
     value: Any,
     device: Device | str | None = None,
     requires_grad: bool | None = None,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if unused:
-        _require_known(unused)
+    if options:
+        _require_known(options)
     _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, device, wanted)
@@ -182,11 +191,11 @@ def clone(
     src: array,
     device: Device | str | None = None,
     requires_grad: bool | None = None,
-    **unused: Unpack[Unused],
+    **options: Unpack[Options],
 ) -> array:
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
-    if unused:
-        _require_known(unused)
+    if options:
+        _require_known(options)
     get_device(device)
     if hasattr(type(src), "gathered"):
         src = src.contiguous()
@@ -257,13 +266,20 @@ array1d, array2d, array3d, array4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
 
 
 def _made(
-    shape: Shape, dtype: Any, device: Device | str | None, requires_grad: bool, *, cleared: bool
+    shape: Shape,
+    dtype: Any,
+    device: Device | str | None,
+    requires_grad: bool,
+    strides: Sequence[int] | None = None,
+    *,
+    cleared: bool,
 ) -> array:
     get_device(device)
     extents, elem = shape_tuple(shape), value_type(dtype)
-    strides = contiguous_strides(extents, itemsize(elem))
-    count = math.prod(extents)
-    made = array.over(allocate(count * itemsize(elem), cleared=cleared), 0, extents, strides, elem)
+    steps, nbytes = laid_out(extents, elem, strides)
+    made = array.over(allocate(nbytes, cleared=cleared), 0, extents, steps, elem)
+    if strides is not None:
+        made.allocation.folded = made.folds
     if requires_grad:
         made.requires_grad = True
     return made

@@ -32,29 +32,40 @@ from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
 from kernelab.frontend.frame import BrokenCall
 from kernelab.frontend.promote import default_scalar
 from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
-from kernelab.lang.structs import Struct
+from kernelab.lang.structs import AnyType, Struct, has_derivative
 from kernelab.lang.types import (
     LARGEST,
     Array,
     Scalar,
-    Type,
     Value,
-    float32,
-    float64,
     int32,
     is_differentiable,
-    named_types,
     scalar_of,
 )
 from kernelab.runtime.device import Device, get_device
-from kernelab.runtime.interop import scalar_of_dtype
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.naming import closure
+from kernelab.runtime.operands import (
+    INDICES,
+    Pattern,
+    apart,
+    argument,
+    arrays_of,
+    broadcast,
+    declared,
+    goes_through,
+    holds,
+    is_operand,
+    is_picked,
+    pattern,
+    plain,
+    refuse_structs,
+    value_type_of,
+)
 from kernelab.runtime.recorder import caller
-from kernelab.runtime.strided import array, duplicate
+from kernelab.runtime.strided import array
 
-INDICES = ("i", "j", "k", "l")
 LARGEST_EXPONENT = 16
 """Up to which a power is compiled for its exponent."""
 
@@ -66,41 +77,71 @@ _NAMES = {
 # ------------------------------------------------------------------------------------------ map
 
 
-def map(func: Any, *inputs: Any, out: Any = None, device: Device | str | None = None) -> Any:
+def map(
+    func: Any,
+    *inputs: Any,
+    out: Any = None,
+    return_kernel: bool = False,
+    block_dim: int = 256,
+    device: Device | str | None = None,
+) -> Any:
     """Apply `func` to every element of arrays and return the array of results, or write them to `out`.
 
     `func` is a function of a kernel cell, an operation of the language, a NumPy function of the same meaning,
-    or a Python function or lambda of plain arithmetic; with several results they become a tuple of arrays.
-    `inputs` are arrays, whose shapes broadcast as NumPy's do, and numbers.  The results require gradients if
-    an input does.  Raises KernelError where the function cannot be compiled, or shapes do not fit.
+    or a Python function or lambda of plain arithmetic; with several results they become a list of arrays.
+    `inputs` are arrays, whose shapes broadcast as NumPy's do, and numbers, vectors, matrices and structs that
+    are the same for all elements.  The results require gradients if an input does.  With `return_kernel` the
+    kernel is returned instead, for launches on arrays of these types: its arguments are the inputs, then the
+    results.  `block_dim` has no effect on the CPU.  Raises KernelError where the function cannot be compiled,
+    or shapes do not fit.
     """
     get_device(device)
     callee = _callee(func, len(inputs))
-    given = _inputs(callee, inputs)
+    if not _is_written_by_users(func):
+        refuse_structs(arrays_of(inputs))
+    given = _inputs(callee, [plain(value) for value in inputs])
     outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
-    made = apply(f"map_{callee.name.strip('_')}", callee, given, outs)
-    return made[0] if len(made) == 1 else made
+    name = f"map_{callee.name.strip('_')}"
+    if return_kernel:
+        return _prepared(name, callee, given, None if outs is None else tuple(plain(each) for each in outs))[
+            0
+        ]
+    made = _into(name, callee, given, outs)
+    return made[0] if len(made) == 1 else list(made)
+
+
+def _into(name: str, callee: UserFunction, given: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
+    """Apply a function; results for picked elements go to where these come from."""
+    if outs is None or not any(is_picked(out) for out in outs):
+        return apply(name, callee, given, outs)
+    made = apply(name, callee, given, tuple(plain(out) for out in outs))
+    for out, results in zip(outs, made, strict=True):
+        if is_picked(out):
+            out.assign(results)
+    return outs
 
 
 def operate(symbol: str, operands: Sequence[Any]) -> Any:
     """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
-    if not all(_is_operand(operand) for operand in operands):
+    if not all(is_operand(operand) for operand in operands):
         return NotImplemented
-    callee, given = _operation(symbol, operands)
+    callee, given = _operation(symbol, [plain(operand) for operand in operands])
     try:
         return apply(f"array_{_NAMES[symbol]}", callee, given, None)[0]
     except KernelTypeError as error:
         raise _no_operation(error, given) from None
 
 
-def change(symbol: str, target: array, other: Any) -> Any:
+def change(symbol: str, target: Any, other: Any) -> Any:
     """`target symbol= other`, in place."""
-    if not _is_operand(other):
+    if not is_operand(other):
         return NotImplemented
-    callee, (first, *rest) = _operation(symbol, (target, other))
-    _broadcast(first, *rest, within=target.shape)
-    rest = [_apart(operand, target) for operand in rest]
-    key = tuple(_pattern(operand, target.shape) for operand in rest)
+    if is_picked(target):
+        return target.assign(change(symbol, target.contiguous(), other))
+    callee, (first, *rest) = _operation(symbol, (target, plain(other)))
+    broadcast(first, *rest, within=target.shape)
+    rest = [apart(operand, target) for operand in rest]
+    key = tuple(pattern(operand, target.shape) for operand in rest)
     try:
         kernel = _changing(f"array_i{_NAMES[symbol]}", callee, target.type, key)
     except KernelTypeError as error:
@@ -111,7 +152,7 @@ def change(symbol: str, target: array, other: Any) -> Any:
 
 def _no_operation(error: KernelTypeError, operands: Sequence[Any]) -> KernelTypeError:
     """The mistake in the text of the operator's kernel, as one of the line that uses the operator."""
-    types = {scalar_of(_value_type(operand)) for operand in operands}
+    types = {scalar_of(value_type_of(operand)) for operand in operands}
     hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
     if len(types) > 1:
         hint = f"convert one of them: kl.map(kl.{max(types, key=lambda type: (type.is_float, type.bits))}, x)"
@@ -122,23 +163,46 @@ def apply(
     name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
 ) -> tuple[array, ...]:
     """Launch a function on all elements; the arrays that hold the results."""
-    shape = _broadcast(*inputs)
-    results = _results(callee, tuple(_value_type(given) for given in inputs))
+    kernel, given, results = _prepared(name, callee, inputs, outs)
+    run(kernel, results[0].shape, [*given, *results])
+    return results
+
+
+def _prepared(
+    name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
+) -> tuple[Kernel, Sequence[Any], tuple[array, ...]]:
+    """The kernel that applies a function, what it reads, and what it writes."""
+    shape = broadcast(*inputs)
+    results = _results(callee, tuple(value_type_of(given) for given in inputs))
     if outs is None:
         traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
         outs = tuple(_made(shape, elem, traced) for elem in results)
     _check(callee, outs, len(results), shape)
     for out in outs:
-        inputs = [_apart(given, out) for given in inputs]
-    shape = outs[0].shape
-    key = tuple(_pattern(given, shape) for given in inputs)
-    kernel = _mapping(name, callee, key, tuple(out.type for out in outs))
-    run(kernel, shape, [*inputs, *outs])
-    return outs
+        inputs = [apart(given, out) for given in inputs]
+    key = tuple(pattern(given, outs[0].shape) for given in inputs)
+    try:
+        return _mapping(name, callee, key, tuple(out.type for out in outs)), inputs, outs
+    except KernelTypeError as error:
+        raise _other_results(error, callee, results, outs) from None
 
 
-def _made(shape: tuple[int, ...], elem: Value, traced: bool) -> array:
-    return array(shape=shape, dtype=elem, requires_grad=traced and is_differentiable(elem))
+def _other_results(
+    error: KernelTypeError, callee: UserFunction, results: Sequence[AnyType], outs: Sequence[array]
+) -> KernelTypeError:
+    """The mistake in the text of the kernel as what it is to the caller: results that `out` does not hold."""
+    for result, out in zip(results, outs, strict=True):
+        if result != out.dtype:
+            message = f"`{callee.name}` gives {result}, and out= is an array of {out.dtype}"
+            hint = f"make it so: kl.zeros({out.shape}, dtype=kl.{result}), or convert in the function"
+            return KernelTypeError(Diagnostic(message, caller().span, "out", hint=hint))
+    return error
+
+
+def _made(shape: tuple[int, ...], elem: Any, traced: bool) -> array:
+    has_gradient = has_derivative(elem) if isinstance(elem, Struct) else is_differentiable(elem)
+    made: array = array(shape=shape, dtype=elem, requires_grad=traced and has_gradient)
+    return made
 
 
 def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tuple[int, ...]) -> None:
@@ -161,24 +225,12 @@ def _stretches(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
         return False
 
 
-def _apart(given: Any, target: array) -> Any:
-    """The operand, or a copy of it where writing `target` would change elements before they are read."""
-    if not isinstance(given, array) or given.allocation is not target.allocation:
-        return given
-    same = (given.offset, given.shape, given.strides) == (target.offset, target.shape, target.strides)
-    return given if same or not given.overlaps(target) else duplicate(given, given.requires_grad, "clone")
-
-
-# ------------------------------------------------------------------------------------------ operands
-
-
-def _is_operand(value: Any) -> bool:
-    return isinstance(value, array | np.ndarray | np.number | bool | int | float)
+# ------------------------------------------------------------------------------------------ functions
 
 
 def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
     """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
-    if not any(isinstance(value, array | np.ndarray) for value in given):
+    if not any(goes_through(value) for value in given):
         message = "map() needs an array to go through, and was given none"
         raise KernelTypeError(Diagnostic(message, code="map", hint="write map(func, x, ...)"))
     try:
@@ -191,128 +243,15 @@ def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
         message = f"`{callee.name}({names})` was given {len(given)} arrays and numbers"
         raise KernelTypeError(Diagnostic(message, callee.span, "count"))
     types = [parameter.type for parameter in signature]
-    arrays = _arrays(given)
-    return [_argument(value, types[i], arrays) for i, value in enumerate(given)]
-
-
-def _argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
-    if isinstance(value, np.ndarray) and value.ndim:
-        return array(value, copy=False)
-    if isinstance(value, array):
-        return value
-    if not isinstance(value, np.generic | np.ndarray | bool | int | float):
-        message = f"an array or a number is mapped over, not {a_thing(value)}"
-        raise KernelTypeError(Diagnostic(message, code="map"))
-    number = value if isinstance(value, bool | int) else value.item() if hasattr(value, "item") else value
-    scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
-    if isinstance(number, int) and scalar.is_int and not _fits(number, scalar):
-        raise KernelValueError(Diagnostic(f"{number} does not fit {scalar}", code="range"))
-    return scalar(number)
-
-
-def _fits(number: int, scalar: Scalar) -> bool:
-    limits = np.iinfo(scalar.dtype)
-    return int(limits.min) <= number <= int(limits.max)
-
-
-def _arrays(values: Sequence[Any]) -> list[array]:
-    found = [
-        value if isinstance(value, array) else array(value, copy=False) for value in values if np.ndim(value)
-    ]
-    for given in found:
-        elem: Any = given.dtype
-        if isinstance(elem, Struct):
-            message = f"there is no arithmetic of arrays of {elem}"
-            hint = f"use the arrays of its fields: x['{elem.fields[0].name}'], or write a kernel"
-            raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
-    return found
-
-
-def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:
-    """The type that a number takes beside arrays: theirs, as a literal in a kernel does."""
-    kinds = [scalar_of(given.dtype) for given in arrays]
-    floats = [kind for kind in kinds if kind.is_float]
-    ints = [kind for kind in kinds if kind.is_int]
-    if isinstance(number, bool):
-        return default_scalar(number)
-    if isinstance(number, int):
-        return next(iter([*floats, *ints]), int32)
-    if floats:
-        return floats[0]
-    return float64 if any(kind.bits == 64 for kind in ints) else float32
-
-
-def _value_type(given: Any) -> Value:
-    if isinstance(given, array):
-        return given.dtype
-    found = scalar_of_dtype(given.dtype)
-    assert found is not None
-    return found
-
-
-def _broadcast(*operands: Any, within: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """The shape that all operands stretch to; raises KernelValueError where they do not."""
-    shapes = [operand.shape for operand in operands if isinstance(operand, array)]
-    try:
-        found = np.broadcast_shapes(*shapes)
-    except ValueError:
-        found = None
-    if found is None or (within is not None and found != within):
-        given = " and ".join(str(shape) for shape in shapes)
-        message = f"arrays of shapes {given} do not go together element by element"
-        hint = "extents are equal, or 1" if within is None else f"the result has to fit {within}"
-        raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """How a kernel takes an operand: its type, and by which thread indices (None for the only element)."""
-
-    type: Type
-    axes: tuple[int | None, ...] = ()
-
-    def declared(self, name: str) -> str:
-        return f"{name}: {_spelled(self.type)}"
-
-    def read(self, name: str) -> str:
-        indices = ", ".join("0" if axis is None else INDICES[axis] for axis in self.axes)
-        return f"{name}[{indices}]" if indices else name
-
-
-def _pattern(given: Any, shape: tuple[int, ...]) -> Pattern:
-    if not isinstance(given, array):
-        return Pattern(_value_type(given))
-    first = len(shape) - given.ndim
-    axes = (None if n == 1 != shape[first + k] else first + k for k, n in enumerate(given.shape))
-    return Pattern(given.type, tuple(axes))
-
-
-def _spelled(type: Type) -> str:
-    if not isinstance(type, Array):
-        return str(type) if str(type) in named_types() else f"T{_code(type)}"
-    head = "array" if type.ndim == 1 else f"array{type.ndim}d"
-    return f"{head}[{_spelled(type.elem)}]"
-
-
-def _code(type: Value) -> str:
-    """A name for a type that has none: T7 for a vector of seven numbers."""
-    return "".join(character for character in str(type) if character.isalnum())
-
-
-def _types(*types: Type) -> dict[str, Any]:
-    """The names that the annotations of a kernel's text need."""
-    values = [type.elem if isinstance(type, Array) else type for type in types]
-    return {_spelled(value): value for value in values}
-
-
-# ------------------------------------------------------------------------------------------ functions
+    arrays = arrays_of(given)
+    return [argument(value, types[i], arrays) for i, value in enumerate(given)]
 
 
 def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list[Any]]:
     """An operator as a function of the operands that change from call to call, and these."""
-    arrays = _arrays(operands)
-    given = [_argument(operand, None, arrays) for operand in operands]
+    arrays = arrays_of(operands)
+    refuse_structs(arrays)
+    given = [argument(operand, None, arrays) for operand in operands]
     if len(given) == 1:
         return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), given
     text = f"def {_NAMES[symbol]}_(a, b):\n    return a {symbol} b"
@@ -321,7 +260,7 @@ def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list
         return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), given[:1]
     if symbol == "**" and isinstance(exponent, int | float):
         # A power whose type no array decides: an int stays one, so that x ** 20 is defined for x < 0.
-        given[1] = int32(exponent) if isinstance(exponent, int) and _fits(exponent, int32) else given[1]
+        given[1] = int32(exponent) if isinstance(exponent, int) and holds(int32, exponent) else given[1]
     return function_of(symbol, text), given
 
 
@@ -343,6 +282,10 @@ def _callee(func: Any, count: int) -> UserFunction:
         hint = "write map(lambda x: x * x, a), or pass a function of a %%kernel cell"
         raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
     return _python(func)
+
+
+def _is_written_by_users(func: Any) -> bool:
+    return inspect.isfunction(func) or isinstance(getattr(func, "__kernelab_function__", None), UserFunction)
 
 
 def _word(name: str, count: int) -> UserFunction:
@@ -422,7 +365,7 @@ def _same(value: Any) -> Any:
 # ------------------------------------------------------------------------------------------ kernels
 
 
-def _results(callee: UserFunction, types: tuple[Value, ...]) -> tuple[Value, ...]:
+def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType, ...]:
     """The types of what a function returns for these types."""
     try:
         defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
@@ -431,20 +374,22 @@ def _results(callee: UserFunction, types: tuple[Value, ...]) -> tuple[Value, ...
         ).results
     except BrokenCall as broken:
         raise _error(broken) from None
-    items = found.items if isinstance(found, TupleOf) else (found,)
+    items = found.items if isinstance(found, TupleOf) and found.struct is None else (found,)
     results = tuple(_result(item) for item in items)
     if not results or None in results:
-        message = f"`{callee.name}` does not return a number, a vector or a matrix"
+        message = f"`{callee.name}` does not return a number, a vector, a matrix or a struct"
         raise KernelTypeError(Diagnostic(message, callee.span, "func"))
     return tuple(result for result in results if result is not None)
 
 
-def _result(meaning: Meaning | None) -> Value | None:
+def _result(meaning: Meaning | None) -> AnyType | None:
     match meaning:
         case Weak(number):
             return default_scalar(number)
         case Typed() | HostArray():
             return meaning.type
+        case TupleOf():
+            return meaning.struct
         case _:
             return None
 
@@ -464,12 +409,10 @@ def _mapping(name: str, callee: UserFunction, inputs: tuple[Pattern, ...], outs:
     written = [f"out{k}" for k in range(len(outs))] if len(outs) > 1 else ["out"]
     ndim = outs[0].ndim
     whole = tuple(range(ndim))
-    declared = [pattern.declared(n) for n, pattern in zip(read, inputs, strict=True)]
-    declared += [Pattern(type).declared(n) for n, type in zip(written, outs, strict=True)]
-    values = ", ".join(pattern.read(n) for n, pattern in zip(read, inputs, strict=True))
+    values = ", ".join(p.read(n) for n, p in zip(read, inputs, strict=True))
     targets = ", ".join(Pattern(type, whole).read(n) for n, type in zip(written, outs, strict=True))
     body = [f"{', '.join(INDICES[:ndim])} = tid()", f"{targets} = function({values})"]
-    return _kernel(name, declared, body, callee, [*(p.type for p in inputs), *outs])
+    return _kernel(name, [*read, *written], [*(p.type for p in inputs), *outs], body, callee)
 
 
 @lru_cache(maxsize=1024)
@@ -477,17 +420,17 @@ def _changing(name: str, callee: UserFunction, target: Array, inputs: tuple[Patt
     """The kernel that replaces each element of its first argument by the function of it."""
     first = Pattern(target, tuple(range(target.ndim)))
     read = [f"b{k}" if k else "b" for k in range(len(inputs))]
-    declared = [first.declared("a"), *(p.declared(n) for n, p in zip(read, inputs, strict=True))]
     values = ", ".join([first.read("a"), *(p.read(n) for n, p in zip(read, inputs, strict=True))])
     body = [f"{', '.join(INDICES[: target.ndim])} = tid()", f"{first.read('a')} = function({values})"]
-    return _kernel(name, declared, body, callee, [target, *(p.type for p in inputs)])
+    return _kernel(name, ["a", *read], [target, *(p.type for p in inputs)], body, callee)
 
 
 def _kernel(
-    name: str, declared: Sequence[str], body: Sequence[str], callee: UserFunction, types: Sequence[Type]
+    name: str, params: Sequence[str], types: Sequence[AnyType], body: Sequence[str], callee: UserFunction
 ) -> Kernel:
-    lines = [f"def {name}({', '.join(declared)}):", *(f"    {line}" for line in body)]
-    compiled = compile_source(Source("\n".join(lines), f"<{name}>"), {"function": callee} | _types(*types))
+    head, words = declared(params, types)
+    lines = [f"def {name}({', '.join(head)}):", *(f"    {line}" for line in body)]
+    compiled = compile_source(Source("\n".join(lines), f"<{name}>"), {"function": callee} | words)
     compiled.raise_errors()
     made = compiled.definitions[name]
     assert isinstance(made, Kernel)

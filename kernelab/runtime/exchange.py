@@ -68,6 +68,11 @@ class Exchange:
             "strides": values.strides,
         }
 
+    @property
+    def typecode(self) -> str:
+        """The name of the dtype, for which Python's `reprlib` asks all that is called array."""
+        return str(self.dtype)
+
     def __dlpack__(self, **options: Any) -> Any:
         """The memory for another library, shared; components stand in the last axes.
 

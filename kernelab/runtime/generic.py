@@ -53,15 +53,18 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
 
 def _elements(arguments: Sequence[Any]) -> Iterator[Value]:
     for argument in arguments:
-        type = argument.type if isinstance(argument, array) else None
-        if isinstance(type, Array):
-            yield type.elem
+        known = isinstance(argument, array) or hasattr(type(argument), "gathered")
+        type_ = argument.type if known else None
+        if isinstance(type_, Array):
+            yield type_.elem
 
 
 def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
     match argument:
         case array():
             return argument.type
+        case _ if hasattr(type(argument), "gathered"):
+            return argument.type  # type: ignore[no-any-return]
         case Instance():
             return argument._struct
         case bool():

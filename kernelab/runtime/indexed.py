@@ -4,7 +4,7 @@ A launch reads them into an array of their own and, where the kernel writes, wri
 are launches too, so gradients reach the array behind.  Nothing else in the package knows of picked elements.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,15 +14,19 @@ from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Kerne
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
 from kernelab.runtime.annotations import array_annotation
+from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.fixed import Fixed
 from kernelab.runtime.gathered import Gathered
+from kernelab.runtime.hints import Hints
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, require_array
 from kernelab.runtime.transfers import look_at
+from kernelab.runtime.viewing import is_integer, keys_of, require_inside
 
 _TEXT = """
 def gather(data: {array}[T], {indices}, out: {array}[T]):
@@ -35,7 +39,7 @@ def scatter(data: {array}[T], {indices}, out: {array}[T]):
 """
 
 
-class indexedarray:  # noqa: N801 (the name users know)
+class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know)
     """Elements of `data` at `indices`: one array of int32 for each axis, or None for the whole axis.
 
     ``indexedarray(x, [rows, None])`` stands wherever a kernel takes an array of as many dimensions; gradients
@@ -44,7 +48,7 @@ class indexedarray:  # noqa: N801 (the name users know)
     """
 
     __kernelab_name__ = "indexedarray"
-    __slots__ = ("data", "indices", "shape")
+    __slots__ = ("_extents", "data", "indices")
 
     def __new__(
         cls, data: Any = None, indices: Any = None, dtype: Any = None, ndim: int | None = None
@@ -65,7 +69,7 @@ class indexedarray:  # noqa: N801 (the name users know)
             raise KernelTypeError(Diagnostic(message, code="ndim"))
         self.data = data
         self.indices = _checked(data, indices)
-        self.shape = tuple(
+        self._extents = tuple(
             extent if picked is None else picked.size
             for extent, picked in zip(data.shape, self.indices, strict=True)
         )
@@ -76,7 +80,14 @@ class indexedarray:  # noqa: N801 (the name users know)
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return indexedarray, (self.data, list(self.indices))
+
     # -------------------------------------------------------------------------------------- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._extents
 
     @property
     def dtype(self) -> Any:
@@ -110,6 +121,10 @@ class indexedarray:  # noqa: N801 (the name users know)
         """Whether tapes compute a gradient with respect to the array behind."""
         return self.data.requires_grad
 
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self.data.requires_grad = wanted
+
     @property
     def grad(self) -> "indexedarray | None":
         """The gradient of the array behind, at the same indices."""
@@ -129,6 +144,20 @@ class indexedarray:  # noqa: N801 (the name users know)
         self._move("gather", made)
         assert isinstance(made, array)
         return made
+
+    def __getitem__(self, key: Any) -> Any:
+        """An element for integers along all axes, else some of these elements: an `indexedarray` too."""
+        return self.data[self._within(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.data[self._within(key)] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def flatten(self) -> array:
+        """The elements in one row, in an array of their own."""
+        return self.contiguous().flatten()
 
     def gathered(self) -> Gathered:
         """The same, for a launch."""
@@ -150,6 +179,17 @@ class indexedarray:  # noqa: N801 (the name users know)
             raise KernelValueError(Diagnostic(message, code="shape"))
         self._move("scatter", values)
         return self
+
+    def put(self, values: Any) -> None:
+        """What ``x[indices] = values`` means: an assignment that converts and stretches as needed."""
+        if isinstance(values, indexedarray):
+            values = values.contiguous()
+        if not isinstance(values, array) or (values.shape, values.dtype) != (self.shape, self.dtype):
+            wanted = self.requires_grad or getattr(values, "requires_grad", False) is True
+            made = array(shape=self.shape, dtype=self.dtype, requires_grad=wanted)
+            made[...] = values
+            values = made
+        self.assign(values)
 
     def fill_(self, value: Any) -> "indexedarray":
         """Set every picked element to `value`."""
@@ -193,6 +233,17 @@ class indexedarray:  # noqa: N801 (the name users know)
             whole = self.data.host().copy()
             whole[self._places()] = elements.host()
             self.data._overwrite(whole, how)
+
+    def _within(self, key: Any) -> tuple[Any, ...]:
+        """An index of these elements as one of the array behind."""
+        keys = keys_of(self, key)
+        require_inside(self.shape, keys)
+        found = []
+        for axis, wanted in enumerate(keys):
+            row = self._row(axis).host()
+            part = row[wanted.host() if isinstance(wanted, array) else wanted]
+            found.append(int(part) if is_integer(wanted) else np.ascontiguousarray(part))
+        return tuple(found)
 
     def _row(self, axis: int) -> array:
         picked = self.indices[axis]

@@ -214,6 +214,16 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     return extents
 
 
+def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The bytes from one element to the next along each axis, all 0 or more; raises KernelValueError."""
+    steps = tuple(strides) if isinstance(strides, Sequence) else (strides,)
+    if len(steps) == len(shape) and all(isinstance(n, int | np.integer) and n >= 0 for n in steps):
+        return tuple(int(n) for n in steps)
+    message = f"an array of shape {shape} cannot have the strides {steps}"
+    hint = "give the bytes from one element to the next for each axis, 0 or more"
+    raise KernelValueError(Diagnostic(message, code="strides", hint=hint))
+
+
 def extents_of(shape: tuple[Any, ...]) -> tuple[int, ...]:
     """The extents of a shape to be, one of which may be -1; raises KernelTypeError for other things."""
     return tuple(_extent(n) for n in shape)

@@ -17,6 +17,7 @@ from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
 from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
+from kernelab.runtime.operands import plain
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, duplicate, require_array
 from kernelab.runtime.transfers import transfer
@@ -78,7 +79,7 @@ def array_sum(
     sum along an axis a new array.  `value_count` takes the first elements only, along the axis where one is
     given.  Raises KernelTypeError or KernelValueError where `out` does not fit.
     """
-    values = _first(values, value_count, axis)
+    values = _first(plain(values), value_count, axis)
     rows, shape = _rows(values, axis)
     target = _target(out, shape, values.dtype, values.requires_grad)
     _accumulate(_SUM, [rows], target)
@@ -89,6 +90,7 @@ def array_inner(
     a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None
 ) -> Any:
     """The sum of the products of elements (of vectors and matrices, of their components), as `array_sum`."""
+    a, b = plain(a), plain(b)
     _require_alike(a, b)
     a, b = _first(a, count, axis), _first(b, count, axis)
     (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
@@ -99,6 +101,7 @@ def array_inner(
 
 def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> None:
     """The running sums of a one-dimensional array; without `inclusive`, of the elements before each one."""
+    in_array = plain(in_array)
     _require_alike(in_array, out_array)
     if in_array.ndim != 1:
         message = f"a scan goes along one dimension, and the array has {in_array.ndim}"
@@ -111,7 +114,7 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
 
 def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
     """Convert the elements of one array to the scalar type of another; `count` takes the first ones only."""
-    source, target = _first(in_array, count), _first(out_array, count)
+    source, target = _first(plain(in_array), count), _first(out_array, count)
     if shape_of(source.dtype) != shape_of(target.dtype):
         message = f"{source.dtype} cannot be cast to {target.dtype}: they differ in more than their numbers"
         raise KernelTypeError(Diagnostic(message, code="dtype"))

@@ -31,6 +31,7 @@ from kernelab.runtime.interop import (
     is_plain,
     itemsize,
     shape_tuple,
+    strides_tuple,
     value_type,
 )
 from kernelab.runtime.memory import (
@@ -52,6 +53,7 @@ from kernelab.runtime.viewing import (
     fits,
     is_indices,
     is_integer,
+    keys_of,
     other_shape,
     picked,
     require_inside,
@@ -135,7 +137,11 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
             self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter)
         elif data is None:
             assert shape is not None
-            self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem)
+            self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides)
+        elif strides is not None:
+            message = "data bring their own layout: strides go with shape= or ptr="
+            hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
+            raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
         else:
             self._adopt(data, elem, shape, copy)
         if ndim is not None and ndim != self.ndim:
@@ -148,15 +154,19 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
 
     def _point(self, ptr: int, shape: tuple[int, ...], strides: Any, dtype: Any, deleter: Any) -> None:
         elem = value_type(float if dtype is None else dtype)
-        steps = contiguous_strides(shape, itemsize(elem)) if strides is None else tuple(strides)
+        steps = (
+            contiguous_strides(shape, itemsize(elem)) if strides is None else strides_tuple(strides, shape)
+        )
         memory = point_at(ptr, shape, steps, itemsize(elem), deleter)
         self._setup(memory, ptr - memory.address, shape, steps, elem)
         memory.folded |= self.folds
 
-    def _allocate(self, shape: tuple[int, ...], elem: Value, cleared: bool = True) -> None:
-        size = itemsize(elem)
-        memory = allocate(math.prod(shape) * size, cleared=cleared)
-        self._setup(memory, 0, shape, contiguous_strides(shape, size), elem)
+    def _allocate(
+        self, shape: tuple[int, ...], elem: Value, strides: Any = None, cleared: bool = True
+    ) -> None:
+        steps, nbytes = laid_out(shape, elem, strides)
+        self._setup(allocate(nbytes, cleared=cleared), 0, shape, steps, elem)
+        self.allocation.folded = strides is not None and self.folds
 
     def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
         if isinstance(data, array):
@@ -370,7 +380,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
             found = self._along_first(key)
             if found is not None:
                 return found
-        keys = self._keys(key)
+        keys = keys_of(self, key)
         if any(is_indices(k) for k in keys):
             return picked(self, keys)
         try:
@@ -384,9 +394,9 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         return self._seen(values, axes)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
-        keys = self._keys(key)
+        keys = keys_of(self, key)
         if any(is_indices(k) for k in keys):
-            self[key].assign(value)
+            picked(self, keys).put(value)
             return
         require_inside(self.shape, keys)
         view = self[tuple(slice(k, k + 1 or None) if is_integer(k) else k for k in keys)]
@@ -466,6 +476,15 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
     if not isinstance(value, array):
         message = f"{wants} an array of kernelab, not {described(value)}"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+
+
+def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -> tuple[tuple[int, ...], int]:
+    """The strides of a new array, in bytes, contiguous unless given, and how many bytes it needs."""
+    size = itemsize(elem)
+    if strides is None:
+        return contiguous_strides(shape, size), math.prod(shape) * size
+    steps = strides_tuple(strides, shape)
+    return steps, bounds(0, shape, steps, size)[1]
 
 
 def duplicate(src: array, requires_grad: bool, how: str) -> array:

@@ -46,22 +46,6 @@ class Views:
         @classmethod
         def over(cls, *_: Any) -> "array": ...
 
-    def _keys(self, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
-        keys = key if isinstance(key, tuple) else (key,)
-        if any(not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)) for k in keys):
-            message = "an array is indexed by integers, slices, and arrays of integers"
-            hint = "index the NumPy view instead: x.numpy()[...]"
-            raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
-        given = sum(k is not Ellipsis for k in keys)
-        if given > self.ndim:
-            message = f"{given} indices for an array of {self.ndim} dimensions"
-            raise KernelIndexError(Diagnostic(message, code="index"))
-        rest = (slice(None),) * (self.ndim - given)
-        at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
-        if at is None:
-            return keys + rest
-        return keys[:at] + rest + keys[at + 1 :]
-
     def _along_first(self, key: Any) -> Any:
         """What an int or a slice picks along the first axis; None where that is to be found out with care."""
         shape, strides, extent = self.shape, self.strides, self.shape[0]
@@ -120,6 +104,24 @@ class Views:
             raise KernelValueError(Diagnostic(message, code="shape"))
         shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
         return self.over(self.allocation, self.offset, shape, strides, self.dtype)
+
+
+def keys_of(elements: Any, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
+    """An index with a part for every axis; raises KernelTypeError or KernelIndexError where it is none."""
+    keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
+    if any(not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)) for k in keys):
+        message = "an array is indexed by integers, slices, and arrays of integers"
+        hint = "index the NumPy view instead: x.numpy()[...]"
+        raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
+    given = sum(k is not Ellipsis for k in keys)
+    if given > elements.ndim:
+        message = f"{given} indices for an array of {elements.ndim} dimensions"
+        raise KernelIndexError(Diagnostic(message, code="index"))
+    rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - given)
+    at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
+    if at is None:
+        return keys + rest
+    return keys[:at] + rest + keys[at + 1 :]
 
 
 def is_integer(key: Any) -> bool:

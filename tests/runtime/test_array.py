@@ -2,11 +2,13 @@
 
 import copy
 import pickle
+import reprlib
 from typing import Any
 
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.errors import KernelError, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
 from kernelab.runtime import array as make
@@ -414,3 +416,32 @@ def test_arrays_can_be_made_like_picked_elements() -> None:
     x = make.ones((3, 2), requires_grad=True)
     like = make.zeros_like(x[[0, 2]])
     assert (like.shape, like.requires_grad) == ((2, 2), True)
+
+
+def test_new_arrays_may_have_strides_of_their_own() -> None:
+    for create in (kl.zeros, kl.empty, kl.ones):
+        made = create((2, 3), dtype=int, strides=(4, 8))
+        assert made.strides == (4, 8) and not made.is_contiguous
+    by_columns = kl.full((2, 3), 7, strides=(4, 8))
+    by_columns[0, 2] = 1
+    assert by_columns.numpy().tolist() == [[7, 7, 1], [7, 7, 7]]
+    assert kl.array(shape=(2, 3), dtype=kl.vec3, strides=[48, 16]).strides == (48, 16)
+    one_row = kl.full((3, 2), 5.0, strides=(0, 4))
+    with pytest.raises(kl.KernelValueError, match="share bytes with each other"):
+        one_row.fill_(1.0)
+
+
+@pytest.mark.parametrize("strides", [(4,), (-4, 4), (4.0, 4), "ab"])
+def test_strides_that_fit_no_array_are_refused(strides: Any) -> None:
+    with pytest.raises(kl.KernelValueError, match="cannot have the strides"):
+        kl.zeros((2, 3), strides=strides)
+
+
+def test_strides_beside_data_are_refused() -> None:
+    with pytest.raises(kl.KernelTypeError, match="data bring their own layout"):
+        kl.array([1, 2], strides=(8,))
+
+
+def test_pythons_short_representation_of_long_values_knows_arrays() -> None:
+    assert reprlib.repr(kl.array([1, 2])) == "array('int32', [np.int32(1), np.int32(2)])"
+    assert reprlib.repr(kl.zeros(0)) == "array('float32')"

@@ -1,5 +1,7 @@
 """`indexedarray`: elements picked by indices, for kernels, copies and gradients."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -118,3 +120,44 @@ def test_a_launch_refuses_what_would_have_no_defined_result(kernels: Any) -> Non
         kl.launch(kernels["squares"], 1, inputs=[grid()[[0]], kl.zeros(1)])
     with pytest.raises(kl.LaunchError, match="an adjoint on a tape only"):
         kl.launch(kernels["squares"], 1, inputs=[kl.ones(2)[[0]], kl.zeros(1)], adjoint=True)
+
+
+def test_elements_and_parts_of_picked_elements_are_reached_by_index() -> None:
+    x = kl.array(np.arange(12.0).reshape(3, 4), requires_grad=True)
+    picked, expected = x[[2, 0], [3, 1]], x.numpy()[np.ix_([2, 0], [3, 1])]
+    assert picked[0, 1] == expected[0, 1] and picked[-1, -1] == expected[1, 1]
+    assert (picked[1].numpy() == expected[1]).all() and (picked[:, ::-1].numpy() == expected[:, ::-1]).all()
+    assert [row.list() for row in picked] == expected.tolist()
+    picked[0, 1] = -1.0
+    picked[1] = kl.array([-2, -3])
+    assert (x.numpy()[[2, 0, 0], [1, 3, 1]] == [-1, -2, -3]).all()
+    picked[:, 0] = 7.0
+    assert (x.numpy()[[2, 0], [3, 3]] == 7).all()
+    with pytest.raises(kl.KernelIndexError, match="index 2 is out of bounds for axis 0 with size 2"):
+        picked[2]
+
+
+def test_a_part_of_picked_elements_is_differentiated() -> None:
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    with kl.Tape() as tape:
+        y = x[[2, 1, 0]][1:] * 2.0
+    tape.backward(grads={y: kl.array([1.0, 10.0])})
+    assert x.grad.list() == [20, 2, 0]
+
+
+def test_picked_elements_are_copied_pickled_and_answer_for_what_they_have_not() -> None:
+    picked = kl.array([1.0, 2.0, 3.0])[[2, 0]]
+    assert copy.deepcopy(picked).list() == pickle.loads(pickle.dumps(picked)).list() == [3, 1]
+    picked.requires_grad = True
+    assert picked.data.requires_grad
+    with pytest.raises(AttributeError, match="the shape of an array cannot be assigned"):
+        picked.shape = (2, 1)
+    with pytest.raises(AttributeError, match=r"an array has no sum; write kl\.utils\.array_sum"):
+        picked.sum()
+
+
+def test_a_generic_kernel_takes_picked_elements() -> None:
+    made: Any = kl.compile("def negated(x: array[Any], y: array[Any]):\n    y[tid()] = -x[tid()]")
+    y = kl.zeros(2)
+    kl.launch(made["negated"], 2, inputs=[kl.array([1.0, 2.0, 3.0])[[2, 0]], y])
+    assert y.list() == [-3, -1]
