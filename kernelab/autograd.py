@@ -5,6 +5,7 @@ A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernel
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from kernelab.autodiff import tapecheck
@@ -16,13 +17,15 @@ from kernelab.autodiff.sparse import sparse_jacobians
 from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kernel
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
+from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.trees import refusal
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
-from kernelab.views import display, heatmap
+from kernelab.views import display, figures, heatmap, sparsity
 from kernelab.views.report import gradcheck_view, tape_report_view
+from kernelab.views.taylor import taylor_view
 
 __all__ = [
     "FunctionMetadata",
@@ -33,6 +36,8 @@ __all__ = [
     "jacobian_fd",
     "jacobian_plot",
     "plot_kernel_jacobians",
+    "plot_sparsity",
+    "taylor_test",
 ]
 
 Mask = Sequence[tuple[Key, Key]]
@@ -264,12 +269,56 @@ def plot_kernel_jacobians(
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
     style = heatmap.Style(colormap, show_colorbar, scale_colors_per_submatrix, log_scale, title)
     drawn = heatmap.figure(parts, style)
-    if show_plot:
-        display.show(drawn, lambda figure: heatmap.figure_view(figure, parts))
-    return drawn
+    return figures.finish(drawn, lambda figure: heatmap.figure_view(figure, parts), show_plot)
 
 
 jacobian_plot = plot_kernel_jacobians
+
+
+def plot_sparsity(
+    jacobians: Mapping[Any, Jacobian] | Jacobian,
+    color_groups: bool = True,
+    title: str | None = None,
+    show_plot: bool = True,
+) -> Any:
+    """Draw where Jacobians have entries, and return the Matplotlib figure.
+
+    Columns, or rows, of one colour share no entry, and are computed together by ``jacobian(sparse=True)``.
+    The figure is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
+    """
+    if isinstance(jacobians, Jacobian):
+        jacobians = {0: jacobians}
+    if not isinstance(jacobians, Mapping) or not all(isinstance(j, Jacobian) for j in jacobians.values()):
+        message = f"plot_sparsity draws what jacobian() returns, not {a_thing(jacobians)}"
+        raise KernelTypeError(Diagnostic(message, None, "plot"))
+    if not jacobians:
+        raise refusal(GradientError, "there is no Jacobian to draw", "plot")
+    parts = sparsity.spies(jacobians, color_groups)
+    drawn = sparsity.figure(parts, title)
+    return figures.finish(drawn, partial(sparsity.figure_view, parts=parts), show_plot)
+
+
+def taylor_test(
+    function: Function,
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] | None = None,
+    outputs: Sequence[Any] | None = None,
+    *,
+    device: Any = None,
+    show_summary: bool = True,
+) -> TaylorReport:
+    """How fast a kernel or Python function leaves the tangent of its adjoint, over steps from 0.1 down.
+
+    `function`, `dim`, `inputs` and `outputs` are those of `jacobian`.  All inputs are moved along one random
+    direction, in float64: the remainder falls with the square of the step if the gradient is the derivative,
+    else with the step.  The report also holds the errors of central differences over the step; it is true
+    if the slope is 2, and shows two plots and a table unless `show_summary` is false.
+    """
+    subject, _ = _subject("taylor_test", function, dim, inputs, outputs, device, None)
+    report = taylor(subject)
+    if show_summary:
+        display.show(report, taylor_view)
+    return report.as_shown() if show_summary else report
 
 
 def _plot_labels(
@@ -283,10 +332,12 @@ def _plot_labels(
 
 
 def _plot_errors(report: GradcheckReport, relative: bool, absolute: bool) -> None:
-    if absolute:
-        plot_kernel_jacobians(report.absolute, title=f"absolute error of {report.kernel}")
-    if relative:
-        plot_kernel_jacobians(report.relative, title=f"relative error of {report.kernel}")
+    asked = [("absolute", absolute), ("relative", relative)]
+    for kind, errors in ((kind, getattr(report, kind)) for kind, wanted in asked if wanted):
+        style = heatmap.Style("Reds", title=f"{kind} error of {report.kernel}", positive=True)
+        parts = heatmap.panels(errors)
+        drawn = heatmap.figure(parts, style)
+        figures.finish(drawn, partial(heatmap.figure_view, parts=parts), show=True)
 
 
 def _subject(

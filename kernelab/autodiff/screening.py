@@ -86,13 +86,13 @@ def screen(
     subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str], least: int = 0
 ) -> Screening:
     """Compare the products of every pair, unless fewer than `least` entries make these less work."""
-    own = _Adjoint(subject, BASE)
+    own = Adjoint(subject, BASE)
     targets = subject.targets(own.outputs, labels)
     pairs = selection.pairs(subject.sources, targets)
     sizes = [selection.rows(targets[j]) * selection.columns(subject.sources[i]) for i, j in pairs]
     if sum(sizes) < least:
         return Screening()
-    exact, rng = _Adjoint(subject, Wide(BASE)), np.random.default_rng(len(pairs))
+    exact, rng = Adjoint(subject, Wide(BASE)), np.random.default_rng(len(pairs))
     back: dict[int, tuple[Floats, list[Floats]]] = {}
     for j in dict.fromkeys(j for _, j in pairs):
         u = directions(rng, targets[j].count, selection.rows(targets[j]))
@@ -120,7 +120,7 @@ def screen(
     )
 
 
-class _Adjoint:
+class Adjoint:
     """A subject that has run once in reverse mode, over a level that says in which precision."""
 
     def __init__(self, subject: Subject, base: Level) -> None:

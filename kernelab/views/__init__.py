@@ -10,6 +10,7 @@ from kernelab.autodiff.gradcheck import GradcheckReport
 from kernelab.autodiff.jacobian import Jacobians
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import TapeReport
+from kernelab.autodiff.taylor import TaylorReport
 from kernelab.errors import Diagnosed
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
@@ -21,6 +22,7 @@ from kernelab.views.kernel import view
 from kernelab.views.markup import Node
 from kernelab.views.report import gradcheck_view, tape_report_view
 from kernelab.views.tape import tape_view
+from kernelab.views.taylor import taylor_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,
@@ -29,6 +31,7 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     GradcheckReport: gradcheck_view,
     TapeReport: tape_report_view,
     Jacobians: jacobians_view,
+    TaylorReport: taylor_view,
 }
 """What is shown for an object that is the value of a cell."""
 

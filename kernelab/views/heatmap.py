@@ -5,8 +5,6 @@ is hatched grey, a NaN that was computed is black.  Figures are Matplotlib's, ma
 form needs nothing.  Must not know how the numbers were computed.
 """
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 
 from kernelab.autodiff.jacobian import Jacobian, Jacobians
 from kernelab.lang.types import size_of
+from kernelab.views import figures, hover
 from kernelab.views.markup import Drawing, Node
 
 Values = np.ndarray[Any, Any]
@@ -30,7 +29,10 @@ TEXT_CELLS = 24
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One matrix with its labels, which entries were computed, and how many components elements have."""
+    """One matrix with its labels, which entries were computed, and how many components elements have.
+
+    The shapes are those of input and output with components as last axes; None counts numbers only.
+    """
 
     input: str
     output: str
@@ -38,17 +40,23 @@ class Panel:
     evaluated: Values
     input_size: int = 1
     output_size: int = 1
+    input_shape: tuple[int, ...] | None = None
+    output_shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a figure looks: colours by Matplotlib's name, one scale for all panels or one each, exponents."""
+    """How a figure looks: colours by Matplotlib's name, one scale for all panels or one each, exponents.
+
+    `positive` numbers have colours from zero up, others are centred on zero.
+    """
 
     colormap: str = "coolwarm"
     colorbar: bool = True
     scale_each: bool = False
     log_scale: bool = False
     title: str | None = None
+    positive: bool = False
 
 
 def panels(
@@ -61,7 +69,8 @@ def panels(
 def _panel(key: Any, value: Any, labels: tuple[Sequence[str], Sequence[str]] | None) -> Panel:
     if isinstance(value, Jacobian):
         sizes = size_of(value.input.elements.dtype), size_of(value.output.elements.dtype)
-        return Panel(value.input.label, value.output.label, value.numpy(), value.evaluated, *sizes)
+        shapes = value.input.shape, value.output.shape
+        return Panel(value.input.label, value.output.label, value.numpy(), value.evaluated, *sizes, *shapes)
     values = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     names = [
         side[k] if labels and isinstance(k, int) and k < len(side) else str(k)
@@ -79,12 +88,10 @@ def _ordered(parts: Sequence[Panel]) -> tuple[list[str], list[str]]:
 
 def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
     """A `matplotlib.figure.Figure` of all panels, on a grid of inputs and outputs."""
-    from matplotlib.figure import Figure
-
     chosen = style or Style()
     inputs, outputs = _ordered(parts)
     size = (1.2 + 3.2 * len(inputs), 0.8 + 2.8 * len(outputs))
-    drawn = Figure(figsize=size, layout="constrained")
+    drawn = figures.new(*size)
     axes = drawn.subplots(len(outputs), len(inputs), squeeze=False)
     limit = max((_largest(p, chosen) for p in parts), default=0.0)
     by_place = {(p.output, p.input): p for p in parts}
@@ -98,6 +105,7 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
             images.append(
                 _draw(axes[j][i], panel, chosen, _largest(panel, chosen) if chosen.scale_each else limit)
             )
+            axes[j][i].set_label(_key(panel))
             axes[j][i].set_xlabel(input)
             axes[j][i].set_ylabel(output)
             if chosen.colorbar and chosen.scale_each:
@@ -130,10 +138,11 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
     rows, columns = values.shape
     binned, known = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
     colours = colormaps[style.colormap].with_extremes(bad="white")
-    low = -(limit or 1.0)
+    top = limit or 1.0
+    low = 0.0 if style.positive else -top
     drawn = {"extent": (-0.5, columns - 0.5, rows - 0.5, -0.5), "aspect": "auto", "interpolation": "nearest"}
     nothing = ~known | (binned == 0) | ~np.isfinite(binned)
-    image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=-low, **drawn)
+    image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=top, **drawn)
     if np.isnan(binned[known]).any():
         undefined = np.ma.masked_where(~(known & np.isnan(binned)), np.ones(binned.shape))
         axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
@@ -180,28 +189,36 @@ def _binned(values: Values, known: Values) -> tuple[Values, Values]:
     return values, known
 
 
-def png(drawn: Any) -> bytes:
-    """A figure as a PNG."""
-    stream = io.BytesIO()
-    drawn.savefig(stream, format="png", dpi=110)
-    return stream.getvalue()
-
-
 # ------------------------------------------------------------------------------------------ views
 
 
 def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
-    """A figure as it stands in a notebook, with the text form for a terminal."""
-    encoded = base64.b64encode(png(drawn)).decode()
+    """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
+    encoded = figures.png(drawn)
     described = "; ".join(
         f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts
     )
-    html = f'<img alt="heatmaps: {_escaped(described)}" src="data:image/png;base64,{encoded}">'
+    places = {axis.get_label(): axis.get_position() for axis in drawn.axes}
+    shown = [_hovered(p, places[_key(p)]) for p in parts if p.values.size and _key(p) in places]
+    html = hover.picture(encoded, figures.pixels(drawn), f"heatmaps: {described}", shown)
     return Drawing("", html, tuple(text_lines(parts)))
 
 
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+def _key(panel: Panel) -> str:
+    return f"{panel.output} by {panel.input}"
+
+
+def _hovered(panel: Panel, box: Any) -> hover.Matrix:
+    rows, columns = panel.values.shape
+    return hover.Matrix(
+        panel.input,
+        panel.output,
+        panel.values,
+        panel.evaluated,
+        (columns,) if panel.input_shape is None else panel.input_shape,
+        (rows,) if panel.output_shape is None else panel.output_shape,
+        (box.x0, 1.0 - box.y1, box.width, box.height),
+    )
 
 
 def jacobians_view(found: Jacobians) -> Node:

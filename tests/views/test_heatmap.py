@@ -7,7 +7,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import GradientError
-from kernelab.views import display, heatmap
+from kernelab.views import display, figures, heatmap
 
 K = kl.compile(
     """
@@ -47,7 +47,7 @@ def test_inputs_stand_across_and_outputs_down_with_lines_between(found: Any) -> 
     (image,) = axes[0].get_images()
     low, high = image.get_clim()
     assert low == -high < 0
-    assert heatmap.png(drawn).startswith(b"\x89PNG")
+    assert figures.png(drawn).startswith(b"\x89PNG")
 
 
 def test_panels_share_a_scale_unless_told_otherwise(found: Any) -> None:

@@ -1,0 +1,91 @@
+"""What a reader sees who points at a heatmap: the elements and the value, as tooltips without scripts.
+
+An SVG of invisible cells lies over the picture.  Where a matrix has too many entries, a cell stands for a
+block of them and tells the largest.  Knows matrices and where they stand in a picture, not how it was drawn.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+Values = np.ndarray[Any, Any]
+
+MOST_CELLS = 900
+"""How many cells one picture gets: their text is a part of the saved notebook."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What a part of a picture shows: values, which of them were computed, and how elements are called.
+
+    `place` is where it stands: left, top, width and height as shares of the picture.
+    """
+
+    input: str
+    output: str
+    values: Values
+    evaluated: Values
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    place: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)
+
+
+def picture(png: bytes, size: tuple[int, int], alt: str, matrices: Sequence[Matrix]) -> str:
+    """A PNG of some pixels as HTML, with its tooltips."""
+    width, height = size
+    data = base64.b64encode(png).decode()
+    image = f'<img alt="{escape(alt)}" width="{width}" height="{height}" src="data:image/png;base64,{data}">'
+    side = int((MOST_CELLS / max(1, len(matrices))) ** 0.5)
+    layers = "".join(_layer(matrix, size, side) for matrix in matrices)
+    over = f'<svg class="kl-hover" viewBox="0 0 {width} {height}" aria-hidden="true">{layers}</svg>'
+    return f'<div class="kl-over">{image}{over}</div>'
+
+
+def _layer(matrix: Matrix, size: tuple[int, int], side: int) -> str:
+    left, top, width, height = (share * size[k % 2] for k, share in enumerate(matrix.place))
+    rows, columns = matrix.values.shape
+    box = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    cells = "".join(_cells(matrix, side))
+    return f'<svg {box} viewBox="0 0 {columns} {rows}" preserveAspectRatio="none">{cells}</svg>'
+
+
+def _cells(matrix: Matrix, side: int) -> Iterator[str]:
+    high, wide = (max(1, -(-n // side)) for n in matrix.values.shape)
+    rows, columns = matrix.values.shape
+    for i in range(0, rows, high):
+        for j in range(0, columns, wide):
+            block = np.s_[i : i + high, j : j + wide]
+            shape = matrix.values[block].shape
+            told = _told(matrix, block, i, j)
+            if told:
+                box = f'x="{j}" y="{i}" width="{shape[1]}" height="{shape[0]}"'
+                yield f"<rect {box}><title>{escape(told)}</title></rect>"
+
+
+def _told(matrix: Matrix, block: Any, i: int, j: int) -> str:
+    """What a block is; "" for many zeros."""
+    values, known = matrix.values[block], matrix.evaluated[block]
+    if values.size == 1:
+        value = f"{values[0, 0]:.6g}" if known.all() else "not computed"
+        return f"d {_name(matrix, i, 0)} / d {_name(matrix, j, 1)} = {value}"
+    where = f"{matrix.output} {i}-{i + values.shape[0] - 1}, {matrix.input} {j}-{j + values.shape[1] - 1}"
+    if not known.any():
+        return f"{where}: not computed"
+    sizes = np.where(known, np.abs(values), -1.0)
+    sizes = np.where(np.isnan(sizes), np.inf, sizes)
+    row, column = np.unravel_index(int(np.argmax(sizes)), values.shape)
+    if not sizes[row, column]:
+        return ""
+    entry = f"d {_name(matrix, i + int(row), 0)} / d {_name(matrix, j + int(column), 1)}"
+    count = int(np.count_nonzero(sizes > 0))
+    return f"{where}: {count} not zero, the largest {entry} = {values[row, column]:.6g}"
+
+
+def _name(matrix: Matrix, position: int, axis: int) -> str:
+    name, shape = (matrix.output, matrix.output_shape) if axis == 0 else (matrix.input, matrix.input_shape)
+    index = ", ".join(str(int(k)) for k in np.unravel_index(position, shape)) if shape else ""
+    return f"{name}[{index}]" if index else name
