@@ -33,6 +33,7 @@ from kernelab.errors import (
     NotFiniteError,
     TapeError,
 )
+from kernelab.frontend.definitions import UserFunction as Function
 from kernelab.lang.absent import absent as _absent
 from kernelab.lang.constants import BARE as _BARE
 from kernelab.lang.constants import CONSTANTS as _CONSTANTS
@@ -200,6 +201,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "BuildError",
     "Device",
+    "Function",
     "GradientError",
     "Kernel",
     "KernelAssertionError",

@@ -5,7 +5,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelab.backend.cache import clear
 from kernelab.errors import (
@@ -18,6 +18,11 @@ from kernelab.errors import (
 )
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.loading import MODULE_OPTIONS, refuse_unknown
+
+Int = TypeVar("Int")
+Float = TypeVar("Float")
+Scalar = TypeVar("Scalar")
+"""Annotations of functions and kernels that take numbers of several types, as `Any` does."""
 
 WarpCodegenError = KernelError
 WarpCodegenAttributeError = KernelError
@@ -131,6 +136,9 @@ def _names(module: Any) -> dict[str, Any]:
 
 
 __all__ = [
+    "Float",
+    "Int",
+    "Scalar",
     "WarpCodegenAttributeError",
     "WarpCodegenError",
     "WarpCodegenIndexError",

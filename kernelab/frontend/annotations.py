@@ -53,12 +53,14 @@ def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
 
 
 def is_any(node: ast.expr, scope: Scope | None = None) -> bool:
-    """Whether an annotation leaves the type to the call: `Any`, or an array or vector of `Any`.
+    """Whether an annotation leaves the type to the call: `Any`, a function, or an array or vector of `Any`.
 
     In a scope, names may stand for `Any`, or for what `kernelab.types` or `typing` has for several types.
     """
     match node:
-        case ast.Name("Any") | ast.Attribute(attr="Any"):
+        case ast.Name("Any" | "Function" | "Callable") | ast.Attribute(attr="Any" | "Function" | "Callable"):
+            return True
+        case ast.Subscript(value=ast.Name("Callable") | ast.Attribute(attr="Callable")):
             return True
         case ast.Name() | ast.Attribute() if scope is not None and _stands_for_any(node, scope):
             return True

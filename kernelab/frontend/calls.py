@@ -6,7 +6,7 @@ Works on operands that have been lowered already.
 import ast
 from collections.abc import Mapping, Sequence
 
-from kernelab.frontend import library, local, places, several, shaped, structs, views
+from kernelab.frontend import habits, library, local, places, presence, several, shaped, structs, views
 from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, counted
 from kernelab.frontend.passing import Argument, Arguments, call_function
@@ -37,6 +37,8 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
     match callee:
         case BuiltinRef(name):
             return builtin(frame, name, arguments, node)
+        case TypeRef(type) if type == bool_ and (there := _has_elements(frame, arguments)) is not None:
+            return there
         case TypeRef(type):
             return construct(frame, type, _positional(frame, str(type), arguments), node)
         case StructRef(struct):
@@ -51,9 +53,11 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
                 hint="launch it from Python, or make it a function with @func",
             )
         case _:
-            raise frame.error(
-                node.func, f"{frame.places.text(node.func)} is {describe(callee)}, not a function"
-            )
+            text = frame.places.text(node.func)
+            hint = f"write {text}[i]" if isinstance(callee, ArrayRef | View) else ""
+            if isinstance(node.func, ast.Attribute):
+                hint = habits.of_method(node.func.attr, frame.places.text(node.func.value))
+            raise frame.error(node.func, f"{text} is {describe(callee)}, not a function", hint=hint)
 
 
 def _positional(frame: Frame, name: str, arguments: Arguments) -> Arguments:
@@ -112,12 +116,20 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             )
         case _:
             ordered = _in_order(frame, name, arguments, node)
+            if name == "where" and (there := _has_elements(frame, ordered[:1])) is not None:
+                ordered = [Argument(there, ordered[0].node), *ordered[1:]]
             operands = [number(frame, name, a) for a in ordered]
             if name == "where":
                 operands[:1] = [_as_condition(frame, operand) for operand in operands[:1]]
             result = operate(frame, name, operands, node, [a.node for a in ordered])
             advance(frame, name, node)
             return several.taken_apart(frame, name, result)
+
+
+def _has_elements(frame: Frame, arguments: Arguments) -> Typed | None:
+    """Whether the one argument is an array that is there; None where it is no array."""
+    there = presence.has_elements(frame, arguments[0].value) if len(arguments) == 1 else None
+    return None if there is None else Typed(there)
 
 
 def _as_condition(frame: Frame, operand: Weak | Typed) -> Weak | Typed:

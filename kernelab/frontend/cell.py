@@ -26,7 +26,7 @@ from kernelab.frontend.definitions import KernelDefinition, Template, UserFuncti
 from kernelab.frontend.fence import REFUSALS
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.generics import GenericKernel, is_generic
-from kernelab.frontend.jumps import returns_value
+from kernelab.frontend.jumps import returns_value, states_result
 from kernelab.frontend.kernels import lower_kernel
 from kernelab.frontend.names import Scope, named_in
 from kernelab.frontend.overloads import Overloads
@@ -303,7 +303,8 @@ class _Cell:
             if name in self.scope.cell:
                 continue
             recursive = name in _called(found.node)
-            returns = returns_value(found.body) and not self.asks_for_thread(name)
+            returns = returns_value(found.body) or states_result(found.node)
+            returns = returns and not self.asks_for_thread(name)
             if kind == "func" or (kind is None and (name in called or recursive or returns)):
                 self.functions[name] = self.function_of(name, found)
                 self.scope.cell[name] = FunctionRef(self.functions[name])

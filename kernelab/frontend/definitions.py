@@ -13,7 +13,7 @@ from kernelab.frontend.annotations import annotation, is_any
 from kernelab.frontend.control import WATCH
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion, Wishes
 from kernelab.frontend.joins import RETURNED
-from kernelab.frontend.jumps import leaves, plain_loops, returns_value
+from kernelab.frontend.jumps import leaves, plain_loops, returns_value, states_result
 from kernelab.frontend.names import Scope, meaning_of
 from kernelab.frontend.scope import analyse, changed_in
 from kernelab.frontend.source import Places
@@ -345,20 +345,25 @@ class UserFunction:
         except Mistake as mistake:
             return BrokenCall((*errors, mistake.diagnostic))
         errors += frame.diagnostics
-        if not errors and not frame.broken and returns_value(template.body) and not leaves(template.body):
-            errors.append(
-                Diagnostic(
-                    f"{self.name} returns a value on some paths only",
-                    self.span,
-                    "type",
-                    hint="add a return with a value at the end",
-                )
-            )
+        if not errors and not frame.broken:
+            errors += self._missing_return()
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
         self.captured |= kept(frame.scope.captured)
         self.notes += [note for note in frame.notes if note not in self.notes]
         return self._finished(frame, params)
+
+    def _missing_return(self) -> list[Diagnostic]:
+        body, stated = self.template.body, self.template.node.returns
+        if leaves(body):
+            return []
+        if returns_value(body):
+            message = f"{self.name} returns a value on some paths only"
+        elif stated is not None and states_result(self.template.node):
+            message = f"{self.name} is to return {self.template.places.text(stated)}, and returns nothing"
+        else:
+            return []
+        return [Diagnostic(message, self.span, hint="add a return with a value at the end")]
 
     def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
         if self.rules is None or isinstance(instance, BrokenCall):

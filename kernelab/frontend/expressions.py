@@ -8,27 +8,37 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kernelab.errors import Related
-from kernelab.frontend import calls, expectations, known, places, printing, several, slices, structs
+from kernelab.frontend import (
+    calls,
+    expectations,
+    fence,
+    habits,
+    known,
+    presence,
+    printing,
+    slices,
+    structs,
+    variables,
+)
 from kernelab.frontend.advance import advanced
-from kernelab.frontend.control import THE_VALUE, WATCH, branch, truth
+from kernelab.frontend.attributes import attribute, extent
+from kernelab.frontend.control import THE_VALUE, branch
 from kernelab.frontend.frame import Frame, Poisoned
-from kernelab.frontend.names import EXPECTATIONS, Unknown
+from kernelab.frontend.names import EXPECTATIONS, SPECIAL, Unknown
 from kernelab.frontend.operators import binary
 from kernelab.frontend.passing import Argument
+from kernelab.frontend.places import COMPONENTS, chain
 from kernelab.frontend.promote import materialise, operate
 from kernelab.frontend.threads import threads
 from kernelab.frontend.values import (
     ArrayRef,
     BuiltinRef,
     FunctionRef,
-    HostArray,
     Meaning,
     ModuleRef,
-    Poison,
-    StructArrayRef,
     TupleOf,
     Typed,
+    TypeRef,
     View,
     Weak,
     describe,
@@ -36,7 +46,7 @@ from kernelab.frontend.values import (
 )
 from kernelab.lang.build import FALSE, TRUE, integer, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
-from kernelab.lang.types import Mat, Scalar, Transform, Vec, bool_
+from kernelab.lang.types import Mat, Scalar, Vec, bool_
 
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt",
@@ -52,11 +62,10 @@ def expr(frame: Frame, node: ast.expr) -> Meaning:
     """The value of an expression; raises Mistake, or Poisoned where a mistake has been reported before."""
     value = any_expr(frame, node)
     if value is None:
-        raise frame.error(
-            node,
-            f"{frame.places.text(node)} returns nothing",
-            hint="add a return with a value to the function, or call it on a line of its own",
-        )
+        own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPECIAL
+        hint = "call it on a line of its own"
+        hint = hint if own else f"add a return with a value to the function, or {hint}"
+        raise frame.error(node, f"{frame.places.text(node)} returns nothing", hint=hint)
     return value
 
 
@@ -69,7 +78,7 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
             case ast.Constant(value=bool() | int() | float() as value):
                 return Weak(value)
             case ast.Name():
-                return _name(frame, node)
+                return variables.name(frame, node)
             case ast.BinOp():
                 return _binary(frame, node)
             case ast.UnaryOp():
@@ -98,82 +107,11 @@ def number(frame: Frame, node: ast.expr) -> Weak | Typed:
 def _number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     if isinstance(value, Weak | Typed):
         return value
-    hint = "index it to take one element" if isinstance(value, ArrayRef | View) else ""
+    hint = habits.of_array(frame.places.text(node)) if isinstance(value, ArrayRef | View) else ""
     raise frame.error(node, f"{frame.places.text(node)} is {describe(value)}, not a number", hint=hint)
 
 
-# ------------------------------------------------------------------------- names
-
-
-def _name(frame: Frame, node: ast.Name) -> Meaning:
-    match frame.facts.reads.get(node, "outer"):
-        case "local":
-            return _known(frame.env[node.id])
-        case "unset":
-            return _perhaps_unset(frame, node)
-        case _:
-            return _outer(frame, node)
-
-
-def _known(value: Meaning) -> Meaning:
-    if isinstance(value, Poison):
-        raise Poisoned
-    return value
-
-
-def _perhaps_unset(frame: Frame, node: ast.Name) -> Meaning:
-    is_set = truth(frame.env.get(WATCH + node.id))
-    if is_set != FALSE:
-        frame.builder.check(is_set, "assertion", f"{node.id} is unset: its loop ran zero times")
-        return _known(frame.env[node.id])
-    if isinstance(frame.env.get(node.id), Poison):
-        raise Poisoned
-    assigned = frame.facts.assignments[node.id]
-    in_loop = assigned[0] in frame.facts.in_loop
-    why = "the loop that sets it may run zero times" if in_loop else "it is set in one branch only"
-    where = "the loop" if in_loop else "the if"
-    related = tuple(Related(f"{node.id} is set here", frame.places(place)) for place in assigned[:1])
-    message = f"{node.id} may be unset here: {why}"
-    hint = f"set it before {where}, for example {node.id} = 0.0"
-    frame.poison(node.id)
-    raise frame.error(node, message, "unset", hint, related=related)
-
-
-def _outer(frame: Frame, node: ast.Name, called: bool = False) -> Meaning:
-    """What a name means outside of the def; one of a word of the language may be a number, unless called."""
-    if isinstance(frame.env.get(node.id), Poison) or node.id in frame.unknown:
-        raise Poisoned
-    try:
-        value = frame.scope.lookup(node.id, tuple(frame.facts.assignments))
-    except Unknown as unknown:
-        frame.unknown.add(node.id)
-        if node.id in frame.facts.assignments:
-            place = frame.facts.assignments[node.id][0]
-            related = (Related(f"{node.id} is set here", frame.places(place)),)
-            raise frame.error(
-                node,
-                f"{node.id} is used before it is set",
-                "unset",
-                f"set it before this line, for example {node.id} = 0.0",
-                related=related,
-            ) from None
-        raise frame.error(node, unknown.message, "name", unknown.hint) from None
-    if value == BuiltinRef("adjoint"):
-        raise _misplaced_adjoint(frame, node)
-    if isinstance(value, BuiltinRef) and not called:
-        value = frame.scope.number(node.id) or value
-    if isinstance(value, HostArray):
-        return places.vector_constant(frame, value)
-    return _known(value)
-
-
-def _misplaced_adjoint(frame: Frame, node: ast.expr) -> Exception:
-    return frame.error(
-        node,
-        "adjoint[...] has a meaning only in a grad function",
-        "name",
-        "write it in a def that is decorated with @func_grad(f), for an argument of f",
-    )
+# ------------------------------------------------------------------------- parts of values
 
 
 def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
@@ -181,13 +119,13 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
         case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
             base = expr(frame, inner)
             if isinstance(base, ArrayRef | View):
-                return _extent(frame, base, axis)
-        case ast.Attribute(value=inner, attr=attr) if attr not in places.COMPONENTS:
-            return _attribute(frame, node, _base(frame, inner))
-    root, groups = places.chain(node)
+                return extent(frame, base, expr(frame, axis), axis)
+        case ast.Attribute(value=inner, attr=attr) if attr not in COMPONENTS:
+            return attribute(frame, node, _base(frame, inner))
+    root, groups = chain(node)
     base = _base(frame, root)
     if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
-        return _attribute(frame, node, base)
+        return attribute(frame, node, base)
     return structs.read(frame, base, groups, expr, node)
 
 
@@ -197,74 +135,6 @@ def _base(frame: Frame, node: ast.expr) -> Meaning:
         return expr(frame, node)
     with frame.builder.at(frame.places(node)):
         return _selection(frame, node)
-
-
-def _extent(frame: Frame, array: ArrayRef | View, axis: ast.expr) -> Meaning:
-    match expr(frame, axis):
-        case Weak(int() as number) if -array.ndim <= number < array.ndim:
-            return places.shape(frame, array, number % array.ndim)
-        case Weak(int() as number):
-            raise frame.error(
-                axis,
-                f"{describe(array)} has no axis {number}",
-                "value",
-                f"its axes are 0 to {array.ndim - 1}",
-            )
-        case _:
-            raise frame.error(axis, "the axis of a shape is a constant", hint="write shape[0], shape[1], ...")
-
-
-def _attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
-    if isinstance(base, StructArrayRef) and node.attr in ("shape", "ndim", "size") and base.ndim:
-        base = structs.first(base)
-    if is_struct(base):
-        return structs.field(frame, base, node.attr, node)
-    match base, node.attr:
-        case ModuleRef(), name:
-            try:
-                value = frame.scope.attribute(base, name)
-            except Unknown as unknown:
-                raise frame.error(node, unknown.message, "name", unknown.hint) from None
-            if value == BuiltinRef("adjoint"):
-                raise _misplaced_adjoint(frame, node)
-            return places.vector_constant(frame, value) if isinstance(value, HostArray) else value
-        case ((ArrayRef() | View()), "shape"):
-            return TupleOf(tuple(places.shape(frame, base, axis) for axis in range(base.ndim)))
-        case ((ArrayRef() | View()), "ndim"):
-            return Weak(base.ndim)
-        case ((ArrayRef() | View()), "size"):
-            extents = [places.shape(frame, base, axis) for axis in range(base.ndim)]
-            size: Atom = extents[0].atom
-            for extent in extents[1:]:
-                size = frame.builder.apply("mul", size, extent.atom)
-            return Typed(size)
-        case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
-            return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))
-        case Typed(atom), letters if isinstance(base.type, Vec) and set(letters) <= set(places.COMPONENTS):
-            return places.swizzled(frame, node, base, letters)
-        case _, "dtype" if (found := known.dtype(base)) is not None:
-            return found
-        case _, _ if (told := known.extent(base, node.attr)) is not None:
-            return told
-        case Weak(), "value" if isinstance(node.value, ast.Attribute):
-            return base  # a member of an enumeration
-        case _:
-            there = (
-                "shape, ndim, size and dtype"
-                if isinstance(base, ArrayRef | View)
-                else "p and q"
-                if isinstance(base, Typed) and isinstance(base.type, Transform)
-                else "x, y, z and w"
-                if _has_components(base)
-                else ""
-            )
-            raise frame.error(
-                node, f"{describe(base)} has no {node.attr}", "name", f"it has {there}" if there else ""
-            )
-
-
-def _has_components(base: Meaning) -> bool:
-    return isinstance(base, Typed) and isinstance(base.type, Vec | Mat)
 
 
 # ------------------------------------------------------------------------- arithmetic
@@ -334,7 +204,9 @@ def condition(frame: Frame, node: ast.expr) -> Atom:
             case ast.Compare():
                 return _comparison(frame, node)
             case _:
-                return _truth(frame, number(frame, node), node)
+                value = expr(frame, node)
+                there = presence.has_elements(frame, value)
+                return _truth(frame, _number(frame, value, node), node) if there is None else there
 
 
 def _truth(frame: Frame, value: Weak | Typed, node: ast.expr) -> Atom:
@@ -414,6 +286,10 @@ def _replay(frame: Frame, stmts: list[Stmt]) -> None:
 
 
 def _comparison(frame: Frame, node: ast.Compare) -> Atom:
+    if fence.is_search(node.ops[0]):
+        return _membership(frame, node)
+    if isinstance(node.ops[0], ast.Is | ast.IsNot):
+        return presence.is_none(frame, expr(frame, node.left), node)
     left_node, left = node.left, number(frame, node.left)
 
     def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
@@ -441,6 +317,24 @@ def _compared(
     return materialise(frame, result, node)
 
 
+def _membership(frame: Frame, node: ast.Compare) -> Atom:
+    """`x in (a, b, c)`, where the items are written out."""
+    left, searched = number(frame, node.left), node.comparators[0]
+    items = None if isinstance(searched, ast.List) else expr(frame, searched)
+    match searched, items:
+        case (ast.List(elts=nodes), _) | (ast.Tuple(elts=nodes), _):
+            found: list[tuple[Meaning, ast.expr]] = [(expr(frame, part), part) for part in nodes]
+        case _, TupleOf(few, None):
+            found = [(item, searched) for item in few]
+        case _:
+            raise frame.error(node, fence.MEMBERSHIP.message, "unsupported", fence.MEMBERSHIP.hint)
+    result: Atom = FALSE
+    for item, part in found:
+        equal = operate(frame, "eq", [left, _number(frame, item, part)], node, (node.left, part))
+        result = frame.builder.apply("or", result, materialise(frame, equal, node))
+    return _not(frame, result) if isinstance(node.ops[0], ast.NotIn) else result
+
+
 def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
     """`a if c else b`: a branch, as only one side is evaluated."""
     cond = condition(frame, node.test)
@@ -460,7 +354,7 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
     result = frame.env.pop(THE_VALUE)
     if saved is not None:
         frame.env[THE_VALUE] = saved
-    return _known(result)
+    return variables.known(result)
 
 
 # ------------------------------------------------------------------------- calls
@@ -485,6 +379,8 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
         case BuiltinRef("tid"):
             (index,) = threads(frame, node, ("i",))
             return index
+        case TypeRef(Scalar() as scalar) if [_is_text(frame, part) for part in node.args] == [True]:
+            return calls.call(frame, callee, [_special_float(frame, scalar, node)], node)
     if any(word in frame.refused for word in node.keywords):
         raise Poisoned
     arguments = [argument for part in node.args for argument in _arguments(frame, part)]
@@ -492,9 +388,26 @@ def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     return calls.call(frame, callee, arguments, node)
 
 
+def _is_text(frame: Frame, part: ast.expr) -> bool:
+    return fence.is_text(part) and part not in frame.refused
+
+
+def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:
+    """`float("inf")` and its kin."""
+    part = node.args[0]
+    assert isinstance(part, ast.Constant)
+    text = str(part.value).strip().lower()
+    if not scalar.is_float or text.lstrip("+-") not in ("inf", "infinity", "nan"):
+        message = f"{scalar} of text is a number in a kernel only where the text is inf, -inf or nan"
+        raise frame.error(part, message, "value", "write the number itself")
+    return Argument(Weak(float(text)), part)
+
+
 def _callee(frame: Frame, node: ast.expr) -> Meaning:
     is_outer = isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer"
-    return _outer(frame, node, True) if isinstance(node, ast.Name) and is_outer else expr(frame, node)
+    return (
+        variables.outer(frame, node, True) if isinstance(node, ast.Name) and is_outer else expr(frame, node)
+    )
 
 
 def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:

@@ -74,11 +74,16 @@ REFUSALS: dict[type[ast.AST], Refusal] = {
 }
 
 _IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")
-_MEMBERSHIP = Refusal("a kernel cannot search with in", "write a for loop that compares, or x == a or x == b")
+MEMBERSHIP = Refusal(
+    "a kernel cannot search with in here", "write x in (a, b, c), or a for loop that compares"
+)
 _LOOP_ELSE = Refusal(
     "a kernel cannot have an else on a loop", "set a variable before the break and test it after the loop"
 )
 ITERATION = Refusal("a loop in a kernel goes over range(...)", "write for i in range(len(x)) and use x[i]")
+_KEYS = Refusal(
+    "a loop in a kernel cannot sort, filter or map", "write for i in range(n), with an if in its body"
+)
 _TARGET = Refusal("the index of a loop is one name", "write for i in range(...)")
 _TEXT = Refusal(
     "a kernel cannot use text as a value", "use a number, for example an int that stands for the case"
@@ -92,13 +97,13 @@ _ELLIPSIS = Refusal(
 _STAR_CALL = Refusal("a call in a kernel cannot unpack with **", "write the arguments one by one")
 
 
-_ITERATORS = ("enumerate", "zip", "map", "filter", "iter", "list", "sorted", "reversed")
+_ITERATORS = ("map", "filter", "iter", "list", "sorted", "reversed")
 
 
 def _may_be_known(iterable: ast.expr) -> bool:
     """Whether a loop may go over this: `range`, or what may turn out to have a few items that are known."""
     match iterable:
-        case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Tuple():
+        case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Tuple() | ast.List():
             return True
         case ast.Call(func=ast.Name(name)):
             return name not in _ITERATORS or range_of(iterable) is not None
@@ -142,16 +147,20 @@ def refused(node: ast.AST) -> Iterator[tuple[ast.AST, Refusal]]:
 
 def _refusal(node: ast.AST) -> Refusal | None:
     match node:
+        case ast.For(iter=ast.Call(func=ast.Name("map" | "filter" | "sorted"))):
+            return _KEYS
         case ast.For(iter=iterable) if not _may_be_known(iterable):
             return ITERATION
         case ast.For(target=target, iter=iterable) if range_of(iterable) and not isinstance(target, ast.Name):
             return _TARGET
         case ast.For(orelse=[_, *_]) | ast.While(orelse=[_, *_]):
             return _LOOP_ELSE
-        case ast.Compare(ops=operators) if any(isinstance(op, ast.Is | ast.IsNot) for op in operators):
+        case ast.Compare(ops=[operator], comparators=[ast.Constant(value=None)]) if is_identity(operator):
+            return None
+        case ast.Compare(ops=operators) if any(map(is_identity, operators)):
             return _IDENTITY
-        case ast.Compare(ops=operators) if any(isinstance(op, ast.In | ast.NotIn) for op in operators):
-            return _MEMBERSHIP
+        case ast.Compare(ops=[_, _, *_] as operators) if any(is_search(op) for op in operators):
+            return MEMBERSHIP
         case ast.Constant(value=str() | bytes()):
             return _TEXT
         case ast.Subscript(slice=ast.Constant(value=types.EllipsisType())):
@@ -173,6 +182,14 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.Assert(test=test):
             yield test
+        case ast.For(target=target, iter=iterable, body=body):
+            yield from (target, *_written_items(iterable), *body)
+        case ast.Compare(left=left, ops=[operator]) if is_identity(operator):
+            yield left
+        case ast.Compare(left=left, ops=[operator], comparators=[searched]) if is_search(operator):
+            yield from (left, *_written_items(searched))
+        case ast.Call(func=func, args=[ast.Constant(value=str())], keywords=[]) if _is_float(func):
+            return
         case ast.AnnAssign(target=target, value=value):
             yield target
             if value is not None:
@@ -190,6 +207,30 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             yield from (func, *values, *words)
         case _:
             yield from ast.iter_child_nodes(node)
+
+
+def _written_items(node: ast.expr) -> list[ast.expr]:
+    """The items of a list that is written where it is gone through; anything else itself."""
+    return node.elts if isinstance(node, ast.List) else [node]
+
+
+def is_identity(operator: ast.cmpop) -> bool:
+    """Whether a comparison is `is` or `is not`."""
+    return isinstance(operator, ast.Is | ast.IsNot)
+
+
+def is_search(operator: ast.cmpop) -> bool:
+    """Whether a comparison is `in` or `not in`."""
+    return isinstance(operator, ast.In | ast.NotIn)
+
+
+def _is_float(node: ast.expr) -> bool:
+    """Whether an expression may be a type of floats, which `"inf"` and `"nan"` can be written of."""
+    match node:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name in ("float", "float16", "float32", "float64", "bfloat16")
+        case _:
+            return False
 
 
 def is_text(node: ast.expr) -> bool:

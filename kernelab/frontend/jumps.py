@@ -69,6 +69,11 @@ def returns_value(body: Sequence[ast.stmt]) -> bool:
     return any(ret.value is not None and not _is_none(ret.value) for ret in returns(body))
 
 
+def states_result(node: ast.FunctionDef) -> bool:
+    """Whether a def says that it returns something."""
+    return node.returns is not None and not _is_none(node.returns)
+
+
 def returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
     """The return statements of a def."""
     found: list[ast.Return] = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic
-from kernelab.frontend import fence, structs
+from kernelab.frontend import fence, purpose, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.definitions import Formal, KernelDefinition, Template, evaluated, kept, lower_def
 from kernelab.frontend.frame import Mistake
@@ -52,6 +52,7 @@ def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None)
         return Outcome(None, tuple(errors), tuple(frame.notes))
     vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
+    purpose.note_no_effect(frame, function.body, template.body, template.span)
     kernel = KernelDefinition(
         template.name,
         verify(function),

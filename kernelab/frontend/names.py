@@ -18,7 +18,7 @@ import numpy as np
 
 import kernelab.builtins  # noqa: F401 (fills the table of operations)
 from kernelab.builtins.library import WORDS as LIBRARY
-from kernelab.frontend import shaped
+from kernelab.frontend import habits, shaped
 from kernelab.frontend.values import (
     BuiltinRef,
     FunctionRef,
@@ -105,33 +105,20 @@ _FOREIGN = {
     "arcsinh": "asinh",
     "arccosh": "acosh",
     "arctanh": "atanh",
-    "rint": "round",
-    "fmod": "mod",
+    "round": "rint",
+    "around": "rint",
+    "clip": "clamp",
+    "deg2rad": "radians",
+    "rad2deg": "degrees",
     "fmax": "max",
     "fmin": "min",
 }
 """What NumPy and `math` call an operation of the table by another name."""
-
-
-_HABITS = (
-    {
-        "list": "write array[float], or array2d[float]",
-        "str": "a kernel has no text: pass an int that stands for it",
-        "double": "write float64",
-        "math": "write sin, sqrt, pi, ... without a prefix, or import math in the notebook",
-        "random": "write state = rand_init(seed, i), then randf(state)",
-        "sum": "write a loop: s = 0.0, then s += x[k]",
-        "any": "write a loop",
-        "all": "write a loop",
-        "sorted": "write a loop, or sort on the host: kl.utils.radix_sort_pairs",
-        "norm": "write length(v) of a vector",
-        "sqr": "write x * x",
-        "matmul": "write a @ b",
-    }
-    | dict.fromkeys(("enumerate", "zip", "map"), "write a loop over range(n)")
-    | dict.fromkeys(("np", "numpy", "torch", "jnp"), "write sin, sqrt, ... without a prefix")
-)
-"""What people write out of habit, and what to write instead."""
+_OTHERWISE = {
+    "sign": "it is 0 at 0, and the sign of a kernel is 1 there",
+    "nonzero": "it gives the indices, and the nonzero of a kernel is 0 or 1",
+}
+"""What means something else in NumPy than the word of the language."""
 
 
 def language() -> Mapping[str, Meaning]:
@@ -216,9 +203,7 @@ class Scope:
         if shaped is not None:
             return TypeRef(shaped)
         if not own:
-            word = _FOREIGN.get(name, name)
-            if word in words and callable(getattr(module.module, name, None)):
-                return words[word]
+            return self._foreign(module, name)
         if module.module is not None and hasattr(module.module, name):
             return self._value(f"{module.name}.{name}", getattr(module.module, name))
         missing = absent(name) if own else None
@@ -226,6 +211,23 @@ class Scope:
             raise Unknown(f"{module.name} has no {name}: {missing[0]}", missing[1])
         known = words if own else dir(module.module)
         raise Unknown(f"{module.name} has no {name}", _closest(name, known))
+
+    def _foreign(self, module: ModuleRef, name: str) -> Meaning:
+        """What a name of NumPy, `math` or another module of the notebook means; raises Unknown."""
+        words, full = language(), f"{module.name}.{name}"
+        value = getattr(module.module, name, None)
+        if callable(value) and name in _OTHERWISE:
+            why = f"{full} has no meaning in a kernel: {_OTHERWISE[name]}"
+            raise Unknown(why, f"write {name}(x), or where(condition, a, b)")
+        word = _FOREIGN.get(name, name)
+        if word in words and callable(value):
+            return words[word]
+        if value is not None and meaning_of(full, value) is not None:
+            return self._value(full, value)
+        hint = habits.of_module(name) or (_instead(value) if value is not None else "")
+        if value is not None:
+            raise Unknown(f"{full} has no meaning in a kernel", hint)
+        raise Unknown(f"{module.name} has no {name}", _closest(name, dir(module.module)))
 
     def _value(self, name: str, value: Any) -> Meaning:
         meaning = meaning_of(name, value)
@@ -242,7 +244,7 @@ class Scope:
             if not key.startswith("_") and meaning_of(key, value) is not None
         ]
         near = (*words, *self.cell, *self.assigned, *usable)
-        return _HABITS.get(name) or _closest(name, near)
+        return habits.of_name(name) or _closest(name, near)
 
 
 def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,6 +337,8 @@ def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"a NumPy array of shape {value.shape}"
+    if callable(value) and not isinstance(value, type):
+        return "a function of the notebook"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of the notebook"
 

@@ -25,8 +25,11 @@ class Component(ast.Constant):
     """The index that a component's name stands for."""
 
 
-def chain(node: ast.expr) -> tuple[ast.expr, Groups]:
-    """The root of nested subscripts and component names, and the indices of each from left to right."""
+def chain(node: ast.expr, assigned: bool = False) -> tuple[ast.expr, Groups]:
+    """The root of nested subscripts and component names, and the indices of each from left to right.
+
+    Several letters at once count where they are `assigned`: what they give when read is a value of its own.
+    """
     groups: Groups = []
     while True:
         match node:
@@ -37,9 +40,16 @@ def chain(node: ast.expr) -> tuple[ast.expr, Groups]:
             case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS:
                 number = Component(COMPONENTS.index(attr))
                 groups.append([at_end(number, node, len(attr))])
+            case ast.Attribute(value=inner, attr=attr) if assigned and is_swizzle(attr):
+                groups.append([at_end(slices.Swizzle(attr), node, len(attr))])
             case _:
                 return node, groups[::-1]
         node = inner
+
+
+def is_swizzle(attr: str) -> bool:
+    """Whether a name is several letters of components."""
+    return len(attr) > 1 and set(attr) <= set(COMPONENTS)
 
 
 def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
@@ -95,9 +105,15 @@ def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Ty
 
 def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
     """Raise Mistake where `.x` follows something that is no vector."""
-    if not isinstance(group[0], Component) or (isinstance(base, Typed) and isinstance(base.type, Vec)):
+    if isinstance(base, Typed) and isinstance(base.type, Vec):
         return
-    name = COMPONENTS[int(str(group[0].value))]
+    match group[0]:
+        case Component(value=number):
+            name = COMPONENTS[int(str(number))]
+        case slices.Swizzle(letters=name):
+            pass
+        case _:
+            return
     hint = f"index it first: {base.var.hint}[i].{name}" if isinstance(base, ArrayRef) else ""
     raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
 
@@ -288,7 +304,7 @@ class Place:
 
 def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> Place:
     """The place that a subscript or component on the left of an assignment names."""
-    root, groups = chain(target)
+    root, groups = chain(target, assigned=True)
     base = evaluate(frame, root)
     if not groups:
         raise _not_assignable(frame, target, base)

@@ -11,18 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.frontend import habits
 from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.source import Place
-from kernelab.frontend.values import Meaning, Origin, Typed, Weak, describe
+from kernelab.frontend.values import ArrayRef, Meaning, Origin, TupleOf, Typed, View, Weak, describe
 from kernelab.lang import ops
 from kernelab.lang.build import constant
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
 from kernelab.lang.rounding import largest
 from kernelab.lang.types import (
+    Mat,
     Scalar,
     Type,
     Value,
+    Vec,
     bool_,
     float32,
     float64,
@@ -158,6 +161,10 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
             return f"write {type}({text})"
+        case ((ArrayRef() | View()), _):
+            return f"write {text}[i], where i = tid()"
+        case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
+            return f"write {type}{text}"
         case _:
             return ""
 
@@ -365,9 +372,23 @@ def _no_overload(
     return frame.error(
         node,
         message,
-        hint=_widths_hint(frame, scalars, operands, parts) or _shape_hint(operands, parts, frame),
+        hint=_widths_hint(frame, scalars, operands, parts)
+        or _operator_hint(frame, name, operands, parts)
+        or _shape_hint(operands, parts, frame),
         note=note,
     )
+
+
+def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[ast.expr]) -> str:
+    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in operands]
+    texts = [frame.places.text(part) for part in parts]
+    match kinds, texts:
+        case [left, right], [first, second]:
+            return habits.of_operator(name, (first, second), (left, right)) or habits.of_call(name, texts)
+        case [kind], [text] if isinstance(kind, Vec | Mat):
+            return habits.of_each_component(name, text, kind)
+        case _:
+            return habits.of_call(name, texts)
 
 
 def _takes_no(name: str, given: list[str]) -> str:

@@ -52,8 +52,20 @@ def analyse(
 
 
 def _indices(stmts: Sequence[ast.stmt]) -> set[str]:
-    found = {name.id for stmt in stmts if isinstance(stmt, ast.For) for name in targets(stmt)}
+    found = {
+        name.id for stmt in stmts if isinstance(stmt, ast.For) and _counts(stmt) for name in targets(stmt)
+    }
     return found.union(*(_indices(inner) for stmt in stmts for inner in _blocks(stmt)))
+
+
+def _counts(loop: ast.For) -> bool:
+    """Whether a loop goes over `range(...)`, or over `reversed(range(...))`."""
+    calls = (part.func for part in ast.walk(loop.iter) if isinstance(part, ast.Call))
+    return any(isinstance(func, ast.Name | ast.Attribute) and _last(func) == "range" for func in calls)
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def targets(stmt: ast.stmt) -> Iterator[ast.Name]:

@@ -44,8 +44,18 @@ def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index,
     return Part(shape, tuple(product(*axes)))
 
 
-def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate: Evaluate) -> range:
+class Swizzle(ast.Slice):
+    """Several letters that stand for components, such as the `zx` of `v.zx = vec2()`."""
+
+    def __init__(self, letters: str) -> None:
+        super().__init__()
+        self.letters = letters
+
+
+def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate: Evaluate) -> Sequence[int]:
     """The positions of a slice, of which there is at least one."""
+    if isinstance(node, Swizzle):
+        return _lettered(frame, node, extent, type)
     bounds = _bounds(frame, node, evaluate)
     if bounds is None:
         hint = "pick the components one by one"
@@ -55,6 +65,15 @@ def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate:
     chosen = range(extent)[slice(*bounds)]
     if not chosen:
         raise frame.error(node, f"this slice of {type} has no components", "value")
+    return chosen
+
+
+def _lettered(frame: Frame, node: Swizzle, extent: int, type: Value) -> Sequence[int]:
+    chosen = ["xyzw".index(letter) for letter in node.letters]
+    if max(chosen) >= extent or not isinstance(type, Vec):
+        raise frame.error(node, f"{type} has no {node.letters}", "name", f"it has {extent} components")
+    if len(set(chosen)) < len(chosen):
+        raise frame.error(node, f"{node.letters} names a component twice", "value", "assign it once")
     return chosen
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
+from kernelab.frontend import habits
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
 
@@ -36,7 +37,11 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
         end_line, end_column = line, column + 1
     first = source.first_line - 1
     span = Span(source, line + first, column, end_line + first, end_column)
-    raise KernelSyntaxError(Diagnostic(f"this is not Python: {error.msg}", span, "syntax")) from None
+    lines = source.text.split("\n")
+    hint = habits.of_syntax(lines[line - 1], column) if line <= len(lines) else ""
+    raise KernelSyntaxError(
+        Diagnostic(f"this is not Python: {error.msg}", span, "syntax", hint=hint)
+    ) from None
 
 
 class Places:

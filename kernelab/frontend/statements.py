@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, fence, local, places, ranges, rows, several, structs
+from kernelab.frontend import calls, fence, local, loops, places, purpose, ranges, rows, several, structs
+from kernelab.frontend.advance import advanced
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number
@@ -37,9 +38,10 @@ from kernelab.frontend.values import (
     Weak,
     describe,
 )
+from kernelab.lang import ops
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Mat, Scalar, Vec, bool_, int32
+from kernelab.lang.types import Scalar, bool_, int32
 
 Live = Collection[str]
 
@@ -200,6 +202,8 @@ def _statement(frame: Frame, stmt: ast.stmt) -> None:
 def _assign(frame: Frame, stmt: ast.Assign) -> None:
     value = _right_side(frame, stmt)
     for target in stmt.targets:
+        if frame.is_kernel and isinstance(target, ast.Name):
+            purpose.note_renamed(frame, stmt, target, value)
         assign(frame, target, value, stmt.value)
 
 
@@ -355,58 +359,26 @@ def _whole(stmt: ast.AugAssign) -> ast.expr:
 
 
 def _for(frame: Frame, stmt: ast.For) -> None:
-    over = fence.range_of(stmt.iter)
-    if over is None:
-        _for_each(frame, stmt)
+    inside = loops.Inside(assign, block)
+    call = fence.range_of(stmt.iter)
+    if call is None:
+        loops.over_items(frame, stmt, inside)
+        return
+    indices = loops.static_indices(frame, stmt, call)
+    if indices is not None:
+        loops.written_out(frame, stmt, indices, inside)
         return
     assert isinstance(stmt.target, ast.Name)
     name = stmt.target.id
-    head, start, step = _range(frame, over, name)
-    if head is not None and over is not stmt.iter:
+    head, start, step = _range(frame, call, name)
+    if head is not None and call is not stmt.iter:
         head, start, step = ranges.backwards(frame, head, start, step)
     if head is None:
         for changed in changed_in([stmt]):
             frame.poison(changed)
         head, start, step = LoopHead(Var(int32, name), integer(0)), integer(0), integer(1)
-    jumps = escaping(stmt.body)
-
-    def body() -> None:
-        set_name(frame, name, Typed(ranges.index(frame, head, start, step, name)), frame.places(stmt.target))
-        block(frame, stmt.body, _live_in_loop(frame, stmt, jumps))
-
-    loop(frame, stmt, head, body, _carried(frame, stmt, jumps), jumps)
-    if name in frame.facts.watched:
-        ran = frame.builder.apply("gt", head.count, ranges.like(head.count, 0))
-        before = truth(frame.env.get(WATCH + name))
-        frame.env[WATCH + name] = Typed(frame.builder.apply("or", before, ran))
-
-
-def _for_each(frame: Frame, stmt: ast.For) -> None:
-    """A loop over what is known to have a few items: its body, once for each."""
-    items = _items(frame, stmt)
-    jumps = escaping(stmt.body)
-    if jumps:
-        hint = "write for i in range(n), or set a variable and test it"
-        message = f"a loop over a tuple runs through: it cannot {min(jumps)}"
-        raise frame.error(stmt.iter, message, "unsupported", hint)
-    for item in items:
-        assign(frame, stmt.target, item, stmt.iter)
-        block(frame, stmt.body, _live_in_loop(frame, stmt, jumps))
-
-
-def _items(frame: Frame, stmt: ast.For) -> Sequence[Meaning]:
-    match expr(frame, stmt.iter):
-        case TupleOf(items, None):
-            return items
-        case Typed(atom) as value if isinstance(value.type, Vec):
-            return [Typed(frame.builder.apply("extract", atom, integer(k))) for k in range(value.type.n)]
-        case Typed(atom) as value if isinstance(value.type, Mat):
-            return [Typed(frame.builder.apply("row", atom, integer(k))) for k in range(value.type.n)]
-        case _:
-            refusal = fence.ITERATION
-            raise Mistake(
-                Diagnostic(refusal.message, frame.places.first_line(stmt), "unsupported", hint=refusal.hint)
-            )
+    over = head
+    loops.over_range(frame, stmt, over, lambda: ranges.index(frame, over, start, step, name), inside)
 
 
 def _range(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead | None, Atom, Atom]:
@@ -423,26 +395,10 @@ def _while(frame: Frame, stmt: ast.While) -> None:
         frame,
         stmt,
         None,
-        lambda: block(frame, stmt.body, _live_in_loop(frame, stmt, jumps)),
-        _carried(frame, stmt, jumps),
+        lambda: block(frame, stmt.body, loops.live_in_loop(frame, stmt, jumps)),
+        loops.carried(frame, stmt, jumps),
         jumps,
     )
-
-
-def _live_in_loop(frame: Frame, stmt: ast.For | ast.While, jumps: frozenset[Jump]) -> Live:
-    flags = {FLAGS[jump] for jump in jumps & {"break", "return"}}
-    return frame.facts.carried[stmt] | flags | ({RETURNED} if "return" in jumps else frozenset())
-
-
-def _carried(frame: Frame, stmt: ast.For | ast.While, jumps: Collection[Jump]) -> list[str]:
-    """The names that a loop carries, in the order of the text."""
-    names = frame.facts.carried[stmt]
-    ordered = [name for name in frame.facts.assignments if name in names]
-    others = sorted(names - set(ordered))
-    watches = [WATCH + name for name in ordered if name in frame.facts.watched and WATCH + name in frame.env]
-    own = {WATCH + name.id for name in targets(stmt)}
-    result = [RETURNED] if "return" in jumps and not frame.is_kernel else []
-    return [*ordered, *others, *(watch for watch in watches if watch not in own), *result]
 
 
 # ------------------------------------------------------------------------- the rest
@@ -492,7 +448,7 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
     if isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str | type(...)):
         return
     value = any_expr(frame, stmt.value)
-    if not isinstance(stmt.value, ast.Call) and not isinstance(value, Poison):
+    if not isinstance(value, Poison) and not _may_act(frame, stmt.value):
         frame.notes.append(
             Diagnostic(
                 "this expression has no effect",
@@ -502,3 +458,12 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
                 hint="assign it to a name, or remove it",
             )
         )
+
+
+def _may_act(frame: Frame, node: ast.expr) -> bool:
+    """Whether a call may do more than give a value; operations of the table only do if they draw."""
+    if not isinstance(node, ast.Call):
+        return False
+    word = node.func.id if isinstance(node.func, ast.Name) else ""
+    is_operation = bool(ops.overloads(word)) and frame.facts.reads.get(node.func, "outer") == "outer"  # type: ignore[call-overload]
+    return not is_operation or any(advanced([node]))

@@ -20,6 +20,7 @@ from kernelab.frontend import places, views
 from kernelab.frontend.frame import Frame, Mistake, counted
 from kernelab.frontend.places import COMPONENTS, Component, Evaluate, Groups
 from kernelab.frontend.promote import convert
+from kernelab.frontend.slices import Swizzle
 from kernelab.frontend.values import (
     ArrayRef,
     HostArray,
@@ -389,6 +390,8 @@ def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
         elif step.attr in COMPONENTS:
             number = Component(COMPONENTS.index(step.attr))
             groups.append([places.at_end(number, step, len(step.attr))])
+        elif places.is_swizzle(step.attr):
+            groups.append([places.at_end(Swizzle(step.attr), step, len(step.attr))])
         else:
             raise frame.error(step, f"{describe(base)} has no {step.attr}", "name")
     return groups

@@ -87,6 +87,8 @@ class Parameter:
     def _array(self, argument: Any, wanted: Array) -> array:
         if isinstance(argument, array):
             found = argument
+        elif argument is None:
+            found = _nothing(wanted)
         elif hasattr(argument, "gathered"):
             if argument.type != wanted:
                 raise self.wrong(f"picked elements of an {argument.type}", code="dtype")
@@ -235,3 +237,11 @@ def _rounded(number: float, wanted: Scalar) -> bytes:
     with np.errstate(over="ignore"):
         value = rounded(np.float64(number), wanted.dtype)
     return value.tobytes().ljust(8, b"\0")
+
+
+def _nothing(wanted: Array) -> array:
+    """What stands for an array that is not given: one without elements."""
+    shape = (*(0,) * wanted.ndim, *shape_of(wanted.elem))
+    made = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
+    assert isinstance(made, array)
+    return made

@@ -92,18 +92,8 @@ REFUSED = {
         "break",
         "while x[0]",
     ),
-    "a loop over an array": (
-        "for a in x:\n        pass",
-        "a loop in a kernel goes over range(...)",
-        "x[i]",
-        "for a in x:",
-    ),
-    "a loop over enumerate": (
-        "for i, a in enumerate(x):\n        pass",
-        "a loop in a kernel goes over range(...)",
-        "x[i]",
-        "for i, a",
-    ),
+    "a loop over a sum": ("for a in 1 + 2:\n        pass", "goes over range(...)", "x[i]", "for a in 1 + 2:"),
+    "a loop that sorts": ("for a in sorted(x):\n        pass", "cannot sort", "range(n)", "for a in"),
     "a loop with two targets": (
         "for i, j in range(3):\n        pass",
         "the index of a loop is one name",

@@ -145,7 +145,7 @@ def test_a_function_keeps_the_values_that_the_notebook_had_when_its_cell_ran() -
         ("x[0] = tid", "x holds float32, not the function tid", ""),
         ("x[0] = math", "x holds float32, not the module math", ""),
         ("x[0] = x[1].real", "float32 has no real", ""),
-        ("x[0] = x.length", "array[float32] has no length", "shape, ndim, size and dtype"),
+        ("x[0] = x.length", "array[float32] has no length", "write len(x)"),
         ("x[0] = GRAVITY(1)", "GRAVITY is float, not a function", ""),
         ("x[0] = other(x)", "other is a kernel: a kernel cannot call another", "@func"),
         ("GRAVITY[0] = 1.0", "GRAVITY[0] cannot be assigned", ""),

@@ -1,0 +1,232 @@
+"""What people write out of habit, from Python, NumPy, PyTorch or C, and what to write instead.
+
+Each is a hint below a message; where there is none, the message stands alone.  Knows names and text only.
+"""
+
+import builtins
+from collections.abc import Sequence
+
+from kernelab.frontend.values import ArrayRef, Meaning, Typed, View
+from kernelab.lang import ops
+from kernelab.lang.ops import ScalarPattern
+from kernelab.lang.types import Mat, Scalar, Transform, Vec
+
+_LOOP = "write a loop: s = 0.0, then s += x[k] for k in range(len(x))"
+_RANDOM = "write state = rand_init(seed, i), then randf(state)"
+_THREADS = "write i = tid()"
+_FOR_EACH = "write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over range(n)"
+
+NAMES = (
+    {
+        "list": "write array[float], or array2d[float]",
+        "str": "a kernel has no text: pass an int that stands for it",
+        "double": "write float64",
+        "math": "write sin, sqrt, pi, ... without a prefix, or import math in the notebook",
+        "random": _RANDOM,
+        "rand": _RANDOM,
+        "randn": "write state = rand_init(seed, i), then randn(state)",
+        "uniform": "write state = rand_init(seed, i), then randf(state, low, high)",
+        "sum": _LOOP,
+        "mean": f"{_LOOP}; divide by len(x)",
+        "any": "write a loop",
+        "all": "write a loop",
+        "sorted": "write a loop, or sort on the host: kl.utils.radix_sort_pairs",
+        "norm": "write length(v) of a vector",
+        "hypot": "write length(vec2(a, b)), or sqrt(a * a + b * b)",
+        "sqr": "write x * x",
+        "square": "write x * x",
+        "fabs": "write abs(x)",
+        "clip": "write clamp(x, low, high)",
+        "fmod": "write mod(x, y), or x % y as in Python",
+        "relu": "write max(x, 0.0)",
+        "sigmoid": "write 1.0 / (1.0 + exp(-x))",
+        "rsqrt": "write 1.0 / sqrt(x)",
+        "matmul": "write a @ b",
+        "divmod": "write x // y and x % y",
+        "e": "write exp(1.0)",
+        "self": "a kernel is no method: name every argument",
+        "isinstance": "the types of a kernel are known before it runs: write one function for each type",
+        "ones": "write zeros(n), then a loop that sets every element",
+        "map": "write a loop over range(n)",
+        "tuple": "write (a, b, c)",
+        "complex": "use a vec2 for the real and the imaginary part",
+        "input": "pass it as an argument",
+    }
+    | dict.fromkeys(("enumerate", "zip", "reversed"), _FOR_EACH)
+    | dict.fromkeys(("np", "numpy", "torch", "jnp"), "write sin, sqrt, ... without a prefix")
+    | dict.fromkeys(("threadIdx", "blockIdx", "blockDim", "thread_id", "get_global_id"), _THREADS)
+)
+"""Names that mean nothing in a kernel."""
+
+_OF_MODULES = {
+    "clip": "write clamp(x, low, high)",
+    "norm": "write length(v) of a vector",
+    "linalg": "write length(v), inverse(m), determinant(m), ... without a prefix",
+    "hypot": "write length(vec2(a, b)), or sqrt(a * a + b * b)",
+    "sum": _LOOP,
+    "mean": f"{_LOOP}; divide by len(x)",
+    "prod": "write a loop: p = 1.0, then p *= x[k] for k in range(len(x))",
+    "array": "write vec3(a, b, c), or pass it as an array",
+    "asarray": "write vec3(a, b, c), or pass it as an array",
+    "arange": "write range(n)",
+    "zeros": "write zeros(8, dtype=float)",
+    "ones": "write zeros(8, dtype=float), then a loop",
+    "random": _RANDOM,
+    "rand": _RANDOM,
+    "uniform": "write state = rand_init(seed, i), then randf(state, low, high)",
+    "randn": "write state = rand_init(seed, i), then randn(state)",
+    "square": "write x * x",
+    "isclose": "write abs(a - b) < 1.0e-6",
+    "relu": "write max(x, 0.0)",
+    "sigmoid": "write 1.0 / (1.0 + exp(-x))",
+    "outer": "write outer(a, b)",
+}
+"""Functions of NumPy, `math` and their kin that the table has under another name, or not at all."""
+
+_METHODS_OF_VECTORS = {
+    "norm": "length",
+    "magnitude": "length",
+    "mag": "length",
+    "normalized": "normalize",
+    "sqrmagnitude": "length_sq",
+    "det": "determinant",
+    "inv": "inverse",
+}
+_COLOURS = dict(zip("rgba", "xyzw", strict=True))
+_METHODS_OF_ARRAYS = {
+    "append": "an array keeps its length: count on the side, k = atomic_add(count, 0, 1), and write x[k]",
+    "T": "write x[j, i]",
+    "grad": "gradients belong to the host: tape.backward(), then x.grad",
+    "fill": "write a loop over its elements, or x[:] = value",
+    "copy": "write a loop over its elements, or y[:] = x",
+    "item": "write x[0]",
+    "reshape": "index it as it is, or reshape it on the host",
+    "flatten": "index it as it is, or flatten it on the host",
+    "numpy": "a kernel works on the elements: x[i]",
+    "sum": _LOOP,
+    "mean": f"{_LOOP}; divide by len(x)",
+    "max": "write a loop: m = x[0], then m = max(m, x[k])",
+    "min": "write a loop: m = x[0], then m = min(m, x[k])",
+    "len": "write len(x)",
+    "length": "write len(x)",
+}
+
+
+def of_name(name: str) -> str:
+    """What to write instead of a name that means nothing in a kernel; empty where nothing is known."""
+    return NAMES.get(name) or ("it is Python's, and has no meaning in a kernel" if _is_pythons(name) else "")
+
+
+def _is_pythons(name: str) -> bool:
+    return not name.startswith("_") and callable(getattr(builtins, name, None))
+
+
+def of_module(name: str) -> str:
+    """What to write instead of `np.name`; empty where nothing is known."""
+    return _OF_MODULES.get(name, "")
+
+
+def of_value(base: Meaning, attribute: str, text: str) -> str:
+    """What to write instead of `text.attribute`; empty where nothing is known."""
+    if isinstance(base, ArrayRef | View):
+        found = _METHODS_OF_ARRAYS.get(attribute.rstrip("_"), "")
+        return found or _as_call(attribute, f"{text}[i]", 1)
+    match base.type if isinstance(base, Typed) else None:
+        case Transform():
+            return ""
+        case Vec(_, n) if set(attribute) <= set(_COLOURS) and n <= 4:
+            return f"write {text}.{''.join(_COLOURS[letter] for letter in attribute)}"
+        case Vec() | Mat():
+            return _as_call(_METHODS_OF_VECTORS.get(attribute.lower(), attribute), text)
+        case Scalar():
+            return "it is one number already" if attribute in ("item", "value") else _as_call(attribute, text)
+        case _:
+            return ""
+
+
+def of_array(text: str) -> str:
+    """What to write where an array stands for a number."""
+    return f"index it to take one element, such as {text}[i], where i = tid()"
+
+
+def of_method(name: str, text: str) -> str:
+    """What to write where a property is called like a method."""
+    return _as_call(name, text) or f"write {text}.{name} without brackets"
+
+
+def _as_call(attribute: str, text: str, most: int = 2) -> str:
+    """`v.dot(w)` is `dot(v, w)`."""
+    counts = [len(op.params) for op in ops.overloads(attribute)]
+    if not counts or min(counts) > most:
+        return ""
+    return f"write {attribute}({text}{', ...' if min(counts) > 1 else ''})"
+
+
+def of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, object]) -> str:
+    """What to write for an operator between two vectors, or for one of C's; empty where nothing is known."""
+    left, right = operands
+    vectors = [type(kind) is Vec for kind in kinds]
+    match name:
+        case "mul" if all(vectors):
+            return f"write cw_mul({left}, {right}) for each component, or dot({left}, {right}) for their sum"
+        case "matmul" if all(vectors):
+            return f"write dot({left}, {right})"
+        case "div" if all(isinstance(kind, Vec | Mat) for kind in kinds):
+            return f"write cw_div({left}, {right})"
+        case "pow" if vectors[0]:
+            return f"write cw_mul({left}, {left}) for the square of each component, or dot({left}, {left})"
+        case "mul" if vectors[0] and isinstance(kinds[1], Mat):
+            return f"write {left} @ {right}, or {right} * {left}"
+        case "bit_xor" if _any_float(kinds):
+            return f"^ is a bit operation of ints: write {left} ** {right} for a power"
+        case "bit_and" | "bit_or" if _any_float(kinds):
+            word = "and" if name == "bit_and" else "or"
+            return f"it is a bit operation of ints: write {word} between conditions"
+        case "shl" | "shr" if _any_float(kinds):
+            return "it shifts the bits of ints: write int(...), or multiply by a power of two"
+        case "lt" | "le" | "gt" | "ge" if any(vectors):
+            return "compare one component, or length(...), at a time"
+        case _:
+            return ""
+
+
+def of_each_component(name: str, text: str, kind: Vec | Mat) -> str:
+    """What to write for a function of numbers that is given a vector or a matrix."""
+    if not any(
+        len(op.params) == 1 and isinstance(op.params[0].pattern, ScalarPattern) for op in ops.overloads(name)
+    ):
+        return ""
+    if isinstance(kind, Mat) or kind.n > 4:
+        return f"it takes one number: write a loop over the components of {text}"
+    parts = ", ".join(f"{name}({text}[{k}])" for k in range(kind.n))
+    return f"it takes one number: write {kind}({parts})"
+
+
+def of_call(name: str, arguments: Sequence[str]) -> str:
+    """What to write for a call with too few or too many arguments; empty where nothing is known."""
+    if any(tag.startswith("draws ") for op in ops.overloads(name) for tag in op.tags) and len(arguments) != 1:
+        return f"write state = rand_init(seed, i) first, then {name}(state)"
+    if name in ("round", "rint") and len(arguments) == 2:
+        return "it rounds to a whole number: write round(x * 100.0) / 100.0 for two places"
+    return ""
+
+
+def _any_float(kinds: tuple[object, object]) -> bool:
+    return any(isinstance(kind, Scalar) and kind.is_float for kind in kinds)
+
+
+def of_syntax(line: str, column: int) -> str:
+    """What to write instead of what Python stumbled over in a line; empty where nothing is known."""
+    near = line[max(0, column - 2) : column + 3]
+    if line.rstrip().endswith(("++", "--")):
+        return f"write {line.strip()[:-2].strip()} {line.rstrip()[-1]}= 1"
+    for spelling, instead in {"&&": "and", "||": "or", "<>": "!="}.items():
+        if spelling in near:
+            return f"write {instead}"
+    if "!" in near and "!=" not in near:
+        return "write not"
+    if "?" in near:
+        return "write a if condition else b"
+    if line.rstrip().endswith(";") or line.lstrip().startswith(("float ", "int ", "double ")):
+        return "a kernel is Python: write x = 0.0"
+    return ""
