@@ -69,6 +69,8 @@ def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
         tree = parse(source)
     except KernelSyntaxError as error:
         return Lowered({}, {}, (), error.diagnostics)
+    except RecursionError:
+        return Lowered({}, {}, (), (_too_deep("this cell"),))
     return lower_tree(source, tree, namespace)
 
 

@@ -33,7 +33,7 @@ def note_no_effect(frame: Frame, body: Block, written: Sequence[ast.stmt], span:
     """Warn where a kernel changes nothing, unless it says so, or a line of it has been pointed out."""
     if all(isinstance(stmt, ast.Pass | ast.Return) or _is_text(stmt) for stmt in written):
         return
-    if any(note.code == "unused" for note in frame.notes) or _does_something(body):
+    if any(note.code in ("unused", "unreached") for note in frame.notes) or _does_something(body):
         return
     message = f"the kernel {frame.name} changes nothing"
     hint = "store what it computes into an array parameter: y[i] = ..."

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import kernelab
 from kernelab.backend import interp
 from kernelab.backend.base import Entry
 from kernelab.backend.cpu import CpuBackend
@@ -34,7 +35,14 @@ PARAMETERS = (
     "out: array[float], x: array[float], a: array2d[float], v: array[vec3], m: array[mat22], k: array[int], "
     "n: int, s: float"
 )
-NOTEBOOK = {"np": np, "THREE": 3, "HALF": 0.5, "AXIS": np.array([0.0, 0.0, 1.0], np.float32)}
+NOTEBOOK = {
+    "np": np,
+    "kl": kernelab,
+    "TABLE": [1],
+    "THREE": 3,
+    "HALF": 0.5,
+    "AXIS": np.array([0.0, 0.0, 1.0], np.float32),
+}
 """What a rule finds in the notebook."""
 
 

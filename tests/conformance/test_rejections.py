@@ -1,0 +1,92 @@
+"""What the language refuses: one text a message, and every message of the frontend has one."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+from tests.conformance.rejection import rejections
+from tests.conformance.templates import templates
+from tests.frontend.helpers import cell
+
+REJECTIONS = rejections()
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("name", REJECTIONS)
+def test_a_text_is_answered_by_its_message(name: str) -> None:
+    wanted = REJECTIONS[name]
+    told = wanted.told()
+    assert tuple(found.message for found in told) == wanted.messages
+    assert wanted.hint in told[0].hint
+    assert told[0].span is not None
+
+
+def test_every_message_of_the_frontend_is_provoked_by_a_text() -> None:
+    messages = {message for one in REJECTIONS.values() for message in one.messages}
+    messages |= {*ON_THE_HOST, LATER}
+    assert [one for one in templates() if not any(map(one.fits, messages))] == []
+
+
+# ------------------------------------------------------------------------- on the host
+
+
+def _chain(count: int) -> str:
+    """A kernel whose variables learn their types one after another."""
+    started = "".join(f"    v{k} = 0\n" for k in range(count))
+    moved = "".join(f"        v{k} = v{k - 1}\n" for k in range(count - 1, 0, -1))
+    head = f"def kernel(x: array[float]):\n{started}    for i in range(3):\n{moved}"
+    return f"{head}        v0 = x[0]\n    x[0] = v{count - 1}\n"
+
+
+def _no_result(x: float) -> None:
+    pass
+
+
+def _without_text() -> Any:
+    names: dict[str, Any] = {}
+    exec("def unseen(x): return x", names)
+    return names["unseen"]
+
+
+FUNCTION = "def f(x):\n    return x\n"
+
+
+class _Odd:
+    x: 3  # type: ignore[valid-type]
+
+
+def _misused_generic() -> None:
+    kernel = kl.compile("def kernel(x: array2d[Any]):\n    x[0, 0] = x.dtype(1)")["kernel"]
+    kl.launch(kernel, 1, inputs=[kl.zeros(1)])
+
+
+ON_THE_HOST: dict[str, Callable[[], object]] = {
+    "`_no_result` returns nothing": lambda: kl.map(_no_result, kl.zeros(1)),
+    "the source text of unseen cannot be found, so it cannot be compiled": lambda: kl.map(
+        _without_text(), kl.zeros(1)
+    ),
+    "this cell nests too deeply": lambda: kl.compile(f"def f(x):\n    return {'-' * 3000}x"),
+    "the field x of _Odd is annotated with 3, which is no type": lambda: kl.struct(_Odd),
+    "the types of the variables of kernel cannot be found": lambda: kl.compile(_chain(50)),
+    "f is a function for kernels: it cannot be called from Python": lambda: kl.compile(FUNCTION)["f"](1.0),
+    "argument `x` of kernel `kernel` expects an array of 2 dimensions, not array[float32]": _misused_generic,
+}
+
+
+@pytest.mark.parametrize("message", ON_THE_HOST)
+def test_a_call_on_the_host_is_answered_by_its_message(message: str) -> None:
+    with pytest.raises(kl.KernelError, match=re.escape(message)):
+        ON_THE_HOST[message]()
+
+
+def test_kernels_that_do_without_a_later_rule_are_mentioned() -> None:
+    f = cell("def f(t: float):\n    return t * t\n").definitions["f"]
+    (note,) = cell(LATE, f=f).diagnostics
+    assert note.message == LATER
+
+
+LATER = "kernels that were compiled before do without adj_f"
+LATE = "@func_grad(f)\ndef adj_f(t: float, adj_ret: float):\n    adjoint[t] += adj_ret * 2.0 * t\n"
