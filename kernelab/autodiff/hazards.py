@@ -9,7 +9,7 @@ goes unseen, so while there is such a view a fingerprint is kept and compared.
 import warnings
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kernelab.autodiff.keeping import Kept, checksum
@@ -59,9 +59,27 @@ class Reader:
         return [argument.array if isinstance(argument, Reference) else argument for argument in given]
 
 
+Outcome = Literal["saved", "tainted", "refused"]
+
+
+@dataclass(slots=True, eq=False)
+class Overwrite:
+    """Elements that an adjoint needs, the line that overwrote them, and what the policy made of it.
+
+    Of ``"saved"`` ones `nbytes` were kept; where they were not, gradients are ``"tainted"``, or the write was
+    ``"refused"``.  Nothing changes it; like calls it is not declared frozen.
+    """
+
+    elements: array
+    reader: Reader
+    place: Place
+    outcome: Outcome
+    nbytes: int
+
+
 @dataclass(slots=True)
 class Guard:
-    """The policy of a tape, and how many bytes it has saved.
+    """The policy of a tape, how many bytes it has saved, and what was overwritten while they mattered.
 
     Once a tape is `swept`, few will sweep it again: what is overwritten then is not kept, and an error comes
     with the next sweep only, if it needs the old values.
@@ -70,6 +88,7 @@ class Guard:
     policy: Policy
     saved_bytes: int = 0
     swept: bool = False
+    overwrites: list[Overwrite] = field(default_factory=list)
 
 
 class Watch:
@@ -126,6 +145,7 @@ class Watch:
         if needed is None or (target is not needed and not target.overlaps(needed)):
             return
         if self.guard.policy == "error" and not self.guard.swept:
+            self._note_overwrite("refused")
             raise TapeError(self._overwritten())
         self._note_change()
         self.spent = True
@@ -134,6 +154,7 @@ class Watch:
             self._release()
             return
         if self.guard.policy == "warn":
+            self._note_overwrite("tainted")
             self._release()
             self._warn()
             return
@@ -141,7 +162,9 @@ class Watch:
             box = self.reader.box()
             assert box is not None
             self._kept = Kept(self.elements, box, needed)
-        self.guard.saved_bytes += self._kept.keep(target)
+        saved = self._kept.keep(target)
+        self.guard.saved_bytes += saved
+        self._note_overwrite("saved", saved)
         if self._kept.is_complete:
             self._release()
         elif self._fingerprint is not None:
@@ -181,6 +204,9 @@ class Watch:
         assert self._extent is not None
         self.elements.allocation.unwatch(self, self._extent)
         self._extent = self._part = None
+
+    def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
+        self.guard.overwrites.append(Overwrite(self.elements, self.reader, caller(), outcome, nbytes))
 
     def _note_change(self) -> None:
         if self._fingerprint is not None and self._fingerprint != self._checksum():

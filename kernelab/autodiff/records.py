@@ -6,6 +6,7 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter_ns
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -260,12 +261,18 @@ FILLS = ("fill_", "zero_")
 
 
 class Recording:
-    """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records."""
+    """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
+
+    `epoch` counts how often it has forgotten them.  `times`, where somebody wants to know, are nanoseconds
+    that launches took, by the number of the record.
+    """
 
     sees_values = True
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
+        self.epoch = 0
+        self.times: dict[int, int] | None = None
         self.records: list[Record] = []
         self.scopes: list[Scope] = []
         self._open: list[tuple[str, Any, int]] = []
@@ -279,6 +286,10 @@ class Recording:
 
     def clear(self) -> None:
         """Forget everything."""
+        self.epoch += 1
+        if self.times is not None:
+            self.times.clear()
+        self.guard.overwrites.clear()
         self.records.clear()
         self.scopes.clear()
         self._open.clear()
@@ -326,10 +337,14 @@ class Recording:
         call.will_write()
         residuals: tuple[array, ...] = ()
         reverse = outline.reverse
+        times = self.times
+        began = 0 if times is None else perf_counter_ns()
         if reverse.__class__ is Reverse and reverse.residuals:
             residuals = call.augmented(reverse)
         else:
             call.primal()
+        if times is not None:
+            times[len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, caller(3))
 
     def add(self, call: Call) -> None:

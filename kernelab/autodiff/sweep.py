@@ -193,6 +193,10 @@ class Puller(Protocol):
     def pull(self, i: int, adjoints: Buffers) -> None: ...
 
 
+Pulling = Callable[[Sequence[Record]], Puller]
+"""What makes a puller of the records."""
+
+
 class Pulls:
     """The plain way."""
 
@@ -210,7 +214,7 @@ def sweep(
     adjoints: Buffers,
     plan: Publications,
     replaced: Collection[Allocation] = (),
-    pulling: Callable[[Sequence[Record]], Puller] | None = None,
+    pulling: Pulling | None = None,
     retired: Mapping[int, Sequence[Allocation]] | None = None,
 ) -> None:
     """Run the adjoints of the live records in reverse, and publish the gradients.

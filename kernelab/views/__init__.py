@@ -3,7 +3,7 @@
 `install` gives the classes of the layers to the left their displays, without their knowing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelab.autodiff.gradcheck import GradcheckReport
@@ -36,8 +36,8 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
 """What is shown for an object that is the value of a cell."""
 
 
-def install() -> None:
-    """Attach every display; doing it again changes nothing."""
+def install(live: Mapping[type, display.Live]) -> None:
+    """Attach every display, `live` ones to be used in running notebooks; doing it again changes nothing."""
     for cls, shown in DISPLAYS.items():
-        display.attach(cls, shown)
+        display.attach(cls, shown, live.get(cls))
     Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]

@@ -12,6 +12,9 @@ from kernelab.views.markup import Node
 
 Bundle = dict[str, str]
 
+Live = Callable[[Any, Bundle], dict[str, Any]]
+"""What a running notebook shows of an object, given its static forms."""
+
 
 class View:
     """A view that a notebook shows and a terminal prints."""
@@ -48,13 +51,25 @@ def show(shown: Any, view: Callable[[Any], Node]) -> None:
         sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
 
 
-def attach(cls: type, view: Callable[[Any], Node]) -> None:
-    """Make instances of a class show a view."""
+def attach(cls: type, view: Callable[[Any], Node], live: Live | None = None) -> None:
+    """Make instances of a class show a view, and in a running notebook what `live` makes of it."""
 
-    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> Bundle:
-        return bundle(self, view)
+    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        static = bundle(self, view)
+        return static if live is None else live(self, static)
 
     cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]
+
+
+def show_now(shown: Any) -> None:
+    """Show an object as the value of a cell is shown."""
+    notebook = sys.modules.get("IPython.display")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if notebook is not None and shell is not None:
+        notebook.display(shown)
+        return
+    forms: dict[str, Any] = getattr(shown, "_repr_mimebundle_", dict)()
+    sys.stdout.write(forms.get("text/plain", repr(shown)) + "\n")
 
 
 def _name(shown: Any) -> str:

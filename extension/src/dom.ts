@@ -1,0 +1,49 @@
+// Elements from plain calls.  What comes from a notebook is always text here, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+type Attributes = Record<string, string | number | boolean | ((event: any) => void) | undefined>;
+type Child = Node | string;
+
+function fill<T extends Element>(made: T, attributes: Attributes, children: Child[]): T {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (typeof value === "function") made.addEventListener(name, value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children);
+  return made;
+}
+
+export function html<K extends keyof HTMLElementTagNameMap>(
+  tag: K, attributes: Attributes = {}, ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag: string, attributes: Attributes = {}, ...children: Child[]): SVGElement {
+  return fill(document.createElementNS(SVG, tag) as SVGElement, attributes, children);
+}
+
+export function cut(text: string, characters: number): string {
+  return text.length <= characters ? text : text.slice(0, Math.max(1, characters - 1)) + "…";
+}
+
+export function bytes(count: number): string {
+  for (const unit of ["bytes", "kB", "MB", "GB"]) {
+    if (count < 1000 || unit === "GB") return `${count < 10 && unit !== "bytes" ? count.toFixed(1) : Math.round(count)} ${unit}`;
+    count /= 1000;
+  }
+  return "";
+}
+
+export function duration(microseconds: number): string {
+  if (microseconds < 0) return "";
+  if (microseconds < 1000) return `${microseconds < 10 ? microseconds.toFixed(1) : Math.round(microseconds)} µs`;
+  const [value, unit] = microseconds < 1e6 ? [microseconds / 1000, "ms"] : [microseconds / 1e6, "s"];
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${unit}`;
+}
+
+export function count(number: number, one: string, many = one + "s"): string {
+  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}

@@ -1,0 +1,131 @@
+// The live tape, for any host of anywidget's front-end modules.
+
+import { bytes, count, html } from "./dom";
+import { Details } from "./details";
+import { Graph } from "./graph";
+import { keepInNotebook } from "./keeping";
+import { Problems } from "./problems";
+import type { Model } from "./protocol";
+import { Selection } from "./selection";
+import { type Store, storeOf } from "./store";
+import { Sweep } from "./sweep";
+import { Timeline } from "./timeline";
+
+interface Panel {
+  readonly element: HTMLElement;
+  update(): void;
+}
+
+let views = 0;
+
+class View {
+  readonly element: HTMLElement;
+  private panels: Record<string, Panel>;
+  private tabs: Record<string, HTMLButtonElement> = {};
+  private current = "timeline";
+  private title = html("span", { class: "klt-heading" });
+  private problems: Problems;
+  private details: Details;
+  private waiting = 0;
+
+  constructor(private store: Store, model: Model) {
+    const id = `klt-${++views}`;
+    const selection = new Selection();
+    const timeline = new Timeline(store, selection, `${id}-rows`);
+    this.details = new Details(store, selection, model);
+    this.problems = new Problems(store, (record, memory) => {
+      this.open("timeline");
+      selection.pick(record, memory);
+      timeline.reveal(record);
+    });
+    this.panels = { timeline, graph: new Graph(store, selection), backward: new Sweep(store, selection) };
+    const tabs = html("div", { class: "klt-tabs", role: "tablist", "aria-label": "views of the tape", keydown: (event: KeyboardEvent) => this.key(event) });
+    for (const [name, panel] of Object.entries(this.panels)) {
+      const tab = html("button", { type: "button", role: "tab", id: `${id}-tab-${name}`, "aria-controls": `${id}-${name}`, click: () => this.open(name) }, name);
+      panel.element.setAttribute("role", "tabpanel");
+      panel.element.setAttribute("aria-labelledby", tab.id);
+      panel.element.id = `${id}-${name}`;
+      this.tabs[name] = tab;
+      tabs.append(tab);
+    }
+    const panels = html("div", { class: "klt-panels" }, ...Object.values(this.panels).map((panel) => panel.element));
+    this.element = html("section", { class: "klt", "aria-label": "tape" },
+      html("header", {}, this.title, tabs), this.problems.element,
+      html("div", { class: "klt-body", keydown: (event: KeyboardEvent) => this.enter(event) }, panels, this.details.element), this.details.reply);
+    this.open("timeline");
+  }
+
+  private open(name: string): void {
+    this.current = name;
+    for (const [other, panel] of Object.entries(this.panels)) {
+      const chosen = other === name;
+      panel.element.hidden = !chosen;
+      this.tabs[other]!.setAttribute("aria-selected", String(chosen));
+      this.tabs[other]!.tabIndex = chosen ? 0 : -1;
+    }
+    this.update();
+  }
+
+  private key(event: KeyboardEvent): void {
+    const names = Object.keys(this.panels), at = names.indexOf(this.current);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: names.length - 1 }[event.key];
+    if (to === undefined) return;
+    const name = names[(to + names.length) % names.length]!;
+    this.open(name);
+    this.tabs[name]!.focus();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private enter(event: KeyboardEvent): void {
+    // A notebook runs its cell at Shift-Enter; a button is pressed by Enter itself.
+    if (event.key !== "Enter" || event.shiftKey || event.ctrlKey || event.metaKey || event.target instanceof HTMLButtonElement) return;
+    this.details.more();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Draw soon, and once for all that comes until then. */
+  schedule = (): void => {
+    this.waiting ||= requestAnimationFrame(() => {
+      this.waiting = 0;
+      this.update();
+    });
+  };
+
+  update(): void {
+    const { store } = this, saved = store.savedBytes();
+    this.title.replaceChildren(html("b", {}, "tape"), ` ${count(store.length, "record")}, ${count(store.data.memories.length, "array")}${saved ? `, ${bytes(saved)} kept from being overwritten` : ""}`);
+    this.problems.update();
+    this.panels[this.current]!.update();
+    this.details.update();
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.waiting);
+    this.details.close();
+  }
+}
+
+/** One for each model, as hosts call it: the store that its views share lives in here. */
+export default function () {
+  let store: Store | undefined;
+  const known = (model: Model) => (store ??= storeOf(model));
+  return {
+    initialize({ model }: { model: Model }): void {
+      known(model);
+      model.on("change:snapshot", () => keepInNotebook(model));
+    },
+    render({ model, el }: { model: Model; el: HTMLElement }): () => void {
+      const shown = known(model), view = new View(shown, model);
+      el.append(view.element);
+      view.update();
+      const stop = shown.listen(view.schedule);
+      keepInNotebook(model);
+      return () => {
+        stop();
+        view.close();
+      };
+    },
+  };
+}

@@ -1,0 +1,59 @@
+// Keeps what a tape showed with the notebook that is saved, so that it is there again without a kernel.
+//
+// JupyterLab stores the state of widgets only where a setting says so, and a page that finds none shows an error
+// in place of the static forms.  So the state of the tapes that the notebook shows is put into its metadata, as
+// JupyterLab itself would.  Where a host has no such notebook, nothing is done.
+
+import type { Model } from "./protocol";
+
+export const OURS = "kernelab.jupyter.live.TapeWidget";
+const VIEW = "application/vnd.jupyter.widget-view+json";
+const STATE = "application/vnd.jupyter.widget-state+json";
+const REFERENCE = "IPY_MODEL_";
+const LATER = 50;
+
+type States = Record<string, { state: Record<string, unknown> }>;
+
+/** Store the state of all tapes that the notebook shows. */
+export function keepInNotebook(model: Model): void {
+  const manager = model.widget_manager as any, notebook = manager?.context?.model;
+  if (typeof notebook?.setMetadata !== "function" || typeof manager.get_state_sync !== "function") return;
+  // After the host has put the change into its own state.
+  setTimeout(() => {
+    const whole = manager.get_state_sync({ drop_defaults: true });
+    const before = (notebook.getMetadata("widgets")?.[STATE]?.state ?? {}) as States;
+    const kept = { ...without(before), ...tapes(whole.state as States, shownIn(notebook)) };
+    notebook.setMetadata("widgets", { [STATE]: { ...whole, state: kept } });
+  }, LATER);
+}
+
+function parts(states: States, ids: string[]): string[] {
+  const layouts = ids.map((id) => states[id]!.state["layout"]).filter((one): one is string => typeof one === "string");
+  return [...ids, ...layouts.filter((one) => one.startsWith(REFERENCE)).map((one) => one.slice(REFERENCE.length))];
+}
+
+const isOurs = (states: States, id: string) => states[id]?.state["_anywidget_id"] === OURS;
+
+/** The states of tapes that a notebook shows, with the layouts that they refer to. */
+export function tapes(states: States, shown: Set<string>): States {
+  const ids = Object.keys(states).filter((id) => shown.has(id) && isOurs(states, id));
+  return Object.fromEntries(parts(states, ids).filter((id) => states[id]).map((id) => [id, states[id]!]));
+}
+
+/** The states of everybody else. */
+export function without(states: States): States {
+  const ours = new Set(parts(states, Object.keys(states).filter((id) => isOurs(states, id))));
+  return Object.fromEntries(Object.entries(states).filter(([id]) => !ours.has(id)));
+}
+
+function shownIn(notebook: any): Set<string> {
+  const found = new Set<string>();
+  for (const cell of notebook.cells ?? []) {
+    const outputs = cell.outputs;
+    for (let i = 0; i < (outputs?.length ?? 0); i++) {
+      const id = outputs.get(i)?.data?.[VIEW]?.model_id;
+      if (id) found.add(id);
+    }
+  }
+  return found;
+}

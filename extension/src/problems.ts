@@ -1,0 +1,87 @@
+// What goes wrong on a tape, in words: overwrites and what the last backward() found.
+
+import { bytes, count, html } from "./dom";
+import type { Finding, Overwrite } from "./protocol";
+import type { Store } from "./store";
+
+const MOST = 6;
+
+interface Problem {
+  key: string;
+  record: number;
+  memory: number | null;
+  grave: boolean;
+  sentence: string;
+  hint: string;
+  lines: [string, string, string][];
+  times: number;
+}
+
+function overwritten(store: Store, one: Overwrite): Problem {
+  const memory = store.memoryOf(one.array), name = store.name(memory);
+  const reader = one.reader < 0 ? "a launch" : `${one.reader + 1} (${store.step(one.reader).title})`;
+  const writer = one.writer < 0 ? "a line outside of the tape," : `${one.writer + 1} (${store.step(one.writer).title}),`;
+  const names = one.affects.map((affected) => store.name(affected)).join(" and ");
+  const price = {
+    saved: `${bytes(one.bytes)} were kept first, so the gradients stay right`,
+    tainted: `the gradient of ${names || "what it read"} would be wrong`,
+    refused: "the write was refused",
+  }[one.outcome];
+  const hint = one.outcome === "saved" ? "write into another array to save the copy" : 'write into another array, or use Tape(overwrite="save")';
+  return {
+    key: [memory, one.read[0], one.wrote[0], one.outcome].join("|"), record: one.writer < 0 ? one.reader : one.writer, memory,
+    grave: one.outcome !== "saved", hint, times: 1,
+    sentence: `${name} is overwritten by ${writer} but the adjoint of ${reader} needs its old values: ${price}`,
+    lines: [["read", ...one.read], ["written", ...one.wrote]],
+  };
+}
+
+function found(store: Store, one: Finding): Problem {
+  const record = store.data.records.findIndex((step) => store.data.steps[step]!.place === one.at[0]);
+  return {
+    key: one.message + one.at[0], record, memory: null, grave: true, sentence: one.message, hint: one.hint, times: 1,
+    lines: [["here", ...one.at], ...one.related],
+  };
+}
+
+/** The problems of a tape, equal ones together, the grave ones first. */
+export function problemsOf(store: Store): Problem[] {
+  const distinct = new Map<string, Problem>();
+  const all = [...store.data.findings.map((one) => found(store, one)), ...store.data.overwrites.map((one) => overwritten(store, one))];
+  for (const problem of all) {
+    const known = distinct.get(problem.key);
+    if (known) known.times++;
+    else distinct.set(problem.key, problem);
+  }
+  return [...distinct.values()].sort((one, other) => Number(other.grave) - Number(one.grave));
+}
+
+export class Problems {
+  /** Screen readers are told of what is added to it. */
+  readonly element = html("div", { class: "klt-problems", role: "log", "aria-live": "polite", "aria-relevant": "additions" });
+  private shown = "";
+
+  constructor(private store: Store, private pick: (record: number, memory: number | null) => void) {}
+
+  update(): void {
+    const problems = problemsOf(this.store);
+    const text = JSON.stringify(problems);
+    if (text === this.shown) return;
+    this.shown = text;
+    const items = problems.slice(0, MOST).map((problem) => this.item(problem));
+    if (problems.length > MOST) items.push(html("p", { class: "klt-more" }, `and ${problems.length - MOST} more`));
+    this.element.replaceChildren(...items);
+  }
+
+  private item(problem: Problem): HTMLElement {
+    const often = problem.times > 1 ? ` (${count(problem.times, "time")})` : "";
+    const lines = problem.lines.filter(([, place]) => place).flatMap(([what, place, text]) => [
+      html("dt", {}, what), html("dd", {}, html("code", {}, text), " ", html("span", { class: "klt-quiet" }, place)),
+    ]);
+    const show = problem.record < 0 ? [] : [html("button", { type: "button", class: "klt-link", click: () => this.pick(problem.record, problem.memory) }, "show")];
+    return html("div", { class: problem.grave ? "klt-problem klt-grave" : "klt-problem" },
+      html("p", {}, html("b", {}, problem.grave ? "⚠ warning: " : "ⓘ kept: "), problem.sentence + often, " ", ...show),
+      html("dl", {}, ...lines),
+      ...(problem.hint ? [html("p", { class: "klt-quiet" }, `To do: ${problem.hint}`)] : []));
+  }
+}

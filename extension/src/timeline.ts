@@ -1,0 +1,231 @@
+// The tape with time downwards and arrays across.  Of a long tape only the rows in sight are in the page.
+
+import { bytes, count, cut, duration, html, svg } from "./dom";
+import type { Overwrite } from "./protocol";
+import type { Selection } from "./selection";
+import type { Store } from "./store";
+
+const ROW = 24, HEAD = 40, LABELS = 300, MOST_HEIGHT = 384;
+const NARROWEST = 64, WIDEST = 130;
+const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
+
+export class Timeline {
+  readonly element: HTMLElement;
+  private scroller: HTMLElement;
+  private spacer: HTMLElement;
+  private picture: SVGElement;
+  private follows: boolean;
+
+  constructor(private store: Store, private selection: Selection, id: string) {
+    this.spacer = html("div", { class: "klt-spacer" });
+    this.picture = svg("svg", { class: "klt-picture" });
+    this.scroller = html("div", {
+      class: "klt-scroller", tabindex: 0, role: "listbox", id,
+      "aria-label": "launches on the tape, in order; arrow keys move, Enter shows more",
+      scroll: () => this.scrolled(), keydown: (event: KeyboardEvent) => this.key(event), click: (event: MouseEvent) => this.click(event),
+    }, this.picture, this.spacer);
+    this.element = html("div", { class: "klt-timeline" }, this.scroller, legend());
+    new ResizeObserver(() => this.draw()).observe(this.scroller);
+    selection.listen(() => this.draw());
+    this.follows = store.length === 0;
+  }
+
+  private get lane(): number {
+    const room = (this.scroller.clientWidth || 800) - LABELS;
+    return Math.min(WIDEST, Math.max(NARROWEST, room / Math.max(1, this.store.data.memories.length)));
+  }
+
+  update(): void {
+    this.draw();
+    if (this.follows) this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.draw();
+  }
+
+  private scrolled(): void {
+    const { scrollTop, clientHeight, scrollHeight } = this.scroller;
+    this.follows = scrollTop + clientHeight >= scrollHeight - ROW;
+    this.draw();
+  }
+
+  /** Draw what is in sight. */
+  draw(): void {
+    const { store, scroller, lane } = this;
+    const width = LABELS + lane * store.data.memories.length, height = HEAD + ROW * store.length;
+    this.spacer.style.width = `${width}px`;
+    this.spacer.style.height = `${height}px`;
+    const sight = Math.min(height, MOST_HEIGHT);
+    scroller.style.height = `${sight + 2 + (width > scroller.clientWidth ? 12 : 0)}px`;
+    const seen = scroller.clientWidth || width;
+    this.picture.setAttribute("width", String(seen));
+    this.picture.setAttribute("height", String(sight));
+    const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
+    const first = Math.max(0, Math.floor(top / ROW) - 1), last = Math.min(store.length, Math.ceil((top + sight) / ROW) + 1);
+    const lanes = [Math.max(0, Math.floor(left / lane) - 1), Math.min(store.data.memories.length, Math.ceil((left + seen) / lane) + 1)] as const;
+    const x = (memory: number) => LABELS + lane * (memory + 0.5) - left;
+    const y = (record: number) => HEAD + ROW * (record + 0.5) - top;
+    const rows = Array.from({ length: last - first }, (_, i) => first + i);
+    this.picture.replaceChildren(
+      svg("g", {}, ...this.bands(rows, lanes, x, y, seen, sight)),
+      svg("g", {}, ...this.brackets(first, last, x, y)),
+      ...rows.map((record) => this.row(record, x, y)),
+      this.head(lanes, x, seen, lane),
+    );
+    const picked = this.selection.record;
+    if (picked === null) scroller.removeAttribute("aria-activedescendant");
+    else scroller.setAttribute("aria-activedescendant", `${scroller.id}-${picked}`);
+  }
+
+  private bands(rows: number[], lanes: readonly [number, number], x: (m: number) => number, y: (r: number) => number, width: number, height: number): SVGElement[] {
+    const found: SVGElement[] = [];
+    const { record, memory } = this.selection;
+    if (memory !== null) found.push(svg("rect", { class: "klt-lit", x: x(memory) - this.lane / 2, y: 0, width: this.lane, height }));
+    for (let m = lanes[0]; m < lanes[1]; m++) {
+      found.push(svg("line", { class: this.store.hasGradient(m) ? "klt-lane klt-gradient" : "klt-lane", x1: x(m), x2: x(m), y1: HEAD, y2: height }));
+    }
+    if (record !== null && rows.includes(record)) {
+      found.push(svg("rect", { class: "klt-lit", x: 0, y: y(record) - ROW / 2, width, height: ROW }));
+    }
+    return found;
+  }
+
+  private head(lanes: readonly [number, number], x: (m: number) => number, width: number, lane: number): SVGElement {
+    const { store } = this;
+    const names = [];
+    for (let m = lanes[0]; m < lanes[1]; m++) {
+      const mark = store.hasGradient(m) ? "∇" : "";
+      const room = Math.floor(lane / 7.4) - mark.length;
+      const about = `${store.name(m)}: ${bytes(store.data.memories[m]![1])}${mark ? ", requires gradients" : ""}`;
+      names.push(svg("g", { class: "klt-name", "data-memory": m },
+        svg("title", {}, about),
+        svg("text", { x: x(m), y: 17, "text-anchor": "middle", class: store.isNamed(m) ? "klt-code" : "klt-code klt-guess" }, cut(store.name(m), room) + mark),
+        svg("text", { x: x(m), y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(m), room))));
+    }
+    return svg("g", {},
+      svg("rect", { class: "klt-headband", x: 0, y: 0, width, height: HEAD - 2 }),
+      svg("g", { "clip-path": "none" }, ...names),
+      svg("rect", { class: "klt-headband", x: 0, y: 0, width: LABELS - 4, height: HEAD - 2 }),
+      svg("text", { x: 34, y: 24, class: "klt-dim" }, "launch"),
+      svg("text", { x: 190, y: 24, "text-anchor": "end", class: "klt-dim" }, "grid"),
+      svg("text", { x: LABELS - 14, y: 24, "text-anchor": "end", class: "klt-dim" }, "time"));
+  }
+
+  private layoutOf(memory: number): string {
+    const found = this.store.data.arrays.find(([one]) => one === memory);
+    return found ? found[2].join("×") : "";
+  }
+
+  private row(record: number, x: (m: number) => number, y: (r: number) => number): SVGElement {
+    const { store } = this, step = store.step(record), at = y(record);
+    const reads = new Set(step.reads.map(([, array]) => store.memoryOf(array)));
+    const writes = new Map(store.versions[record]);
+    const touched = [...reads, ...writes.keys()];
+    const marks = [svg("line", { class: "klt-span", x1: x(Math.min(...touched)), x2: x(Math.max(...touched)), y1: at, y2: at })];
+    for (const memory of new Set(touched)) marks.push(...mark(x(memory), at, reads.has(memory), writes.get(memory)));
+    const scopes = store.data.scopes.filter(([, begin, end]) => begin <= record && record < end).length;
+    const problem = store.overwritesOf(record).some((one) => one.outcome !== "saved");
+    return svg("g", { role: "option", id: `${this.scroller.id}-${record}`, "data-record": record, "aria-selected": this.selection.record === record ? "true" : "false", "aria-label": this.spoken(record) },
+      ...(touched.length ? marks : []),
+      svg("rect", { class: "klt-paper", x: 0, y: at - ROW / 2, width: LABELS - 4, height: ROW }),
+      ...(this.selection.record === record ? [svg("rect", { class: "klt-lit", x: 0, y: at - ROW / 2, width: LABELS - 4, height: ROW })] : []),
+      ...Array.from({ length: Math.min(scopes, 4) }, (_, i) => svg("rect", { class: "klt-scope", x: 2 + 4 * i, y: at - ROW / 2, width: 2, height: ROW })),
+      svg("text", { x: 28 + 4 * Math.min(scopes, 4), y: at + 4, "text-anchor": "end", class: "klt-dim" }, String(record + 1)),
+      svg("text", { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" }, cut((problem ? "⚠ " : "") + step.title, 14)),
+      svg("text", { x: 190, y: at + 4, "text-anchor": "end", class: "klt-dim" }, cut((step.grid ?? []).join("×"), 9)),
+      svg("text", { x: LABELS - 14, y: at + 4, "text-anchor": "end", class: "klt-dim" }, duration(store.data.times[record] ?? -1)),
+      svg("title", {}, this.spoken(record)));
+  }
+
+  /** What a screen reader says of a record. */
+  private spoken(record: number): string {
+    const { store } = this, step = store.step(record);
+    const names = (side: [string, number][]) => side.map(([, array]) => store.name(store.memoryOf(array))).join(", ");
+    const parts = [`${record + 1}: ${step.title}`, step.grid ? count(step.grid.reduce((a, b) => a * b, 1), "thread") : "",
+      step.reads.length ? `reads ${names(step.reads)}` : "", step.writes.length ? `changes ${names(step.writes)}` : "", step.place];
+    for (const one of store.overwritesOf(record)) {
+      parts.push(one.writer === record ? `overwrites what launch ${one.reader + 1} needs` : "what it read is overwritten later");
+    }
+    return parts.filter(Boolean).join("; ");
+  }
+
+  /** Reader, writer and the array between them. */
+  private brackets(first: number, last: number, x: (m: number) => number, y: (r: number) => number): SVGElement[] {
+    const { store } = this, end = store.length;
+    const found: SVGElement[] = [];
+    for (const one of store.data.overwrites) {
+      const writer = one.writer < 0 ? end : one.writer;
+      if (writer < first || one.reader > last || found.length > 400) continue;
+      found.push(this.bracket(one, x(store.memoryOf(one.array)), y(one.reader), Math.min(y(writer), y(end) - ROW / 2)));
+    }
+    return found;
+  }
+
+  private bracket(one: Overwrite, x: number, from: number, to: number): SVGElement {
+    const bow = x + Math.min(18, this.lane / 3);
+    const label = one.outcome === "saved" ? `kept ${bytes(one.bytes)}` : OUTCOMES[one.outcome];
+    return svg("g", { class: `klt-overwrite klt-${one.outcome}` },
+      svg("title", {}, `read at ${one.read[0]}: ${one.read[1]}\noverwritten at ${one.wrote[0]}: ${one.wrote[1]}`),
+      svg("path", { d: `M${x + 5} ${from} H${bow - 3} Q${bow} ${from} ${bow} ${from + 3} V${to - 3} Q${bow} ${to} ${bow - 3} ${to} H${x + 9}` }),
+      svg("path", { d: `M${x + 12} ${to - 4} L${x + 7} ${to} L${x + 12} ${to + 4}` }),
+      svg("text", { x: bow + 3, y: to - ROW / 2 + 4 }, label));
+  }
+
+  private click(event: MouseEvent): void {
+    const box = this.picture.getBoundingClientRect();
+    const record = Math.floor((event.clientY - box.top + this.scroller.scrollTop - HEAD) / ROW);
+    const memory = Math.floor((event.clientX - box.left + this.scroller.scrollLeft - LABELS) / this.lane);
+    const inLane = event.clientX - box.left > LABELS && memory < this.store.data.memories.length ? memory : null;
+    if (event.clientY - box.top < HEAD) this.selection.pick(null, inLane);
+    else if (record < this.store.length) this.selection.pick(record, this.touches(record, inLane) ? inLane : null);
+  }
+
+  private touches(record: number, memory: number | null): boolean {
+    const step = this.store.step(record);
+    return [...step.reads, ...step.writes].some(([, array]) => this.store.memoryOf(array) === memory);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const page = Math.max(1, Math.floor(MOST_HEIGHT / ROW) - 2), end = this.store.length - 1;
+    const { record, memory } = this.selection;
+    const jumps: Record<string, number> = {
+      ArrowDown: record === null ? 0 : record + 1, ArrowUp: record === null ? end : record - 1,
+      PageDown: (record ?? 0) + page, PageUp: (record ?? 0) - page, Home: 0, End: end,
+    };
+    const lanes = this.store.data.memories.length;
+    const sideways: Record<string, number | null> = {
+      ArrowRight: memory === null ? 0 : Math.min(lanes - 1, memory + 1), ArrowLeft: memory === null ? null : memory - 1,
+    };
+    if (event.key === "Escape") this.selection.pick(null, null);
+    else if (event.key in jumps) this.reveal(Math.min(end, Math.max(0, jumps[event.key]!)));
+    else if (event.key in sideways) this.selection.pick(record, (sideways[event.key] ?? -1) < 0 ? null : sideways[event.key]!);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Pick a record and bring it into sight. */
+  reveal(record: number): void {
+    const top = ROW * record, sight = this.scroller.clientHeight - HEAD - ROW;
+    if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
+    else if (top > this.scroller.scrollTop + sight) this.scroller.scrollTop = top - sight;
+    this.selection.pick(record);
+    this.draw();
+  }
+}
+
+/** A circle reads, a square writes, a square with a hole does both; the number is the version written. */
+function mark(x: number, y: number, reads: boolean, version: number | undefined): SVGElement[] {
+  if (version === undefined) return [svg("circle", { class: "klt-read", cx: x, cy: y, r: 4.5 })];
+  const made = [svg("rect", { class: "klt-write", x: x - 5, y: y - 5, width: 10, height: 10, rx: 1 })];
+  if (reads) made.push(svg("circle", { class: "klt-hole", cx: x, cy: y, r: 2.6 }));
+  made.push(svg("text", { class: "klt-version", x: x - 9, y: y + 3.5, "text-anchor": "end" }, `v${version}`));
+  return made;
+}
+
+function legend(): HTMLElement {
+  const sign = (...shapes: SVGElement[]) => svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, ...shapes);
+  return html("div", { class: "klt-legend" },
+    sign(svg("circle", { class: "klt-read", cx: 7, cy: 6, r: 4.5 })), "reads",
+    sign(svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 })), "changes",
+    sign(svg("rect", { class: "klt-write", x: 2, y: 1, width: 10, height: 10, rx: 1 }), svg("circle", { class: "klt-hole", cx: 7, cy: 6, r: 2.6 })), "both",
+    html("span", {}, "v2: the second value on this tape"), html("span", {}, "∇ requires gradients"));
+}

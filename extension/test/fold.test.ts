@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { shown, tree } from "../src/fold";
+
+const keys = (text: string) => (record: number) => text.charCodeAt(record);
+const folded = (text: string, scopes: [string, number, number][] = []) => tree(text.length, scopes, keys(text));
+
+test("what repeats is shown once", () => {
+  expect(folded("abcabcabc")).toEqual([{ name: "", parts: [0, 1, 2], times: 3 }]);
+  expect(folded("zaabbbc")).toEqual([0, { name: "", parts: [1], times: 2 }, { name: "", parts: [3], times: 3 }, 6]);
+});
+
+test("what does not repeat is left as it is", () => {
+  expect(folded("abcd")).toEqual([0, 1, 2, 3]);
+});
+
+test("scopes are groups, nested and repeated ones too", () => {
+  const parts = folded("abab", [["step", 0, 2], ["step", 2, 4], ["all", 0, 4]]);
+  const step = { name: "step", parts: [0, 1], times: 1 };
+  expect(parts).toEqual([{ name: "all", parts: [{ name: "", parts: [step], times: 2 }], times: 1 }]);
+  expect([...shown(parts)]).toEqual([0, 1]);
+});
+
+test("ten thousand records that repeat fold to one sequence", () => {
+  const parts = tree(10_000, [], (record) => record % 4);
+  expect(parts).toEqual([{ name: "", parts: [0, 1, 2, 3], times: 2500 }]);
+});

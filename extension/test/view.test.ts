@@ -1,0 +1,157 @@
+import { beforeEach, expect, test, vi } from "vitest";
+import widget from "../src/index";
+import { trends } from "../src/sweep";
+import { graphOf, MOST_LAUNCHES } from "../src/graph";
+import { tapes, without, OURS } from "../src/keeping";
+import { Store } from "../src/store";
+import { FakeModel, OVERWRITE, tape } from "./model";
+
+let el: HTMLElement;
+
+beforeEach(() => {
+  vi.stubGlobal("ResizeObserver", class { observe() {} });
+  vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 1));
+  document.body.replaceChildren((el = document.createElement("div")));
+});
+
+function open(model: FakeModel): () => void {
+  const hosted = widget();
+  hosted.initialize({ model });
+  return hosted.render({ model, el });
+}
+
+const rows = () => [...el.querySelectorAll("[role=option]")].map((row) => row.getAttribute("aria-label"));
+const words = (selector: string) => el.querySelector(selector)!.textContent;
+
+function press(selector: string, ...keys: string[]): void {
+  for (const key of keys) el.querySelector(selector)!.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+}
+
+function view(of: Partial<Parameters<typeof tape>[1]> = {}, records = 4): FakeModel {
+  const model = new FakeModel(JSON.stringify(tape(records, of)));
+  open(model);
+  return model;
+}
+
+test("a row says what its launch reads and changes, and where", () => {
+  view();
+  expect(rows()[1]).toBe("2: scale; 1,000 threads; reads y; changes z; Cell In[2], line 4");
+});
+
+test("launches appear as news come", () => {
+  const model = view();
+  model.news({ epoch: 0, from: { records: 4, times: 4 }, records: [0], times: [3] });
+  expect(rows()).toHaveLength(5);
+  expect(words(".klt-heading")).toBe("tape 5 records, 3 arrays");
+});
+
+test("of a long tape only the rows in sight are drawn", () => {
+  view({}, 10_000);
+  expect(rows().length).toBeLessThan(40);
+});
+
+test("an overwrite names both lines, the price and what to do, and is told to screen readers", () => {
+  view({ overwrites: [OVERWRITE] });
+  const told = words(".klt-problems")!;
+  for (const part of ["⚠ warning", "square[1000](x, y)", "Cell In[2], line 3", "x.assign(z)", "Cell In[2], line 9", "the gradient of x would be wrong", 'overwrite="save"']) {
+    expect(told).toContain(part);
+  }
+  expect(el.querySelector(".klt-problems")!.getAttribute("aria-live")).toBe("polite");
+  expect(el.querySelectorAll(".klt-tainted path").length).toBeGreaterThan(0);
+  expect(rows()[0]).toContain("what it read is overwritten later");
+});
+
+test("overwrites by the same lines are told once", () => {
+  view({ overwrites: [OVERWRITE, { ...OVERWRITE, reader: 2, writer: 3 }] });
+  expect(el.querySelectorAll(".klt-problem")).toHaveLength(1);
+  expect(words(".klt-problems")).toContain("(2 times)");
+});
+
+test("what backward() found is told with its hint", () => {
+  view({ findings: [{ code: "cut", message: "no gradient flows through `y`", hint: "create it with requires_grad=True", at: ["Cell In[2], line 4", "scale(y)"], related: [["computed here:", "Cell In[2], line 3", "square(x)"]] }] });
+  for (const part of ["no gradient flows through `y`", "To do: create it with requires_grad=True", "scale(y)", "square(x)"]) expect(words(".klt-problems")).toContain(part);
+});
+
+test("names from a notebook are text, never markup", () => {
+  const evil = '<img src=x onerror="window.hacked = 1">';
+  const step = { title: evil, kind: "launch" as const, place: evil, grid: [1], reads: [[evil, 0]] as [string, number][], writes: [] };
+  view({ memories: [[evil, 4, true], ["y", 4, true], ["z", 4, true]], names: { 0: evil }, steps: [step, step], scopes: [[evil, 0, 2]], overwrites: [{ ...OVERWRITE, read: [evil, evil] }] });
+  press(".klt-scroller", "Home", "ArrowRight");
+  for (const tab of el.querySelectorAll<HTMLElement>("[role=tab]")) tab.click();
+  expect(el.querySelectorAll("img")).toHaveLength(0);
+  expect(el.textContent).toContain(evil);
+});
+
+test("arrow keys pick launches and arrays, Enter asks, Escape lets go", () => {
+  const model = view();
+  press(".klt-scroller", "ArrowDown", "ArrowDown");
+  expect(words(".klt-facts h5")).toContain("scale");
+  press(".klt-scroller", "Enter");
+  expect(model.sent.at(-1)).toMatchObject({ op: "ask", ask: "record", number: 1 });
+  press(".klt-scroller", "ArrowRight", "Enter");
+  expect(model.sent.at(-1)).toMatchObject({ op: "ask", ask: "array", number: 0 });
+  press(".klt-scroller", "Escape");
+  expect(words(".klt-facts")).toContain("Pick a launch");
+});
+
+test("only the answer to the last question is shown", () => {
+  const model = view();
+  press(".klt-scroller", "ArrowDown", "Enter");
+  const first = model.sent.at(-1).id;
+  press(".klt-scroller", "ArrowDown", "Enter");
+  model.message({ op: "answer", id: first, html: "<p>late</p>" });
+  expect(words(".klt-answer")).not.toContain("late");
+  model.message({ op: "answer", id: model.sent.at(-1).id, html: "<p>in time</p>" });
+  expect(words(".klt-answer")).toContain("in time");
+});
+
+test("tabs are switched by arrow keys", () => {
+  view();
+  press("[role=tab]", "ArrowRight");
+  expect([...el.querySelectorAll("[role=tab]")].map((tab) => tab.getAttribute("aria-selected"))).toEqual(["false", "true", "false"]);
+  expect(el.querySelectorAll(".klt-node")).toHaveLength(5);
+});
+
+test("the sweep is gone through step by step", () => {
+  view({ sweep: [[3, [[1, 2.5]]], [2, [[0, "nan"]]]] });
+  el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
+  expect(words(".klt-now")).toContain("step 1 of 2: back through launch 4, scale");
+  expect(words(".klt-now")).toContain("2.500");
+  el.querySelector<HTMLElement>("[aria-label='one step further back']")!.click();
+  expect(words(".klt-now")).toContain("the gradient is not finite here");
+});
+
+test("a gradient vanishes or explodes against those next to the loss", () => {
+  const sweep = [1, 10, 1e8, 1e-9, 0].map((norm, record) => [record, [[0, norm]]] as [number, [number, number][]]);
+  expect(trends(sweep)).toEqual(["", "", "explodes", "vanishes", "zero"]);
+});
+
+test("a graph of what hardly repeats stays small", () => {
+  const store = new Store(), many = MOST_LAUNCHES + 50;
+  const step = tape(0).steps![0]!;
+  store.apply(tape(0, {
+    memories: Array.from({ length: many }, () => ["x", 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, "float32", [1]]),
+    steps: Array.from({ length: many }, (_, i) => ({ ...step, reads: [["x", i]], writes: [] })), records: Array.from({ length: many }, (_, i) => i), times: [],
+  }));
+  const drawn = graphOf(store);
+  expect(drawn.nodes.map((node) => node.detail)).toEqual([`${many} launches`, `${many} arrays`]);
+  expect(drawn.note).toContain("drawn as one");
+});
+
+test("a closed view listens no more", () => {
+  const model = new FakeModel(JSON.stringify(tape(1)));
+  const hosted = widget();
+  hosted.initialize({ model });
+  const before = model.listeners("msg:custom");
+  hosted.render({ model, el })();
+  expect(model.listeners("msg:custom")).toBe(before);
+});
+
+test("of the states of a page only those of tapes that are shown are kept, with their layouts", () => {
+  const states = {
+    tape: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_room" } }, room: { state: {} },
+    old: { state: { _anywidget_id: OURS, layout: "IPY_MODEL_gone" } }, gone: { state: {} }, other: { state: {} },
+  };
+  expect(Object.keys(tapes(states, new Set(["tape", "other"])))).toEqual(["tape", "room"]);
+  expect(Object.keys(without(states))).toEqual(["other"]);
+});

@@ -1,0 +1,144 @@
+"""The live tape: a widget that shows launches as they are recorded, and answers what a reader asks of it.
+
+The widget holds a digest of the tape, never the tape itself: what is shown must not keep arrays alive.  News
+go out as messages; the whole goes into `snapshot` when nothing is new, which is what a saved notebook keeps.
+Comm callbacks run on another thread than cells: everything behind `_lock`.
+"""
+
+import json
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+from IPython.core.getipython import get_ipython
+
+from kernelab.autodiff.tape import Tape
+from kernelab.jupyter.pump import PUMP
+from kernelab.runtime.memory import Allocation
+from kernelab.views import page
+from kernelab.views.answers import answer
+from kernelab.views.digest import Digest
+from kernelab.views.naming import names_of
+
+STATIC = Path(__file__).with_name("static")
+FRONT_END = STATIC / "tape.js"
+NOT_BUILT = (
+    "the live view is missing: its front-end was not built when kernelab was installed, because there was no "
+    "node with npm (18 or newer). Install node, then kernelab again; in a checkout: make frontend"
+)
+
+_SHOWN: "weakref.WeakKeyDictionary[Tape, TapeWidget]" = weakref.WeakKeyDictionary()
+"""The widget of each tape that is shown: all its views are of one model."""
+
+
+def is_built() -> bool:
+    """Whether the front-end of the widgets is there."""
+    return FRONT_END.is_file()
+
+
+def notebook_names(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
+    """What the notebook calls arrays over some memory."""
+    shell = get_ipython()
+    return {} if shell is None else names_of(memories, shell.user_ns)
+
+
+class TapeWidget(anywidget.AnyWidget):
+    """What a page shows of one tape."""
+
+    snapshot = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, tape: Tape) -> None:
+        self._lock = threading.RLock()
+        self._digest = Digest(tape, notebook_names)
+        self._digest.look()
+        self._digest.look_for_names()
+        self._digest.news()
+        super().__init__(snapshot=self._encoded())
+        self.on_msg(self._asked)
+
+    def refresh(self) -> bool | None:
+        """Send what is new."""
+        with self._lock:
+            alive = self._digest.look()
+            news = self._digest.news()
+            if news is not None:
+                self.send({"op": "news", "news": news})
+        return (news is not None) if alive else None
+
+    def settle(self) -> None:
+        """Put everything into the snapshot."""
+        with self._lock:
+            self._digest.look_for_names()
+            news = self._digest.news()
+            if news is not None:
+                self.send({"op": "news", "news": news})
+            self.snapshot = self._encoded()
+
+    def _encoded(self) -> str:
+        return json.dumps(self._digest.whole(), separators=(",", ":"))
+
+    def _asked(self, _: Any, question: Any, buffers: Any) -> None:
+        """Answer a page: `question` is what its `ask` sent."""
+        if question.get("op") == "settle":
+            self.settle()
+            return
+        with self._lock:
+            node = answer(self._digest, question)
+        self.send({"op": "answer", "id": question.get("id"), "html": page.render(node)})
+
+
+def widget_of(tape: Tape) -> TapeWidget:
+    """The widget of a tape, made when it is first shown."""
+    found = _SHOWN.get(tape)
+    if found is None:
+        tape.observe()
+        _settle_after_cells()
+        found = _SHOWN[tape] = _class()(tape)
+        answer_beside_cells(found)
+        PUMP.add(found)
+    return found
+
+
+def _settle_after_cells() -> None:
+    """After the last cell a notebook may be stored and its kernel ended at once."""
+    shell = get_ipython()
+    if shell is not None and _settle not in shell.events.callbacks["post_run_cell"]:
+        shell.events.register("post_run_cell", _settle)
+
+
+def _settle(*_: Any) -> None:
+    PUMP.flush()
+
+
+def _class() -> type[TapeWidget]:
+    """The class with its front-end, read when the first tape is shown."""
+    if not hasattr(TapeWidget, "_esm"):
+        TapeWidget._esm = FRONT_END.read_text(encoding="utf-8")
+        TapeWidget._css = FRONT_END.with_suffix(".css").read_text(encoding="utf-8")
+    return TapeWidget
+
+
+def answer_beside_cells(widget: TapeWidget) -> None:
+    """Let questions reach a widget while a cell runs.
+
+    ipykernel gives front-ends threads of their own for that, but since 7.3 what answers a message of the main
+    thread goes back to the main thread, which is busy.
+    """
+    comm = widget.comm
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda data, default: default
+
+
+def live_bundle(tape: Tape, static: dict[str, str]) -> dict[str, Any]:
+    """The static forms of a tape and the widget; the reason where there is no widget to be had."""
+    if not is_built():
+        return static | {"text/html": f"{static.get('text/html', '')}<small>({NOT_BUILT})</small>"}
+    shown = widget_of(tape)._repr_mimebundle_()
+    if shown is None:
+        return static
+    live = shown[0] if isinstance(shown, tuple) else shown
+    return {**live, **static}

@@ -1,0 +1,178 @@
+"""The widget of a tape, with a comm that goes nowhere: what is sent, when, and what is answered."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import comm
+import pytest
+from comm.base_comm import BaseComm
+
+import kernelab as kl
+from kernelab.jupyter import live
+from kernelab.jupyter.pump import Pump
+
+SQUARE = kl.compile("def square(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]\n")[
+    "square"
+]
+
+
+class Sent(BaseComm):
+    """Keeps what is published."""
+
+    messages: list[dict[str, Any]]
+
+    def publish_msg(self, msg_type: str, data: Any = None, *_: Any, **__: Any) -> None:
+        if not hasattr(self, "messages"):
+            self.messages = []
+        self.messages.append({"type": msg_type, **(data or {})})
+
+
+@pytest.fixture
+def comms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create(*given: Any, **named: Any) -> Sent:
+        return Sent(*given, **named)
+
+    monkeypatch.setattr(comm, "create_comm", create)
+
+
+@pytest.fixture
+def tape() -> kl.Tape:
+    return kl.Tape()
+
+
+@pytest.fixture
+def widget(comms: None, tape: kl.Tape) -> Iterator[live.TapeWidget]:
+    made = live.TapeWidget(tape)
+    made.comm.messages.clear()
+    yield made
+    made.close()
+
+
+def record(tape: kl.Tape, launches: int) -> None:
+    x, y = kl.ones(3, dtype=float, requires_grad=True), kl.zeros(3, dtype=float, requires_grad=True)
+    with tape:
+        for _ in range(launches):
+            SQUARE[3](x, y)
+
+
+def news(widget: live.TapeWidget) -> list[Any]:
+    custom = [m["content"] for m in widget.comm.messages if m.get("method") == "custom"]
+    return [content["news"] for content in custom if content["op"] == "news"]
+
+
+def test_what_is_new_is_sent_once(widget: live.TapeWidget, tape: kl.Tape) -> None:
+    record(tape, 3)
+    assert widget.refresh()
+    assert not widget.refresh()
+    assert [one["records"] for one in news(widget)] == [[0, 0, 0]]
+
+
+def test_a_launch_costs_a_few_bytes(widget: live.TapeWidget, tape: kl.Tape) -> None:
+    x, y = kl.ones(3, dtype=float), kl.zeros(3, dtype=float)
+    with tape:
+        for _ in range(2):
+            for _ in range(1000):
+                SQUARE[3](x, y)
+            widget.refresh()
+    again = news(widget)[-1]
+    assert len(json.dumps(again, separators=(",", ":"))) < 12 * 1000
+
+
+def test_settling_puts_the_whole_into_the_state_that_notebooks_save(
+    widget: live.TapeWidget, tape: kl.Tape
+) -> None:
+    record(tape, 3)
+    widget.refresh()
+    widget.settle()
+    assert json.loads(widget.snapshot)["records"] == [0, 0, 0]
+    assert [m["state"].keys() for m in widget.comm.messages if m.get("method") == "update"] == [{"snapshot"}]
+
+
+def test_a_question_gets_an_answer_with_its_number(widget: live.TapeWidget, tape: kl.Tape) -> None:
+    record(tape, 1)
+    widget.refresh()
+    widget._asked(widget, {"op": "ask", "id": "7", "ask": "array", "number": 0}, [])
+    answer = widget.comm.messages[-1]["content"]
+    assert (answer["op"], answer["id"]) == ("answer", "7")
+    assert "array" in answer["html"]
+
+
+def test_recording_and_looking_from_two_threads_loses_nothing(widget: live.TapeWidget, tape: kl.Tape) -> None:
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            widget.refresh()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    record(tape, 500)
+    stop.set()
+    looking.join()
+    widget.refresh()
+    assert sum(len(one.get("records", ())) for one in news(widget)) == 500
+
+
+def test_a_tape_that_is_gone_is_looked_after_no_more(comms: None) -> None:
+    made = live.TapeWidget(kl.Tape())
+    assert made.refresh() is None
+    made.close()
+
+
+class Shown:
+    """Changes a few times, then stays as it is."""
+
+    def __init__(self, changes: int) -> None:
+        self.left = changes
+        self.settled: list[float] = []
+        self.looks: list[float] = []
+        self.gone = False
+
+    def refresh(self) -> bool | None:
+        self.looks.append(time.monotonic())
+        if self.gone:
+            return None
+        self.left -= 1
+        return self.left >= 0
+
+    def settle(self) -> None:
+        self.settled.append(time.monotonic())
+
+
+def wait_for(happened: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_everything_is_told_again_once_nothing_changes_and_the_thread_ends_with_the_last() -> None:
+    pump, shown = Pump(), Shown(5)
+    pump.add(shown)
+    wait_for(lambda: shown.settled)
+    looks = len(shown.looks)
+    wait_for(lambda: len(shown.looks) > looks + 2)
+    assert len(shown.settled) == 1
+    shown.gone = True
+    wait_for(lambda: pump._thread is None)
+
+
+def test_a_flush_tells_everything_at_once() -> None:
+    pump, shown = Pump(), Shown(1)
+    pump._quiet[shown] = 1.0
+    pump.flush()
+    assert len(shown.settled) == 1
+    pump.flush()
+    assert len(shown.settled) == 1
+
+
+def test_without_a_front_end_the_static_forms_say_why(monkeypatch: pytest.MonkeyPatch, tape: kl.Tape) -> None:
+    monkeypatch.setattr(live, "is_built", lambda: False)
+    shown = live.live_bundle(tape, {"text/plain": "tape", "text/html": "<p>tape</p>"})
+    assert shown["text/html"].startswith("<p>tape</p>")
+    assert "node" in shown["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" not in shown
+    assert tape.times == {}

@@ -1,0 +1,230 @@
+"""A tape as data for a page: what it holds, what is new, what was overwritten by which line."""
+
+import gc
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+from kernelab.runtime.memory import Allocation
+from kernelab.views.answers import answer
+from kernelab.views.digest import Digest
+from kernelab.views.naming import names_of
+from kernelab.views.text import render
+
+KERNELS = kl.compile(
+    """def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, y[tid()])
+"""
+)
+SQUARE, TOTAL = KERNELS["square"], KERNELS["total"]
+
+
+def nameless(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
+    return {}
+
+
+def arrays(number: int, size: int = 3) -> list[Any]:
+    return [kl.ones(size, dtype=float, requires_grad=True) for _ in range(number)]
+
+
+def looked(tape: kl.Tape) -> Digest:
+    digest = Digest(tape, nameless)
+    digest.look()
+    return digest
+
+
+def test_records_that_do_the_same_at_the_same_line_are_one_step() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        for _ in range(5):
+            SQUARE[3](x, y)
+        SQUARE[3](y, x)
+    whole = looked(tape).whole()
+    assert whole["records"] == [0, 0, 0, 0, 0, 1]
+    first = whole["steps"][0]
+    assert (first["title"], first["grid"], first["reads"], first["writes"]) == (
+        *("square", [3]),
+        *([["x", 0]], [["y", 1]]),
+    )
+    assert whole["arrays"] == [[0, "float32", [3]], [1, "float32", [3]]]
+
+
+def test_news_are_what_has_come_since_the_last_ones() -> None:
+    x, y, z = arrays(3)
+    digest = looked(tape := kl.Tape())
+    assert digest.news() is None
+    with tape:
+        SQUARE[3](x, y)
+        digest.look()
+        first = digest.news()
+        SQUARE[3](x, z)
+        digest.look()
+        second = digest.news()
+    assert first is not None
+    assert second is not None
+    assert (first["from"]["records"], first["records"]) == (0, [0])
+    assert second["from"] == {"memories": 2, "arrays": 2, "steps": 1, "records": 1, "times": 1}
+    assert second["records"] == [1]
+    assert digest.news() is None
+
+
+def test_views_of_one_memory_share_its_column() -> None:
+    x, y = arrays(2, 6)
+    with kl.Tape() as tape:
+        SQUARE[2](x[:2], y[:2])
+        SQUARE[2](x[2:4], y[2:4])
+    whole = looked(tape).whole()
+    assert [name for name, _, _ in whole["memories"]] == ["x", "y"]
+    assert [memory for memory, _, _ in whole["arrays"]] == [0, 1, 0, 1]
+
+
+def test_a_reset_begins_another_epoch() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        SQUARE[3](x, y)
+        SQUARE[3](y, x)
+    digest = looked(tape)
+    digest.news()
+    tape.reset()
+    with tape:
+        SQUARE[3](x, y)
+    digest.look()
+    news = digest.news()
+    assert news is not None
+    assert (news["epoch"], news["from"]["records"], news["records"]) == (1, 0, [0])
+
+
+@pytest.mark.parametrize(("policy", "outcome", "nbytes"), [("save", "saved", 12), ("warn", "tainted", 0)])
+def test_an_overwrite_names_reader_writer_and_both_lines(policy: Any, outcome: str, nbytes: int) -> None:
+    x, y = arrays(2)
+    with kl.Tape(overwrite=policy) as tape:
+        SQUARE[3](x, y)
+        if policy == "warn":
+            with pytest.warns(kl.KernelWarning, match="overwritten here"):
+                SQUARE[3](y, x)
+        else:
+            SQUARE[3](y, x)
+    (found,) = looked(tape).whole()["overwrites"]
+    assert (found["reader"], found["writer"], found["array"]) == (0, 1, 0)
+    assert (found["outcome"], found["bytes"], found["affects"]) == (outcome, nbytes, [0])
+    assert found["read"][1] == "SQUARE[3](x, y)"
+    assert found["wrote"][1] == "SQUARE[3](y, x)"
+
+
+def test_an_overwrite_after_the_tape_has_no_record_but_a_line() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        SQUARE[3](x, y)
+    x.zero_()
+    (found,) = looked(tape).whole()["overwrites"]
+    assert (found["reader"], found["writer"], found["wrote"][1]) == (0, -1, "x.zero_()")
+
+
+def test_a_refused_overwrite_is_told_at_once() -> None:
+    x, y = arrays(2)
+    with kl.Tape(overwrite="error") as tape:
+        SQUARE[3](x, y)
+        with pytest.raises(kl.TapeError):
+            x.zero_()
+        (found,) = looked(tape).whole()["overwrites"]
+    assert (found["outcome"], found["writer"]) == ("refused", -1)
+
+
+def test_what_backward_warned_of_is_a_finding_with_its_line() -> None:
+    x, y, w = arrays(3)
+    z, loss = kl.zeros(3, dtype=float), kl.zeros(1, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        SQUARE[3](x, z)
+        TOTAL[3](z, loss)
+        SQUARE[3](w, y)
+        TOTAL[3](y, loss)
+    with pytest.warns(kl.KernelWarning, match="no gradient flows through `z`"):
+        tape.backward(loss)
+    (found,) = looked(tape).whole()["findings"]
+    assert found["code"] == "cut"
+    assert found["at"][1] == "TOTAL[3](z, loss)"
+    assert found["related"][0][2] == "SQUARE[3](x, z)"
+
+
+def test_a_value_that_is_not_finite_is_a_finding() -> None:
+    x, y = arrays(2)
+    x.assign([1.0, float("inf"), 1.0])
+    with kl.Tape() as tape:
+        SQUARE[3](x, y)
+    with pytest.raises(kl.NotFiniteError):
+        tape.backward(grads={y: kl.ones_like(y)}, check_finite=True)
+    assert [found["code"] for found in looked(tape).whole()["findings"]] == ["not-finite"]
+
+
+def test_an_observed_tape_knows_times_and_the_norms_of_each_step_back() -> None:
+    x, y, z = arrays(3)
+    tape = kl.Tape()
+    tape.observe()
+    with tape:
+        SQUARE[3](x, y)
+        SQUARE[3](y, z)
+    tape.backward(grads={z: kl.ones_like(z)})
+    whole = looked(tape).whole()
+    assert all(time > 0 for time in whole["times"])
+    assert whole["sweep"] == [[1, [[1, 3.464]]], [0, [[0, 6.928]]]]
+
+
+def test_a_tape_that_nobody_observes_measures_nothing() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        SQUARE[3](x, y)
+    tape.backward(grads={y: kl.ones_like(y)})
+    whole = looked(tape).whole()
+    assert (whole["times"], whole["sweep"]) == ([-1], [])
+
+
+def test_a_digest_keeps_neither_tape_nor_arrays_alive() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        SQUARE[3](x, y)
+    digest = looked(tape)
+    del tape, x, y
+    gc.collect()
+    assert not digest.look()
+    assert digest.held(0) is None
+
+
+def test_ten_thousand_launches_are_well_under_a_megabyte() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        for _ in range(10_000):
+            SQUARE[3](x, y)
+    assert len(json.dumps(looked(tape).whole())) < 120_000
+
+
+# ------------------------------------------------------------------------------------------ names and answers
+
+
+def test_names_are_those_of_variables_then_of_places_in_containers() -> None:
+    x, y, z, w = arrays(4)
+    holder = type("Holder", (), {})()
+    holder.velocity = z
+    namespace = {"_x": x, "x": x, "states": [x, y], "table": {"z": z}, "particles": holder, "also": {"w": w}}
+    memories = [one.allocation for one in (x, y, z, w)]
+    assert list(names_of(memories, namespace).values()) == ["x", "states[1]", "table['z']", "also['w']"]
+
+
+def test_answers_show_values_or_kernels_or_say_why_not() -> None:
+    x, y = arrays(2)
+    with kl.Tape() as tape:
+        SQUARE[3](x, y)
+    digest = looked(tape)
+    assert "array of 3 float32" in render(answer(digest, {"ask": "array", "number": 0}))
+    shown = render(answer(digest, {"ask": "record", "number": 0}))
+    assert "y[i] = x[i] * x[i]" in shown
+    assert "array of 3 float32, requires gradients" in shown
+    for question in ({"ask": "array", "number": 9}, {"ask": "record", "number": 7}):
+        assert "run the cell again" in render(answer(digest, question))
+    assert "does not know" in render(answer(digest, {"ask": "tea"}))
