@@ -8,7 +8,6 @@ Comm callbacks run on another thread than cells: everything behind `_lock`.
 import json
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from IPython.core.getipython import get_ipython
 
 from kernelab.autodiff.tape import Tape
 from kernelab.jupyter.pump import PUMP
-from kernelab.runtime.memory import Allocation
 from kernelab.views import page
 from kernelab.views.answers import answer
 from kernelab.views.digest import Digest
-from kernelab.views.naming import names_of
+from kernelab.views.naming import names_now
 
 STATIC = Path(__file__).with_name("static")
 FRONT_END = STATIC / "tape.js"
@@ -40,12 +38,6 @@ def is_built() -> bool:
     return FRONT_END.is_file()
 
 
-def notebook_names(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
-    """What the notebook calls arrays over some memory."""
-    shell = get_ipython()
-    return {} if shell is None else names_of(memories, shell.user_ns)
-
-
 class TapeWidget(anywidget.AnyWidget):
     """What a page shows of one tape."""
 
@@ -53,7 +45,7 @@ class TapeWidget(anywidget.AnyWidget):
 
     def __init__(self, tape: Tape) -> None:
         self._lock = threading.RLock()
-        self._digest = Digest(tape, notebook_names)
+        self._digest = Digest(tape, names_now)
         self._digest.look()
         self._digest.look_for_names()
         self._digest.news()
@@ -141,4 +133,4 @@ def live_bundle(tape: Tape, static: dict[str, str]) -> dict[str, Any]:
     if shown is None:
         return static
     live = shown[0] if isinstance(shown, tuple) else shown
-    return {**live, **static}
+    return {**live, **static}  # what is static stays as it is: a page without the widget shows it

@@ -21,7 +21,7 @@ from kernelab.views.heatmap import jacobians_view
 from kernelab.views.kernel import view
 from kernelab.views.markup import Node
 from kernelab.views.report import gradcheck_view, tape_report_view
-from kernelab.views.tape import tape_view
+from kernelab.views.tape import svg_of, tape_view
 from kernelab.views.taylor import taylor_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
@@ -36,8 +36,13 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
 """What is shown for an object that is the value of a cell."""
 
 
+PICTURES: dict[type, display.Picture] = {Tape: svg_of}
+"""What has a picture of its own, for pages that show pictures only."""
+
+
 def install(live: Mapping[type, display.Live]) -> None:
     """Attach every display, `live` ones to be used in running notebooks; doing it again changes nothing."""
     for cls, shown in DISPLAYS.items():
-        display.attach(cls, shown, live.get(cls))
+        display.attach(cls, shown, live.get(cls), PICTURES.get(cls))
+    Tape.to_svg = svg_of  # type: ignore[attr-defined]
     Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]

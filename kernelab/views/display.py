@@ -15,6 +15,9 @@ Bundle = dict[str, str]
 Live = Callable[[Any, Bundle], dict[str, Any]]
 """What a running notebook shows of an object, given its static forms."""
 
+Picture = Callable[[Any], str]
+"""An object as the text of an SVG file."""
+
 
 class View:
     """A view that a notebook shows and a terminal prints."""
@@ -31,11 +34,15 @@ class View:
         return bundle(self, lambda view: view.node)
 
 
-def bundle(shown: Any, view: Callable[[Any], Node]) -> Bundle:
-    """The view of an object as text and HTML; where the view fails, the object as text and the reason."""
+def bundle(shown: Any, view: Callable[[Any], Node], svg: Picture | None = None) -> Bundle:
+    """The view of an object as text and HTML, and as a picture where there is one.
+
+    Where the view fails, the object as text and the reason.
+    """
     try:
         node = view(shown)
-        return {"text/plain": text.render(node), "text/html": page.render(node)}
+        pictures = {} if svg is None else {"image/svg+xml": svg(shown)}
+        return {"text/plain": text.render(node), "text/html": page.render(node), **pictures}
     except Exception as error:  # noqa: BLE001  a view must never stand between a user and a result
         reason = f"(it cannot be shown: {type(error).__name__}: {error})"
         return {"text/plain": f"{_name(shown)}\n{reason}"}
@@ -51,11 +58,13 @@ def show(shown: Any, view: Callable[[Any], Node]) -> None:
         sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
 
 
-def attach(cls: type, view: Callable[[Any], Node], live: Live | None = None) -> None:
+def attach(
+    cls: type, view: Callable[[Any], Node], live: Live | None = None, svg: Picture | None = None
+) -> None:
     """Make instances of a class show a view, and in a running notebook what `live` makes of it."""
 
     def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        static = bundle(self, view)
+        static = bundle(self, view, svg)
         return static if live is None else live(self, static)
 
     cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]

@@ -1,13 +1,19 @@
 """What a notebook calls arrays: its variables, and the places in lists, dicts and objects that they hold.
 
-Knows names and memory; must not know notebooks.
+Knows names and memory, and of notebooks only where their names are.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import name_of_memory
 from kernelab.runtime.strided import array
+
+MOST_LOOKED_UP = 64
+"""For how many memories the frames of callers are gone through."""
 
 MOST = 20_000
 """How many places are looked at in one container."""
@@ -25,6 +31,15 @@ def names_of(memories: Iterable[Allocation], namespace: Mapping[str, Any]) -> di
         if len(found) == len(wanted):
             break
     return {wanted[key]: name for key, name in found.items()}
+
+
+def names_now(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
+    """What the notebook that is running calls them; elsewhere, what the code that called kernelab does."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        return names_of(memories, shell.user_ns)
+    named = ((memory, name_of_memory(memory)) for memory in islice(memories, MOST_LOOKED_UP))
+    return {memory: name for memory, name in named if name}
 
 
 def _variables(namespace: Mapping[str, Any]) -> Iterator[tuple[str, array]]:

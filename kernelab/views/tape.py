@@ -1,19 +1,26 @@
-"""A tape as a table: one row for each record, in order, with what it read, what it changed and what was
-saved.
+"""A tape as a picture and a table: one row for each record, in order, with what it read and what it changed,
+and what was overwritten meanwhile.
 
 Pure functions from a tape to markup; must not know how a tape records or sweeps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.tape import Tape
 from kernelab.views.code import spill
-from kernelab.views.markup import Below, Cell, Node, Run, Table, Words, cell, words
+from kernelab.views.digest import Digest
+from kernelab.views.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.naming import names_now
+from kernelab.views.timeline import timeline
 
 HEAD = ("", "record", "grid", "reads", "changes", "where")
 SHOWN_FIRST, SHOWN_LAST = 12, 4
 """Of a long tape, how many records are shown at its ends."""
+
+MOST_WARNINGS = 6
+"""How many different warnings are shown."""
 
 
 def tape_view(tape: Tape) -> Node:
@@ -21,7 +28,35 @@ def tape_view(tape: Tape) -> Node:
     records = tuple(tape)
     if not records:
         return words("This tape is empty: launch kernels inside `with tape:` to record them.")
-    return Below((_summary(tape, records), *_spills(records), Table("", HEAD, _rows(records))))
+    data = _data(tape)
+    picture = Drawing("", timeline(data), ())
+    told = (*_spills(records), *_warnings(data))
+    return Below((_summary(tape, records), *told, picture, Table("", HEAD, _rows(records))))
+
+
+def svg_of(tape: Tape) -> str:
+    """The tape as an SVG file: time down, arrays across; needs neither Graphviz nor a running kernel."""
+    return timeline(_data(tape))
+
+
+def _data(tape: Tape) -> Mapping[str, Any]:
+    digest = Digest(tape, names_now)
+    digest.look()
+    return digest.whole()
+
+
+def _warnings(data: Mapping[str, Any]) -> list[Words]:
+    """What was overwritten though an adjoint needs it, and what the last `backward` found."""
+    told: dict[str, None] = {}
+    for overwrite in data["overwrites"]:
+        if overwrite["outcome"] != "saved":
+            memory = data["arrays"][overwrite["array"]][0]
+            name = data["names"].get(str(memory), data["memories"][memory][0])
+            (read, _), (wrote, _) = overwrite["read"], overwrite["wrote"]
+            told[f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"] = None
+    told |= dict.fromkeys(f"{found['at'][0]}: {found['message']}" for found in data["findings"])
+    more = [f"and {len(told) - MOST_WARNINGS} more"] if len(told) > MOST_WARNINGS else []
+    return [words(Run("⚠ ", "bad"), sentence) for sentence in (*list(told)[:MOST_WARNINGS], *more)]
 
 
 def _spills(records: tuple[Record, ...]) -> Iterator[Words]:

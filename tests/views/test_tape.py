@@ -1,10 +1,14 @@
 """A tape as a table: its records in order, where they were made, and what was saved."""
 
 import re
+from xml.etree import ElementTree
+
+import pytest
 
 import kernelab as kl
 from kernelab.views import text
 from kernelab.views.tape import SHOWN_FIRST, SHOWN_LAST, tape_view
+from kernelab.views.timeline import FIRST, LAST, timeline
 
 SQUARE = kl.compile("def square(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]\n")[
     "square"
@@ -52,3 +56,67 @@ def test_saved_bytes_are_in_the_title() -> None:
         kl.launch(SQUARE, dim=3, inputs=[x], outputs=[y])
         x.zero_()
     assert shown(tape)[0] == "tape of 2 records, 12 bytes saved from being overwritten"
+
+
+def test_an_overwrite_that_loses_values_is_told_with_both_lines() -> None:
+    x, y = kl.ones(3, dtype=float, requires_grad=True), kl.zeros(3, dtype=float, requires_grad=True)
+    with kl.Tape(overwrite="warn") as tape:
+        kl.launch(SQUARE, dim=3, inputs=[x], outputs=[y])
+        with pytest.warns(kl.KernelWarning, match="overwritten here"):
+            x.zero_()
+    warning = shown(tape)[1]
+    assert re.fullmatch(
+        r"⚠ x is overwritten at test_tape\.py, line \d+, "
+        r"but the adjoint of test_tape\.py, line \d+ needs its old values",
+        warning,
+    )
+
+
+# ------------------------------------------------------------------------------------------ the picture
+
+
+def parsed(tape: kl.Tape) -> ElementTree.Element:
+    return ElementTree.fromstring(tape.to_svg())  # type: ignore[attr-defined]
+
+
+def labels(picture: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_the_picture_has_a_row_for_each_record_and_a_lane_for_each_array() -> None:
+    picture = parsed(recorded(2))
+    assert picture.get("aria-label") == "tape of 2 records on 2 arrays"
+    found = labels(picture)
+    assert [found.count(label) for label in ("square", "x∇", "y∇", "v1", "v2")] == [2, 1, 1, 1, 1]
+
+
+def test_the_picture_of_a_long_tape_shows_its_ends() -> None:
+    found = labels(parsed(recorded(100)))
+    assert found.count("square") == FIRST + LAST
+    assert "⋮ 70 more" in found
+    assert "100" in found
+
+
+def test_the_picture_draws_what_was_kept_between_reader_and_writer() -> None:
+    x, y = kl.ones(3, dtype=float, requires_grad=True), kl.zeros(3, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(SQUARE, dim=3, inputs=[x], outputs=[y])
+        x.zero_()
+    picture = parsed(tape)
+    assert "kept 12 B" in labels(picture)
+    assert any(path.get("class") == "saved" for path in picture.iter("{http://www.w3.org/2000/svg}path"))
+
+
+def test_names_in_the_picture_are_text_never_markup() -> None:
+    data = {
+        "memories": [["<b>&", 4, True]], "arrays": [[0, "float32", [1]]], "records": [0], "overwrites": [],
+        "steps": [{"title": "<i>", "place": "</svg>", "reads": [["x", 0]], "writes": []}], "names": {},
+    }  # fmt: skip
+    picture = ElementTree.fromstring(timeline(data))
+    assert {"<b>&∇", "<i>"} <= set(labels(picture))
+
+
+def test_a_tape_is_text_html_and_a_picture() -> None:
+    forms = recorded(1)._repr_mimebundle_()  # type: ignore[attr-defined]
+    assert forms.keys() == {"text/plain", "text/html", "image/svg+xml"}
+    assert "<svg" in forms["text/html"]

@@ -1,0 +1,126 @@
+"""The live tape in a real JupyterLab: while a cell runs, by keyboard, in both themes, without its kernel."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.conftest import Lab
+
+LOAD = "import warnings\nfrom pathlib import Path\nimport time\nimport kernelab as kl"
+KERNELS = """%%kernel --quiet
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, y[tid()])"""
+SHOW = """warnings.simplefilter("ignore")
+x, y = kl.ones(64, dtype=float, requires_grad=True), kl.zeros(64, dtype=float, requires_grad=True)
+loss = kl.zeros(1, dtype=float, requires_grad=True)
+tape = kl.Tape(overwrite="warn")
+kl.show(tape)"""
+RECORD = """with tape:
+    square[64](x, y)
+    x.assign(y)
+    while not Path("go-on").exists():
+        time.sleep(0.02)
+    total[64](y, loss)
+tape.backward(loss)"""
+
+Open = Callable[..., Any]
+
+
+def start(notebook: Any) -> None:
+    notebook.page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells'); 0")
+
+
+def rows(shown: Locator) -> Locator:
+    return shown.locator("[role=option]")
+
+
+def test_launches_and_an_overwrite_appear_while_the_cell_runs_and_questions_are_answered(
+    open_notebook: Open, lab: Lab, front_end: Path
+) -> None:
+    gate = lab.root / "go-on"
+    gate.unlink(missing_ok=True)
+    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD)
+    page = notebook.page
+    start(notebook)
+    shown = page.locator(".klt")
+    expect(rows(shown)).to_have_count(2, timeout=60_000)
+    problem = shown.locator(".klt-problem")
+    expect(problem).to_contain_text("x is overwritten by 2 (assign), but the adjoint of 1 (square)")
+    expect(problem.locator("code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
+    expect(problem).to_contain_text("the gradient of x would be wrong")
+    expect(shown.locator(".klt-tainted")).to_have_count(1)
+    rows(shown).nth(0).locator("text.klt-title").click()
+    shown.get_by_role("button", name="kernel and arguments").click()
+    expect(shown.locator(".klt-answer")).to_contain_text("y[i] = x[i] * x[i]")
+    expect(rows(shown)).to_have_count(2)  # the cell waits for the gate
+    gate.touch()
+    expect(rows(shown)).to_have_count(3)
+    shown.get_by_role("tab", name="backward").click()
+    expect(shown.locator(".klt-now")).to_contain_text("step 1 of 2: back through launch 3, total")
+    expect(shown.locator(".klt-now")).to_contain_text("8.000")
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_the_keyboard_reaches_everything_in_both_themes(
+    open_notebook: Open, lab: Lab, front_end: Path, theme: str
+) -> None:
+    (lab.root / "go-on").touch()
+    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD)
+    page = notebook.page
+    page.evaluate("theme => window.jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+    notebook.run_all()
+    shown = page.locator(".klt")
+    expect(rows(shown)).to_have_count(3)
+    paper, ink = shown.evaluate(
+        "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).color]"
+    )
+    assert is_dark(paper) == (theme == "JupyterLab Dark")
+    assert is_dark(ink) != is_dark(paper)
+    shown.get_by_role("tab", name="timeline").focus()
+    page.keyboard.press("ArrowRight")
+    expect(shown.get_by_role("tab", name="graph")).to_be_focused()
+    expect(shown.locator(".klt-node")).to_have_count(6)
+    page.keyboard.press("ArrowLeft")
+    for key in ("Tab", "Tab"):  # past the link of the problem, to the launches
+        page.keyboard.press(key)
+    for key in ("Home", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(shown.locator(".klt-facts")).to_contain_text("1 square")
+    page.keyboard.press("Enter")
+    expect(shown.locator(".klt-answer")).to_contain_text("array of 64 float32")
+
+
+def is_dark(color: str) -> bool:
+    return sum(map(int, re.findall(r"\d+", color)[:3])) / 3 < 128
+
+
+def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
+    open_notebook: Open, lab: Lab, front_end: Path, tmp_path: Path
+) -> None:
+    (lab.root / "go-on").touch()
+    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD)
+    page = notebook.page
+    notebook.run_all()
+    expect(rows(page.locator(".klt"))).to_have_count(3)
+    kept = "window.jupyterapp.shell.currentWidget.context.model.getMetadata('widgets')"
+    page.wait_for_function(f"JSON.stringify({kept} ?? '').includes('total')")
+    page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    (saved,) = lab.root.glob("test_a_saved_tape*.ipynb")
+    stored = json.loads(saved.read_text(encoding="utf-8"))
+    output = stored["cells"][2]["outputs"][0]["data"]
+    assert {"text/plain", "text/html", "image/svg+xml"} <= output.keys()
+    again = open_notebook(saved).page.locator(".klt")
+    expect(rows(again)).to_have_count(3)
+    expect(again.locator(".klt-problem code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
+    rows(again).nth(0).locator("text.klt-title").click()
+    again.get_by_role("button", name="kernel and arguments").click()
+    expect(again.locator(".klt-answer")).to_contain_text("No answer", timeout=10_000)
