@@ -58,7 +58,7 @@ def examine() -> tuple[Finding, ...]:
         examine_cache(cache_dir()),
         examine_package("ipykernel", "ipykernel", "pip install ipykernel"),
         examine_package("JupyterLab", "jupyterlab", "pip install 'kernelab[lab]'"),
-        Finding(Mark.OK, "JupyterLab extension", f"kernelab {__version__} needs none"),
+        examine_front_end(Path(__file__).parent / "jupyter" / "static" / "tape.js"),
         examine_package("cuda-python", "cuda-python", "for NVIDIA GPUs: pip install 'kernelab[cuda]'"),
         examine_nvrtc(),
         examine_driver(),
@@ -157,6 +157,14 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def examine_front_end(bundle: Path) -> Finding:
+    """See whether the front-end of the widgets was built; JupyterLab needs no extension for it."""
+    if bundle.is_file():
+        return Finding(Mark.OK, "live tape", f"built, {bundle.stat().st_size / 1e3:.0f} kB")
+    found = "not built: tapes show as static pictures and tables"
+    return Finding(Mark.OPTIONAL, "live tape", found, "install node with npm, then kernelab again")
 
 
 def examine_nvrtc() -> Finding:

@@ -85,7 +85,7 @@ def test_doctor_finds_everything_that_kernels_on_the_cpu_need() -> None:
 def test_doctor_reports_on_every_part() -> None:
     subjects = [finding.subject for finding in doctor.examine()]
     assert subjects == [
-        *("Python", "kernelab", "C++ compiler", "cache", "ipykernel", "JupyterLab", "JupyterLab extension"),
+        *("Python", "kernelab", "C++ compiler", "cache", "ipykernel", "JupyterLab", "live tape"),
         *("cuda-python", "NVRTC", "NVIDIA driver"),
     ]
 
@@ -122,6 +122,15 @@ def test_doctor_says_where_else_the_cache_could_be_when_it_cannot_be_written(tmp
 def test_doctor_says_how_to_install_a_missing_package() -> None:
     finding = doctor.examine_package("Thing", "no-such-package-of-kernelab", "pip install thing")
     assert finding == doctor.Finding(doctor.Mark.OPTIONAL, "Thing", "not installed", "pip install thing")
+
+
+def test_doctor_says_whether_the_live_tape_was_built(tmp_path: Path) -> None:
+    missing = doctor.examine_front_end(tmp_path / "tape.js")
+    assert missing.mark is doctor.Mark.OPTIONAL
+    assert "static" in missing.found
+    (tmp_path / "tape.js").write_bytes(bytes(72_000))
+    found = doctor.Finding(doctor.Mark.OK, "live tape", "built, 72 kB")
+    assert doctor.examine_front_end(tmp_path / "tape.js") == found
 
 
 @pytest.mark.nvrtc

@@ -90,6 +90,12 @@ class Guard:
     swept: bool = False
     overwrites: list[Overwrite] = field(default_factory=list)
 
+    def clear(self) -> None:
+        """Forget what was saved and overwritten."""
+        self.saved_bytes = 0
+        self.swept = False
+        self.overwrites.clear()
+
 
 class Watch:
     """Keeps the elements of an array, as they are now, for adjoints; `spent` once any is overwritten.

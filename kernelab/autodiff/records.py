@@ -263,8 +263,7 @@ FILLS = ("fill_", "zero_")
 class Recording:
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
 
-    `epoch` counts how often it has forgotten them.  `times`, where somebody wants to know, are nanoseconds
-    that launches took, by the number of the record.
+    `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.
     """
 
     sees_values = True
@@ -287,9 +286,7 @@ class Recording:
     def clear(self) -> None:
         """Forget everything."""
         self.epoch += 1
-        if self.times is not None:
-            self.times.clear()
-        self.guard.overwrites.clear()
+        self.times = None if self.times is None else {}
         self.records.clear()
         self.scopes.clear()
         self._open.clear()
@@ -299,8 +296,7 @@ class Recording:
         self._seen = None
         self.from_host.clear()
         self.lost.clear()
-        self.guard.saved_bytes = 0
-        self.guard.swept = False
+        self.guard.clear()
 
     def ends(self) -> None:
         """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
@@ -337,14 +333,13 @@ class Recording:
         call.will_write()
         residuals: tuple[array, ...] = ()
         reverse = outline.reverse
-        times = self.times
-        began = 0 if times is None else perf_counter_ns()
+        began = 0 if self.times is None else perf_counter_ns()
         if reverse.__class__ is Reverse and reverse.residuals:
             residuals = call.augmented(reverse)
         else:
             call.primal()
-        if times is not None:
-            times[len(self.records)] = perf_counter_ns() - began
+        if self.times is not None:
+            self.times[len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, caller(3))
 
     def add(self, call: Call) -> None:

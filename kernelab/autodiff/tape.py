@@ -8,7 +8,6 @@ tape.backward(l)                                          # x.grad, y.grad
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import Token
 from os import PathLike
 from pathlib import Path
@@ -21,8 +20,9 @@ from kernelab.autodiff.finite import FiniteChecks, check_seeds
 from kernelab.autodiff.forgotten import tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.habits import Habits, no_loss
-from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Overwrite, Policy
-from kernelab.autodiff.magnitudes import Magnitude, measuring
+from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
+from kernelab.autodiff.magnitudes import measuring
+from kernelab.autodiff.observed import Observed
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.sweep import (
     Buffers,
@@ -41,7 +41,6 @@ from kernelab.errors import (
     Diagnostic,
     KernelValueError,
     KernelWarning,
-    NotFiniteError,
     Related,
     TapeError,
     a_thing,
@@ -58,7 +57,7 @@ from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import by_leaves
 
 
-class Tape(Habits):
+class Tape(Observed, Habits):
     """Records launches and copies, and computes gradients by `backward`.
 
     `overwrite` says what happens when an array is overwritten, inside the ``with`` block or after it, though
@@ -77,8 +76,7 @@ class Tape(Habits):
         self._token: Token[Recorder | None] | None = None
         self._entered: Place | None = None
         self._seeds: list[array] = []
-        self._findings: tuple[Diagnostic, ...] = ()
-        self._magnitudes: list[Magnitude] | None = None
+        super().__init__()
 
     def __repr__(self) -> str:
         saved = f", {self.saved_bytes:,} bytes saved" if self.saved_bytes else ""
@@ -139,48 +137,10 @@ class Tape(Habits):
         """How many bytes were saved because arrays were overwritten that an adjoint needs."""
         return self._recording.guard.saved_bytes
 
-    def since(self, number: int) -> Sequence[Record]:
-        """The records from a number on."""
-        return tuple(self._recording.records[number:])
-
     @property
     def is_recording(self) -> bool:
         """Whether its ``with`` block is running."""
         return self._token is not None
-
-    @property
-    def epoch(self) -> int:
-        """How often it has been reset."""
-        return self._recording.epoch
-
-    def observe(self) -> None:
-        """Measure from here on how long launches take, and how large adjoints are in each backward pass.
-
-        What shows a tape asks for it; a launch then takes a tenth of a microsecond more.
-        """
-        if self._recording.times is None:
-            self._recording.times = {}
-            self._magnitudes = []
-
-    @property
-    def times(self) -> Mapping[int, int]:
-        """How many nanoseconds launches took since the tape is observed, by the number of the record."""
-        return self._recording.times or {}
-
-    @property
-    def overwrites(self) -> Sequence[Overwrite]:
-        """What was overwritten, in order, while a recorded launch needed it for its adjoint."""
-        return self._recording.guard.overwrites
-
-    @property
-    def findings(self) -> Sequence[Diagnostic]:
-        """What the last `backward` warned of or failed by: chains that end, values that are not finite."""
-        return self._findings
-
-    @property
-    def magnitudes(self) -> Sequence[Magnitude]:
-        """The norms of adjoints in the order of the last `backward`, if the tape was observed then."""
-        return self._magnitudes or ()
 
     def record_func(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
         """Call `backward` at this point of the backward pass.
@@ -322,14 +282,6 @@ class Tape(Habits):
             RECORDER.reset(token)
         self._recording.guard.swept = True
 
-    @contextmanager
-    def _noting_what_is_not_finite(self) -> Iterator[None]:
-        try:
-            yield
-        except NotFiniteError as error:
-            self._findings = (*self._findings, *error.diagnostics)
-            raise
-
     def _cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
         if loss is None and grads is None:
             return self._final_gradients()
@@ -433,9 +385,7 @@ class Tape(Habits):
         self._recording.clear()
         self._seeds.clear()
         self._entered = None
-        self._findings = ()
-        if self._magnitudes is not None:
-            self._magnitudes = []
+        self._forget_findings()
 
     def _arrays(self) -> list[array]:
         found: dict[array, None] = dict.fromkeys(self._seeds)
