@@ -1,7 +1,8 @@
 """The sweep: adjoints taken from the seeds through all records in reverse, and published as gradients.
 
 A sweep works on private adjoints, one buffer for each allocation.  What `x.grad` shows afterwards is the
-gradient with respect to the value that `x` held when the tape first read it, or at the end if it never did.
+gradient with respect to the value that `x` held when the tape first read it, or at the end if it never did;
+of what the tape made, such as the rows of a trajectory, each element counts by itself.
 Where nothing was written before that first read, `x` is a leaf and its gradient grows with every sweep; the
 gradient of anything else is replaced.
 """
@@ -13,11 +14,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from kernelab.autodiff.coverage import Coverage
 from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
+from kernelab.autodiff.pieces import WHOLE, Written, box_in
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.strided import array
+from kernelab.runtime.touched import part
 
 Region = tuple[Allocation, int, tuple[int, ...], tuple[int, ...]]
 
@@ -117,10 +121,11 @@ def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Publication:
-    """Elements whose gradient is to be published, and whether it adds to what was there."""
+    """Elements of `source` whose gradient is to be published, and whether it adds to what was there."""
 
     elements: array
     leaf: bool
+    source: array
 
 
 @dataclass(slots=True)
@@ -132,39 +137,62 @@ class Publications:
 
     def leaves(self) -> Iterator[tuple[int, array]]:
         """The leaves, each with the step that reads it first."""
-        return ((i, p.elements) for i, group in self.after.items() for p in group if p.leaf)
+        return ((i, p.source) for i, group in self.after.items() for p in group if p.leaf)
 
     def all(self) -> Iterator[Publication]:
         for elements in self.before:
-            yield Publication(elements, False)
+            yield Publication(elements, False, elements)
         for group in self.after.values():
             yield from group
 
 
 def publications(steps: Sequence[Step]) -> Publications:
-    """Find where each array with gradients is first read, and which are never read."""
+    """Find where each array with gradients is first read, and which are never read.
+
+    Memory that the tape reads before it writes it holds inputs: an array over it is one piece, which counts
+    from its first read on.  Of memory that the tape has made, each box of indices that a launch reads counts
+    by itself.
+    """
     plan = Publications()
     read: set[Region | Allocation] = set()
-    written: dict[Allocation, dict[Region, array]] = {}
+    pieces: dict[Region, Coverage] = {}
+    given: set[Allocation] = set()
+    written: dict[Allocation, dict[Region, Written]] = {}
     seen: set[array] = set()
     for i, step in enumerate(steps):
-        for source in step.read:
-            if source in seen or not source.allocation.requires_grad:
+        for k, source in enumerate(step.read):
+            memory = source.allocation
+            if source in seen or not memory.requires_grad:
                 continue
-            seen.add(source)
             key = region(source)
-            if key in read or source.allocation in read:
+            if key in read or memory in read:
+                seen.add(source)
                 continue
-            read |= {key, source.allocation} if _is_whole(source) else {key}
-            earlier = written.get(source.allocation, {})
-            leaf = key not in earlier and not any(source.overlaps(target) for target in earlier.values())
-            plan.after.setdefault(i, []).append(Publication(source, leaf))
-        for target in step.written:
+            earlier = written.get(memory, {})
+            if not earlier:
+                given.add(memory)
+            box = WHOLE if memory in given else box_in(step.record, "read", k)
+            if box is WHOLE:
+                seen.add(source)
+                read |= {key, memory} if _is_whole(source) else {key}
+                leaf = key not in earlier and not any(w.target.overlaps(source) for w in earlier.values())
+                plan.after.setdefault(i, []).append(Publication(source, leaf, source))
+                continue
+            known = pieces.setdefault(key, Coverage())
+            if box is None or known.covers(box):
+                continue
+            known.add(box)
+            elements = part(source, box)
+            leaf = not any(elements.overlaps(one) for several in earlier.values() for one in several.parts())
+            plan.after.setdefault(i, []).append(Publication(elements, leaf, source))
+        for k, target in enumerate(step.written):
             if target.allocation.requires_grad:
-                written.setdefault(target.allocation, {})[region(target)] = target
+                known_here = written.setdefault(target.allocation, {})
+                known_here.setdefault(region(target), Written(target)).add(step.record, k)
     for memory, targets in written.items():
         if memory not in read:
-            plan.before += [target for key, target in targets.items() if key not in read]
+            never = (found.unread(pieces.get(key)) for key, found in targets.items() if key not in read)
+            plan.before += [elements for several in never for elements in several]
     return plan
 
 
