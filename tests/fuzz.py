@@ -23,7 +23,7 @@ from tests.strategies.features import EXPECTED, features
 from tests.strategies.hosts import careless_programs, host_programs
 from tests.support.programs import second_order
 from tests.support.reproducer import checked
-from tests.support.second import forward_over_reverse
+from tests.support.second import forward_over_reverse, reverse_over_reverse
 from tests.support.tapes import POLICIES, Policy, checked_tape
 
 ROUND = 200
@@ -43,6 +43,7 @@ def kernels(seed: int, count: Counter[str]) -> None:
         outcome = checked(text, layout, point)
         checked(text, layout, point, second_order)
         checked(text, layout, point, forward_over_reverse)
+        checked(text, layout, point, reverse_over_reverse)
         count.update(tried=1, untrusted=not outcome.trusted, unrolled=outcome.unrolled)
 
     check()

@@ -32,7 +32,7 @@ from tests.strategies.features import EXPECTED, EXPECTED_IR, features, statement
 from tests.support.lowering import lowered, raw
 from tests.support.programs import Point, active, complete, same_memory, second_order
 from tests.support.reproducer import checked
-from tests.support.second import forward_over_reverse
+from tests.support.second import forward_over_reverse, reverse_over_reverse
 
 SHARDS, PROGRAMS = 4, 80
 """The programs of the normal run: one test a shard, so that processes share them."""
@@ -75,6 +75,13 @@ def test_derivatives_of_the_tangent_agree(text: str, layout: str) -> None:
 @given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
 def test_the_tangent_of_the_adjoint_is_the_adjoint_of_the_tangent(text: str, layout: str, point: int) -> None:
     checked(text, layout, point, forward_over_reverse)
+
+
+@hypothesis.seed(9)
+@examples(30, database=None)
+@given(programs(), st.sampled_from(list(LAYOUTS)), st.integers(0, 2))
+def test_the_adjoint_of_the_adjoint_agrees_with_its_tangent(text: str, layout: str, point: int) -> None:
+    checked(text, layout, point, reverse_over_reverse)
 
 
 def drawn(count: int, seed: int) -> list[str]:

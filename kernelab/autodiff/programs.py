@@ -12,8 +12,7 @@ from typing import Any
 from kernelab.backend.base import Entry
 from kernelab.backend.order import independent, may_meet
 from kernelab.codegen.totals import is_deferred
-from kernelab.errors import Diagnostic, GradientError
-from kernelab.lang.ir import Append, Block, Const, Function, Load, Restore, Save, Storage, Store, Var, walk
+from kernelab.lang.ir import Block, Const, Function, Load, Storage, Store, Var, walk
 from kernelab.lang.types import Array, Value, int32, is_differentiable
 from kernelab.passes import batch
 from kernelab.passes.effects import effects
@@ -34,6 +33,8 @@ class Pullback:
     """Reverse mode of a program: what runs forwards and keeps the residuals, and what takes adjoints back.
 
     `active` are the positions whose adjoints the second takes, `needed` the arrays whose elements it reads.
+    Where the program is itself one of reverse mode, `reopened` are the positions of residuals that it appends
+    to, and `memories` those of residuals of its own that stand for its stacks (`kernelab.passes.vjp`).
     """
 
     primal: "Program"
@@ -41,6 +42,8 @@ class Pullback:
     active: Positions
     needed: Positions
     residuals: tuple[Value, ...]
+    reopened: Positions
+    memories: Positions
 
 
 class Program:
@@ -112,11 +115,6 @@ class Program:
         return batch.is_opaque(self.flat)
 
     @cached_property
-    def keeps(self) -> bool:
-        """Whether it saves values for itself or others, which a second reverse pass cannot follow."""
-        return any(isinstance(stmt, Save | Restore | Append) for stmt in walk(self.flat.body))
-
-    @cached_property
     def meets(self) -> bool:
         """Whether its threads may meet, so that their order may matter."""
         return may_meet(self.flat)
@@ -169,11 +167,9 @@ class Program:
         return self._made[key]  # type: ignore[no-any-return]
 
     def pullback(self, active: Positions, groups: Sequence[Positions] = ()) -> Pullback:
-        """Reverse mode; the adjoint's last parameters are the adjoints, then residuals and their starts."""
+        """Reverse mode; the adjoint's last parameters are the adjoints, then what `Run.pull` hands to it."""
         key = "pullback", active, tuple(groups)
         if key not in self._made:
-            if self.keeps:
-                raise GradientError(_twice(self))
             self._made[key] = self._pullback(active, groups)
         return self._made[key]  # type: ignore[no-any-return]
 
@@ -187,7 +183,7 @@ class Program:
         primal, adjoint = Program(made.primal), Program(self._unlike(made.adjoint), frugal)
         needed = tuple(i for i in range(len(self.function.params)) if i in adjoint.reads)
         residuals = tuple(residual.array.type.elem for residual in made.residuals)  # type: ignore[union-attr]
-        return Pullback(primal, adjoint, active, needed, residuals)
+        return Pullback(primal, adjoint, active, needed, residuals, made.reopened, made.memories)
 
     @cached_property
     def widened(self) -> "Program":
@@ -278,9 +274,3 @@ def _referenced(function: Function, positions: Positions) -> Function:
         loads.append(Load(number, params[i], (Const(0, int32),), number.span))
     body = Block((*loads, *function.body.stmts), function.body.yields)
     return replace(function, params=tuple(params), body=body)
-
-
-def _twice(program: Program) -> Diagnostic:
-    message = f"`{program.name}` cannot be differentiated in reverse: it keeps values of an earlier pass"
-    hint = "put the forward pass outside: jacfwd(jacrev(f)), or hessian(f)"
-    return Diagnostic(message, program.function.span, "second-order", hint=hint)

@@ -15,7 +15,6 @@ from kernelab.autodiff.levels import (
     KeptValues,
     Level,
     fresh,
-    known,
     sharing,
     will_write,
 )
@@ -71,21 +70,25 @@ class Run:
     keepers: tuple[tuple[int, Keeper], ...]
 
     def pull(self, level: Level, bars: "Bars") -> None:
-        changed = [given for i in self.program.changed if isinstance(given := self.arguments[i], array)]
-        if not any(given.allocation in bars.memory for given in changed):
+        if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
         if isinstance(self.pullback, KernelTypeError):
             raise self.pullback
-        arguments = list(self.arguments)
+        level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
+
+    def _given(self, pullback: Pullback, bars: "Bars") -> list[Argument]:
+        """The arguments of the adjoint, in the order of its parameters."""
+        arguments = [KeptValues(given) if isinstance(given, Kept) else given for given in self.arguments]
         for i, keeper in self.keepers:
             arguments[i] = keeper.now
-        for i in self.pullback.active:
-            primal = self.arguments[i]
-            assert isinstance(primal, array)
-            arguments.append(bars.of(primal))
+        arguments += [bars.of(self.arguments[i]) for i in pullback.active]
         for kept in self.kept:
             arguments += [KeptValues(kept), KeptStarts(kept)]
-        level.run(self.pullback.adjoint, self.grid, arguments)
+        for i in pullback.reopened:
+            reopened = self.arguments[i]
+            assert isinstance(reopened, Kept)
+            arguments.append(KeptStarts(reopened))
+        return [*arguments, *(bars.of(self.kept[k]) for k in pullback.memories)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +114,34 @@ class Bars:
 
     def __init__(self) -> None:
         self.memory: dict[Allocation, Allocation] = {}
+        self.kept: dict[Kept, array] = {}
 
-    def of(self, primal: array) -> array:
+    def reach(self, given: Argument) -> bool:
+        """Whether anything of what a program changes has an adjoint."""
+        if isinstance(given, array):
+            return given.allocation in self.memory
+        return given in self.kept
+
+    def of(self, primal: Argument) -> array:
+        """The adjoint of an array, or of what a program has appended."""
+        match primal:
+            case array():
+                return self.of_array(primal)
+            case Kept():
+                return self.of_kept(primal)
+            case KeptValues(kept):
+                return self.of_kept(kept)
+            case _:
+                raise AssertionError("neither numbers nor starts have adjoints")
+
+    def of_kept(self, kept: Kept) -> array:
+        """The adjoint of what a program has appended."""
+        if kept not in self.kept:
+            values, _ = kept.arrays()
+            self.kept[kept] = fresh(values.shape, values.dtype)
+        return self.kept[kept]
+
+    def of_array(self, primal: array) -> array:
         """The adjoint of an array."""
         memory = self.memory.get(primal.allocation)
         if memory is None:
@@ -121,17 +150,21 @@ class Bars:
 
 
 class Reverse(Level):
-    """Remembers what runs on the memories of `tracked`, which grow as results are computed from them."""
+    """Remembers what runs on the memories of `tracked`, which grow as results are computed from them.
+
+    What programs append is tracked, too: another program may be an adjoint that reads it.
+    """
 
     def __init__(self, parent: Level) -> None:
         super().__init__(parent)
         self.tracked: set[Allocation] = set()
+        self._appended: set[Kept] = set()
         self.entries: list[Run | Move] = []
         self._keepers: dict[tuple[bytes, Value], weakref.ref[Keeper]] = {}
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         will_write(program, arguments)
-        found = known(arguments, program.floats, self.tracked)
+        found = {i for i in program.floats if self._is_tracked(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
             return
@@ -150,7 +183,21 @@ class Reverse(Level):
         else:
             self.parent.run(program, grid, arguments)
         self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers))
-        self.tracked.update(arguments[i].allocation for i in active)  # type: ignore[union-attr]
+        for i in active:
+            given = arguments[i]
+            if isinstance(given, array):
+                self.tracked.add(given.allocation)
+            elif isinstance(given, Kept):
+                self._appended.add(given)
+
+    def _is_tracked(self, given: Argument) -> bool:
+        match given:
+            case array():
+                return given.allocation in self.tracked
+            case KeptValues(kept):
+                return kept in self._appended
+            case _:
+                return False
 
     def carries(self, memory: Allocation) -> bool:
         return memory in self.tracked

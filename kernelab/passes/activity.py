@@ -40,13 +40,17 @@ Opaque = Callable[[Custom], bool]
 """Which functions with custom derivatives are seen from outside only: all arguments lead to all results."""
 
 
-def active(function: Function, params: Iterable[Var]) -> frozenset[Var]:
+def active(
+    function: Function, params: Iterable[Var], memories: frozenset[Var] = frozenset()
+) -> frozenset[Var]:
     """The Vars that are varied and useful when these parameters are active.
+
+    `memories` are arrays that belong to the threads, like those that the function makes itself.
 
     Raises KernelTypeError where a derivative is needed that an operation does not have.
     """
     chosen = frozenset(params)
-    found = varied(function, chosen) & _useful(function, chosen)
+    found = varied(function, chosen, memories=memories) & _useful(function, chosen, memories)
     refuse_undefined(function, found)
     return found
 
@@ -66,13 +70,13 @@ def refuse_undefined(function: Function, vars: frozenset[Var]) -> None:
             )
 
 
-def masked(function: Function) -> frozenset[Var]:
+def masked(function: Function, memories: frozenset[Var] = frozenset()) -> frozenset[Var]:
     """The Vars whose cotangent may be cut to zero by a selection, as in ``where(x > 0, x * log(x), 0)``.
 
     What multiplies such a cotangent must not turn the zero into NaN.
     """
     backward = _Useful(set())
-    backward.locals = locals_of(function.body)
+    backward.locals = locals_of(function.body) | memories
     for stmt in walk(function.body):
         if isinstance(stmt, Let) and "selects" in stmt.op.tags:
             for arg in stmt.args:
@@ -83,9 +87,15 @@ def masked(function: Function) -> frozenset[Var]:
     return frozenset(backward.vars)
 
 
-def varied(function: Function, params: frozenset[Var], opaque: Opaque = has_grad) -> frozenset[Var]:
+def varied(
+    function: Function,
+    params: frozenset[Var],
+    opaque: Opaque = has_grad,
+    memories: frozenset[Var] = frozenset(),
+) -> frozenset[Var]:
     """The Vars that depend on the given parameters."""
     forward = _Varied(set(params), opaque)
+    forward.locals = set(memories)
     while forward.grew:
         forward.grew = False
         forward.block(function.body)
@@ -164,9 +174,9 @@ class _Varied:
                 pass
 
 
-def _useful(function: Function, params: frozenset[Var]) -> set[Var]:
+def _useful(function: Function, params: frozenset[Var], memories: frozenset[Var]) -> set[Var]:
     backward = _Useful(set(params))
-    backward.locals = locals_of(function.body)
+    backward.locals = locals_of(function.body) | memories
     for atom in function.body.yields:
         backward.add(atom)
     while backward.grew:

@@ -34,7 +34,7 @@ from kernelab.passes.copying import Copier
 from kernelab.passes.effects import Groups, aliases, effects
 from kernelab.passes.inline import lay_out
 from kernelab.passes.native import without
-from kernelab.passes.record import components
+from kernelab.passes.sites import components
 
 
 def has_grad(stmt: Custom) -> bool:

@@ -54,22 +54,28 @@ from kernelab.passes.effects import Groups, effects
 from kernelab.passes.expand import expanded
 from kernelab.passes.native import refuse_native, refuse_unrepeatable
 from kernelab.passes.pull import pull
-from kernelab.passes.record import Recorded, Residual, record
+from kernelab.passes.record import Recorded, record
 from kernelab.passes.replay import Env, Replay, value_of
 from kernelab.passes.simplify import simplify
+from kernelab.passes.sites import Residual
 
 
 @dataclass(frozen=True, slots=True)
 class Vjp:
     """The primal to run under a tape, which keeps the residuals, and the adjoint that reads them.
 
-    `sites` are the positions of the residuals among all that the function could keep.
+    `sites` are the positions of the residuals among all that the function could keep.  Of a function that is
+    an adjoint itself, or its primal, the adjoint has more parameters at the end: where threads begin in the
+    parameters at the positions `reopened`, to which the function appends, and then an array of zeros like
+    each residual at the positions `memories`, for the cotangents of what its stacks held.
     """
 
     primal: Function
     adjoint: Function
     residuals: tuple[Residual, ...]
     sites: tuple[int, ...] = ()
+    reopened: tuple[int, ...] = ()
+    memories: tuple[int, ...] = ()
 
 
 def vjp(
@@ -92,30 +98,35 @@ def vjp(
     refuse_unrepeatable(function)
     function = ascending(expanded(function))
     every = record(function, groups, intact=intact)
-    adjoint = _adjoint(every, names, storage)
-    needed = effects(adjoint).reads
-    keep = tuple(i for i, residual in enumerate(every.residuals) if residual.array in needed)
-    if len(keep) == len(every.residuals):
-        return Vjp(every.primal, adjoint, every.residuals, keep)
-    fewer = record(function, groups, keep, intact)
-    return Vjp(fewer.primal, _adjoint(fewer, names, storage), fewer.residuals, keep)
+    made = _pair(every, names, storage)
+    needed = effects(made.adjoint).reads
+    used = {every.residuals[k] for k in made.memories}
+    keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
+    if len(keep) < len(every.residuals):
+        made = _pair(record(function, groups, keep, intact), names, storage)
+    return replace(made, sites=keep)
 
 
-def _adjoint(recorded: Recorded, names: frozenset[str], storage: Storage) -> Function:
+def _pair(recorded: Recorded, names: frozenset[str], storage: Storage) -> Vjp:
     primal = recorded.replayable
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
     extra = primal.params[len(own) :]
     params = [param for param in own if param.hint in names]
     bars = {param: _bar(param) for param in params}
-    writer = _Adjoint(find_active(primal, params), masked(primal), bars, storage)
+    memories = {r.memory: k for k, r in enumerate(recorded.residuals) if r.memory is not None}
+    active = find_active(primal, params, frozenset(memories))
+    writer = _Adjoint(active, masked(primal, frozenset(memories)), bars, storage)
+    stacks = writer.reserve([memory for memory in memories if memory in active])
     writer.replay(primal.body, writer.env, "record")
     writer.sweep(primal.body, writer.env, writer.cotangents)
     writer.publish(params)
-    signature = (*own, *bars.values(), *extra)
+    signature = (*own, *bars.values(), *extra, *stacks.values())
     body = writer.builder.close()
     name, descending = f"{primal.name}_adjoint", not primal.descending
     adjoint = replace(primal, name=name, params=signature, body=body, descending=descending)
-    return simplify(simplify(adjoint))
+    adjoint = simplify(simplify(adjoint))
+    positions = tuple(memories[memory] for memory in stacks)
+    return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 
 
 def _bar(param: Var) -> Var:
@@ -139,6 +150,13 @@ class _Adjoint(Replay):
         self.locals: set[Var] = set()
         self.env: Env = {}
         self.cotangents: Cotangents = {}
+
+    def reserve(self, memories: Sequence[Var]) -> dict[Var, Var]:
+        """The arrays for the cotangents of what stacks held: each thread has a part of its own."""
+        made = {memory: _bar(memory) for memory in memories}
+        self.bars |= made
+        self.locals.update(made.values())
+        return made
 
     # Sweep -------------------------------------------------------------------------------------------------
 

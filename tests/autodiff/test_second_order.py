@@ -1,7 +1,8 @@
 """Second derivatives through kernels that overwrite what their adjoints need.
 
 Every kernel is the middle of a function of an array to a number.  Forward over reverse is compared with
-central differences of the gradient over float64, with the Hessian, and lane by lane.
+central differences of the gradient over float64, with the Hessian, and lane by lane; reverse over reverse
+with forward over reverse, and so is the next order.
 """
 
 from collections.abc import Callable
@@ -152,9 +153,33 @@ def test_forward_over_reverse_agrees_with_differences_of_the_gradient(name: str)
     np.testing.assert_allclose(forward[0], hessian, rtol=1e-10, atol=1e-12 * scale)
 
 
-@pytest.mark.parametrize(
-    "name", ["in_place", "until_it_is_large", "an_array_passed_twice", "with_checkpoints"]
-)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("interpreted")
+def test_reverse_over_reverse_agrees_with_forward_over_reverse(name: str) -> None:
+    f, (x, _) = through(name), point(name)
+    hessian, gradient = kl.func.hessian(f)(doubles(x)).numpy(), kl.func.grad(f)(doubles(x)).numpy()
+    scale = float(np.abs(hessian).max())
+    twice = kl.func.jacrev(kl.func.grad(f))(doubles(x)).numpy()
+    np.testing.assert_allclose(twice, hessian, atol=1e-12 * scale)
+    slope = kl.func.grad(lambda x: sum_of_squares(kl.func.grad(f)(x)))
+    np.testing.assert_allclose(slope(doubles(x)).numpy(), 2 * hessian @ gradient, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["in_a_loop", "until_it_is_large", "an_array_passed_twice"])
+@pytest.mark.usefixtures("interpreted")
+def test_orders_beyond_the_second_agree(name: str) -> None:
+    f, (x, v) = through(name), point(name)
+    slope = kl.func.grad(lambda x: sum_of_squares(kl.func.grad(f)(x)))
+    _, moved = kl.func.jvp(slope, (doubles(x),), (doubles(v),))
+    ahead, behind = (slope(doubles(x + step * v)).numpy() for step in (STEP, -STEP))
+    scale = float(np.abs(moved.numpy()).max())
+    np.testing.assert_allclose(moved.numpy(), (ahead - behind) / (2 * STEP), atol=1e-5 * scale)
+    third = kl.func.grad(lambda x: sum_of_squares(slope(x)))(doubles(x)).numpy()
+    expected = 2 * kl.func.jacfwd(slope)(doubles(x)).numpy().T @ slope(doubles(x)).numpy()
+    np.testing.assert_allclose(third, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["in_place", "until_it_is_large", "an_array_passed_twice"])
 @pytest.mark.usefixtures("interpreted")
 def test_hessians_of_many_lanes_are_those_of_each(name: str) -> None:
     f, (x, _) = through(name), point(name)
@@ -162,6 +187,9 @@ def test_hessians_of_many_lanes_are_those_of_each(name: str) -> None:
     found = kl.func.vmap(kl.func.hessian(f))(doubles(lanes)).numpy()
     expected = [kl.func.hessian(f)(doubles(lane)).numpy() for lane in lanes]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+    slope = kl.func.grad(lambda x: sum_of_squares(kl.func.grad(f)(x)))
+    expected = [slope(doubles(lane)).numpy() for lane in lanes]
+    np.testing.assert_allclose(kl.func.vmap(slope)(doubles(lanes)).numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["until_it_is_large", "an_array_passed_twice", "vectors"])
@@ -171,6 +199,10 @@ def test_machine_code_finds_the_same(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("KERNELAB_BACKEND", "interp")
     found = [part.numpy() for part in kl.func.hvp(through(name), (x,), (v,))]
     np.testing.assert_allclose(compiled, found, rtol=1e-12)
+    twice = kl.func.jacrev(kl.func.grad(through(name)))(x).numpy()
+    monkeypatch.delenv("KERNELAB_BACKEND")
+    again = kl.func.jacrev(kl.func.grad(through(name, COMPILED)))(x).numpy()
+    np.testing.assert_allclose(again, twice, rtol=1e-12)
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -127,8 +127,8 @@ VJP = (
     Fault(
         "one residual too few is kept",
         PASSES,
-        "if residual.array in needed)",
-        "if residual.array in needed)[1:]",
+        "if each.array in needed or each in used)",
+        "if each.array in needed or each in used)[1:]",
     ),
 )
 STORAGE = (
@@ -174,6 +174,27 @@ JVP = (
         PASSES,
         "self.builder.emit(Append(self.dots[array], value_dot, span))",
         "self.builder.emit(Append(self.dots[array], zero(type_of(value)), span))",
+        ("tests/autodiff/test_second_order.py",),
+    ),
+    Fault(
+        "a stack that was taken from is one record too deep",
+        PASSES,
+        "self.advance(depth, -1)",
+        "self.advance(depth, 0)",
+        ("tests/autodiff/test_second_order.py",),
+    ),
+    Fault(
+        "what is restored has the value of the record before",
+        PASSES,
+        "self.advance(taken, 1)",
+        "pass",
+        ("tests/autodiff/test_second_order.py",),
+    ),
+    Fault(
+        "the adjoint of a primal takes no cotangents of what it appended",
+        AUTODIFF,
+        "return kept in self._appended",
+        "return False",
         ("tests/autodiff/test_second_order.py",),
     ),
     Fault(

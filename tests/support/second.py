@@ -3,8 +3,13 @@
 * `forward_over_reverse`: the tangents of its two reverse programs, with the residuals between them, say how
   its gradient moves along a direction.  So does the adjoint of its tangent, which keeps other values: the two
   agree in every element, as second derivatives do in either order.
+* `reverse_over_reverse`: the adjoints of the two reverse programs agree with their tangents by the inner
+  product.
+
+The adjoint's own cotangents, ``x_bar``, are called ``x_c`` here: its adjoint has an ``x_bar``, too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +39,35 @@ def suffixed(point: Point, values: Floats, suffix: str) -> dict[str, Any]:
     return {f"{name}{suffix}": array for name, array in point.memory.arrays(values).items()}
 
 
+def paired(function: Function, point: Point, seed: int) -> Vjp:
+    """The reverse programs, with a storage that depends on the seed."""
+    storages: tuple[Storage, ...] = ("save", "recompute", "checkpoint")
+    program = reverse(function, point, storage=storages[seed % 3])
+    for name in active(function):
+        program.adjoint.param(f"{name}_bar").hint = f"{name}_c"
+    return program
+
+
+def float_residuals(program: Vjp) -> list[str]:
+    return [r.array.hint for r in program.residuals if is_differentiable(scalar_of(r.type))]
+
+
+def kept_arrays(program: Vjp, kept: dict[str, list[Any]]) -> dict[str, Any]:
+    """What a primal has kept, by the names of the adjoint's parameters."""
+    found = {}
+    for residual in program.residuals:
+        name = residual.array.hint
+        found[name] = np.array(kept[name], scalar_of(residual.type).dtype)
+        starts = [start[name] for start in kept["starts"]]
+        in_order = starts[::-1] if program.primal.descending else starts
+        found[residual.starts.hint] = np.array(in_order, np.int64)
+    return found
+
+
 def forward_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> None:
     """Check how a program's gradient moves; raises Disagreement."""
     function, point = lowered(text, "program"), Point.drawn(layout, seed)
-    storage: Storage = ("save", "recompute", "checkpoint")[seed % 3]
-    found = by_tangents(reverse(function, point, storage=storage), point, active(function))
+    found = by_tangents(paired(function, point, seed), point, active(function), np.zeros(point.memory.size))
     expected = by_an_adjoint(function, point)
     scale = max(1.0, float(np.abs(expected.arrays).max()), abs(expected.g))
     apart = max(float(np.abs(found.arrays - expected.arrays).max()), abs(found.g - expected.g))
@@ -47,21 +76,17 @@ def forward_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> Non
         raise Disagreement(f"along a direction the gradient moves by {told}")
 
 
-def by_tangents(program: Vjp, point: Point, names: list[str]) -> Moved:
-    """The tangents of the primal that keeps residuals, then of the adjoint."""
-    residuals = [r.array.hint for r in program.residuals if is_differentiable(scalar_of(r.type))]
+def by_tangents(program: Vjp, point: Point, names: Sequence[str], along: Floats) -> Moved:
+    """The tangents of the primal that keeps residuals, then of the adjoint; `along` moves the cotangents."""
+    residuals = float_residuals(program)
     given = point.arguments(point.values.copy(), point.g)
     given |= suffixed(point, point.direction.copy(), "_dot") | {"g_dot": np.float64(point.g_dot)}
     kept = evaluate(verify(jvp(program.primal, [*names, *residuals])), GRID, given)
-    for residual in program.residuals:
-        name = residual.array.hint
-        for key in (name, f"{name}_dot") if name in residuals else (name,):
-            given[key] = np.array(kept[key], scalar_of(residual.type).dtype)
-        given[residual.starts.hint] = np.array([start[name] for start in kept["starts"]], np.int64)
-    moved, g_moved = np.zeros(point.memory.size), np.zeros(1)
-    given |= suffixed(point, point.cotangent.copy(), "_bar") | {"g_bar": np.zeros(1)}
-    given |= suffixed(point, moved, "_bar_dot") | {"g_bar_dot": g_moved}
-    bars = [f"{name}_bar" for name in names]
+    given |= kept_arrays(program, kept) | {f"{name}_dot": np.array(kept[f"{name}_dot"]) for name in residuals}
+    moved, g_moved = along.copy(), np.zeros(1)
+    given |= suffixed(point, point.cotangent.copy(), "_c") | {"g_c": np.zeros(1)}
+    given |= suffixed(point, moved, "_c_dot") | {"g_c_dot": g_moved}
+    bars = [f"{name}_c" for name in names]
     evaluate(verify(jvp(program.adjoint, [*names, *bars, *residuals])), GRID, given)
     return Moved(moved, float(g_moved[0]))
 
@@ -81,3 +106,49 @@ def by_an_adjoint(function: Function, point: Point) -> Moved:
     given |= {"g_bar": g_moved, "g_dot_bar": np.zeros(1)} | residuals
     evaluate(verify(program.adjoint), GRID, given)
     return Moved(moved, float(g_moved[0]))
+
+
+def reverse_over_reverse(text: str, layout: str = "apart", seed: int = 0) -> None:
+    """Check the adjoints of a program's reverse programs; raises Disagreement."""
+    function, point = lowered(text, "program"), Point.drawn(layout, seed)
+    names, rng = active(function), np.random.default_rng(seed + 2)
+    program, (seeds, along) = paired(function, point, seed), rng.normal(size=(2, point.memory.size))
+    moved = by_tangents(program, point, names, along)
+    forward = float(seeds @ moved.arrays) + 0.5 * moved.g
+    bars, bars_c, g_bar = by_adjoints(program, point, names, seeds)
+    backward = float(bars @ point.direction + bars_c @ along) + g_bar * point.g_dot
+    scale = max(1.0, abs(forward), float(np.abs(bars).max()))
+    if not abs(forward - backward) <= 1e-9 * scale:
+        raise Disagreement(f"in reverse twice the adjoint says {backward}, and the tangent {forward}")
+
+
+def by_adjoints(
+    program: Vjp, point: Point, names: Sequence[str], seeds: Floats
+) -> tuple[Floats, Floats, float]:
+    """The adjoint of the adjoint, then of the primal: cotangents of the arrays, of theirs, and of `g`."""
+    residuals, size = float_residuals(program), point.memory.size
+    first = vjp(program.primal, [*names, *residuals], groups(program.primal, point, ("",)))
+    cotangents = [f"{name}_c" for name in names]
+    second = vjp(
+        program.adjoint, [*names, *cotangents, *residuals], groups(program.adjoint, point, ("", "_c"))
+    )
+    given = point.arguments(point.values.copy(), point.g)
+    kept = evaluate(verify(first.primal), GRID, given)
+    given |= kept_arrays(program, kept)
+    bars, bars_c, g_bar = np.zeros(size), seeds.copy(), np.zeros(1)
+    adjoints = suffixed(point, bars, "_bar") | {"g_bar": g_bar}
+    adjoints |= {f"{name}_bar": np.zeros(len(given[name])) for name in residuals}
+    cotangents_now = suffixed(point, point.cotangent.copy(), "_c") | {"g_c": np.zeros(1)}
+    again = kept_arrays(second, evaluate(verify(second.primal), GRID, given | cotangents_now))
+    memories = [second.residuals[k] for k in second.memories]
+    zeros = {f"{each.memory.hint}_bar": np.zeros(len(again[each.array.hint])) for each in memories}
+    about = suffixed(point, bars_c, "_c_bar") | {"g_c_bar": np.full(1, 0.5)}
+    evaluate(verify(second.adjoint), GRID, given | cotangents_now | adjoints | about | again | zeros)
+    starts = {f"{r.array.hint}_starts": given[r.starts.hint] for r in program.residuals}
+    evaluate(verify(first.adjoint), GRID, given | adjoints | kept_arrays(first, kept) | starts)
+    return bars, bars_c, float(g_bar[0])
+
+
+def groups(function: Function, point: Point, suffixes: Sequence[str]) -> list[list[Any]]:
+    """The parameters that share memory."""
+    return [[function.param(f"{n}{s}") for n in group] for s in suffixes for group in point.memory.groups]
