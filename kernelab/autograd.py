@@ -359,13 +359,22 @@ def _subject(
         missing = "inputs" if inputs is None else "dim"
         span = function.span if isinstance(function, Kernel) else None
         raise KernelTypeError(Diagnostic(f"{what} of {name} needs {missing}=", span, what))
-    given = [outputs] if isinstance(outputs, array) else list(outputs or ())
-    listed = [inputs] if isinstance(inputs, array) else list(inputs)
+    given, listed = _listed(what, name, "outputs", outputs), _listed(what, name, "inputs", inputs)
     if isinstance(function, Kernel):
         subject = of_kernel(function, dim, listed, given, what)
     else:
         subject = of_function(function, listed, given, what)
     return _named(subject, metadata), metadata.output_labels if metadata else ()
+
+
+def _listed(what: str, name: str, role: str, given: Any) -> list[Any]:
+    """A list of arguments, of which one array may stand alone."""
+    if given is None or isinstance(given, array):
+        return [] if given is None else [given]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        message = f"{role}= of {what} is a list of the arguments of {name}, not {a_thing(given)}"
+        raise refusal(KernelTypeError, message, what, f"write {role}=[...]")
+    return list(given)
 
 
 def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:

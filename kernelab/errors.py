@@ -165,7 +165,12 @@ class KernelMemoryError(KernelError, MemoryError):
 
 
 class KernelIndexError(KernelError, IndexError):
-    """An array index outside the array, found while a kernel ran."""
+    """An array index outside the array, found while a kernel ran.
+
+    `outside` says where, in the terms of the backend; None where it was not found by one.
+    """
+
+    outside: object = None
 
 
 class KernelZeroDivisionError(KernelError, ZeroDivisionError):

@@ -162,6 +162,9 @@ class Selection:
         """The pairs chosen; KernelValueError names an entry that means none."""
         if self.mask is None:
             return [(i, j) for i in range(len(sources)) for j in range(len(targets))]
+        if not self.mask:
+            hint = "name pairs such as [(0, 0)], or leave it away"
+            raise refusal(KernelValueError, "input_output_mask chooses no pair: it is empty", "mask", hint)
         return [
             (_named(a, sources, "input"), _named(b, targets, "output")) for a, b in map(_entry, self.mask)
         ]

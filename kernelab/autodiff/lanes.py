@@ -5,14 +5,15 @@ functions.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from kernelab.autodiff.levels import Argument, Extents, Kept, KeptStarts, Level, fresh, known, will_write
 from kernelab.autodiff.programs import Program
-from kernelab.errors import Diagnostic, GradientError
+from kernelab.backend.base import Outside, index_error, thread_text
+from kernelab.errors import Diagnostic, GradientError, KernelIndexError
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
@@ -84,7 +85,10 @@ class Batch(Level):
         first, rest = (self.lanes,), extents
         if len(extents) == 4:
             first, rest = (self.lanes * extents[0],), extents[1:]
-        self.parent.run(made, (*first, *rest), parts)
+        try:
+            self.parent.run(made, (*first, *rest), parts)
+        except KernelIndexError as error:
+            raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
     def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
         """Which arguments differ between lanes, if the found ones do: with one array, all over its memory."""
@@ -167,6 +171,20 @@ class Batch(Level):
         order.insert(axis, 0)
         shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
         return array.over(made.allocation, 0, shape, strides, made.dtype)
+
+
+def _in_its_lane(
+    error: KernelIndexError, program: Program, grid: Extents, wide: Collection[str]
+) -> KernelIndexError:
+    """The error as it would be without the axis for the lanes, and with the lane."""
+    found = error.outside
+    if not isinstance(found, Outside):
+        return error
+    lane, linear = divmod(found.thread, int(np.prod(grid, dtype=np.int64)))
+    padded = (*grid, *(1,) * (4 - len(grid)))
+    thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
+    axis = found.axis - (found.site.array in wide)
+    return index_error(found.site, found.index, found.extent, axis, thread)
 
 
 def _lane(view: array, lane: int) -> array:

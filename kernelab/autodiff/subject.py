@@ -23,7 +23,7 @@ from kernelab.runtime.array import from_numpy
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import grid_of, launch
+from kernelab.runtime.launch import bind, grid_of, launch
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import RECORDER, unrecorded
 from kernelab.runtime.signature import flattened
@@ -85,14 +85,27 @@ class Subject:
         given = [copier.copy(argument) for argument in self.arguments]
         inputs = [copier.copy(source.elements) for source in self.sources]
 
+        before = [copied.allocation.version for copied in inputs]
+
         def go(level: Level) -> list[array]:
             with level.active():
                 returned = self.call(given)
+            if self.kernel is None:
+                self._refuse_changes(inputs, before)
             if self.outputs is None:
                 return arrays_of(returned, self.call)
             return [copier.copy(target.elements) for target in self.outputs]
 
         return Started(inputs, go)
+
+    def _refuse_changes(self, inputs: Sequence[array], before: Sequence[int]) -> None:
+        """Raise GradientError if a function changed an input that is no output."""
+        filled = {target.elements.allocation for target in self.outputs or ()}
+        for source, copied, version in zip(self.sources, inputs, before, strict=True):
+            if copied.allocation.version != version and source.elements.allocation not in filled:
+                message = f"{self.name} changes its argument `{source.label}`"
+                hint = f"write to a new array: y = kl.clone({source.label}), or name it in outputs="
+                raise refusal(GradientError, message, "changed", hint)
 
     def targets(self, found: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
         """The outputs, where a run has found them."""
@@ -138,6 +151,7 @@ def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence
     """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed."""
     given, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
     kernel = kernel.of_arguments(given)
+    bind(kernel, list(given), [])  # a wrong argument is refused as a launch refuses it
     keys: list[Key] = [*range(count), *range(len(given) - count)] if outputs else [*range(len(given))]
     if kernel.plan.formals is not None:
         formals = kernel.plan.formals

@@ -9,6 +9,7 @@ import ctypes
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Protocol
@@ -128,6 +129,17 @@ def _warn_that_there_is_no_compiler() -> None:
     warnings.warn(message + ADVICE, KernelWarning, stacklevel=3)
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Where an index was outside of an array: the axis, and the thread counted through the grid."""
+
+    site: Site
+    index: int
+    extent: int
+    axis: int
+    thread: int
+
+
 def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> KernelError:
     """The error that a status block stands for; its code is not OK."""
     site = info.sites[status[SITE]] if info.sites else None
@@ -135,7 +147,9 @@ def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> Kern
     thread = f"{place} of `{info.name}`"
     match status[CODE], site:
         case code, Site() if code == INDEX:
-            return index_error(site, status[OFFENDER], status[EXTENT], status[AXIS], thread)
+            error = index_error(site, status[OFFENDER], status[EXTENT], status[AXIS], thread)
+            error.outside = Outside(site, *(status[k] for k in (OFFENDER, EXTENT, AXIS, THREAD)))
+            return error
         case code, Site() if code == ASSERTION:
             return assertion_error(site, thread)
         case code, Site() if code == DIVISION:

@@ -504,6 +504,24 @@ def test_lanes_have_to_fit() -> None:
         kl.func.vmap(lambda x, y: x)(reals(3), 2.0)
 
 
+def test_an_index_outside_is_told_by_the_axis_of_the_kernel_and_its_lane() -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros(2)
+        kl.launch(K["in_place"], 3, [y])
+        return kl.map(kl.sin, x)
+
+    def g(x: Any) -> Any:
+        kl.launch(K["in_place"], 4, [y := kl.clone(x)])
+        return y
+
+    with pytest.raises(kl.KernelIndexError, match="for axis 0 of array"):
+        kl.func.vmap(f)(reals(2, 3))
+    with pytest.raises(
+        kl.KernelIndexError, match=r"for axis 0 of array `\w+` with size 3; in thread 3 of .*, in lane 0"
+    ):
+        kl.func.vmap(g)(reals(2, 3))
+
+
 def test_a_tape_does_not_see_through_a_transform() -> None:
     with kl.Tape(), pytest.raises(TapeError, match="outside of the tape"):
         kl.func.grad(sum_of_sines)(reals(3))

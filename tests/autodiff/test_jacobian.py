@@ -331,6 +331,43 @@ def test_what_has_no_derivative_is_refused_by_name() -> None:
         kl.autograd.jacobian(K["squares"], 3, [reals(3)])
 
 
+def test_bad_input_is_refused_by_the_name_of_the_argument() -> None:
+    x, y = reals(3), kl.zeros(3)
+    squares = K["squares"]
+
+    def changing(x: Any) -> Any:
+        kl.launch(squares, 3, [x], [x])
+        return x
+
+    with pytest.raises(
+        KernelTypeError, match="inputs= of jacobian is a list of the arguments of squares, not an int"
+    ):
+        kl.autograd.jacobian(squares, 3, 3)  # type: ignore[arg-type]
+    with pytest.raises(
+        KernelTypeError, match="outputs= of gradcheck is a list of the arguments of squares, not a"
+    ):
+        kl.autograd.gradcheck(squares, 3, [x], 2.0)  # type: ignore[arg-type]
+    with pytest.raises(
+        kl.LaunchError, match=r"argument `\w+` of kernel `squares` expects an array .* not the float"
+    ):
+        kl.autograd.jacobian(squares, 3, [x], [3.0])
+    with pytest.raises(
+        kl.LaunchError, match=r"argument `\w+` of kernel `squares` expects .* with 1 dimension"
+    ):
+        kl.autograd.gradcheck(squares, 3, [kl.zeros((3, 1), requires_grad=True)], [y])
+    with pytest.raises(kl.KernelIndexError, match=r"for axis 0 of array .* with size 2"):
+        kl.autograd.jacobian(squares, 3, [x], [kl.zeros(2)])
+    with pytest.raises(
+        kl.KernelIndexError, match=r"for axis 0 of array .* with size 2; in thread 2 of .* in lane 0"
+    ):
+        kl.autograd.jacobian_fd(squares, 3, [x], [kl.zeros(2)])
+    with pytest.raises(KernelValueError, match="input_output_mask chooses no pair"):
+        kl.autograd.jacobian(squares, 3, [x], [y], input_output_mask=[])
+    for check in (kl.autograd.jacobian, kl.autograd.gradcheck, kl.autograd.taylor_test):
+        with pytest.raises(GradientError, match="changing changes its argument `x`"):
+            check(changing, inputs=[x])
+
+
 def test_inside_a_transform_the_transforms_are_named() -> None:
     def f(x: Any) -> Any:
         kl.autograd.jacobian(K["squares"], 3, [reals(3)], [kl.zeros(3)])
