@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from kernelab.autodiff import transforms
 from kernelab.autodiff.levels import current
+from kernelab.autodiff.subject import mark_gradient
 from kernelab.autodiff.trees import leaves, positions, rebuilt, refusal, require_like, scalar_shape, shaped
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.runtime import decorators
@@ -41,7 +42,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
         value, found = both(*args)
         return (found, value[1]) if has_aux else found
 
-    return gradient
+    return gradient if has_aux or not isinstance(argnums, int) else mark_gradient(gradient, argnums)
 
 
 def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:

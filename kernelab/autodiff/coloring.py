@@ -1,6 +1,8 @@
 """Colouring: which columns of a sparse matrix can be computed together, because no row has two of them.
 
-Greedy, at distance two, columns in order; the work is done by a kernel of kernelab's own.
+Greedy, at distance two, columns in order.  A symmetric matrix may do with fewer, by a star colouring: of two
+columns of one colour that meet in a row, one entry is known from the row's own column.  The work is done by
+kernels of kernelab's own.
 """
 
 from functools import cache
@@ -29,14 +31,31 @@ def color_columns(row_starts: array[int], row_columns: array[int], column_starts
         while taken[color] == column + 1:
             color += 1
         colors[column] = color
+
+def color_stars(row_starts: array[int], row_columns: array[int], taken: array[int], colors: array[int]):
+    for v in range(colors.shape[0]):
+        for a in range(row_starts[v], row_starts[v + 1]):
+            w = row_columns[a]
+            if w < v:
+                taken[colors[w]] = v + 1
+            if w != v:
+                for b in range(row_starts[w], row_starts[w + 1]):
+                    x = row_columns[b]
+                    if x < v:
+                        if w > v or colors[x] < colors[w]:
+                            taken[colors[x]] = v + 1
+        color = 0
+        while taken[color] == v + 1:
+            color += 1
+        colors[v] = color
 """
 
 
 @cache
-def _kernel() -> Kernel:
+def _kernel(name: str) -> Kernel:
     compiled = compile_source(Source(_TEXT, "kernelab coloring"))
     compiled.raise_errors()
-    found = compiled.definitions["color_columns"]
+    found = compiled.definitions[name]
     assert isinstance(found, Kernel)
     return found
 
@@ -60,5 +79,21 @@ def color_columns(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> Nu
         np.zeros(shape[1] + 1, np.int32),
         colors,
     ]
-    launch(_kernel(), 1, [from_numpy(values) for values in given], record_tape=False)
+    launch(_kernel("color_columns"), 1, [from_numpy(values) for values in given], record_tape=False)
     return colors
+
+
+def color_stars(rows: Numbers, columns: Numbers, size: int) -> Numbers:
+    """A colour for each column of a symmetric pattern, so that no path over four of them has only two.
+
+    Neighbours differ, and every three in a row whose ends agree have a middle of a lower colour, which is
+    what the kernel keeps to: so four in a row cannot alternate.  The columns with most entries come first.
+    """
+    order = np.argsort(-np.bincount(columns, minlength=size), kind="stable")
+    rank = np.empty(size, np.int32)
+    rank[order] = np.arange(size)
+    moved = np.lexsort((rank[columns], rank[rows]))
+    by_rank, colors = rank[rows][moved], np.zeros(size, np.int32)
+    given = [starts(by_rank, size), rank[columns][moved], np.zeros(size + 1, np.int32), colors]
+    launch(_kernel("color_stars"), 1, [from_numpy(values) for values in given], record_tape=False)
+    return colors[rank]

@@ -2,7 +2,8 @@
 
 The pattern is found once for a kernel or function, by the shapes of its arguments, and kept.  One lane more
 takes a random vector: its product must be that of the matrix found, or the pattern has changed and is found
-again.  Where no pattern can be found, the Jacobian is computed whole.
+again.  Where no pattern can be found, the Jacobian is computed whole.  That of a gradient is symmetric, and
+may need fewer columns still.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.coloring import Numbers, color_columns, starts
+from kernelab.autodiff.coloring import Numbers, color_columns, color_stars, starts
 from kernelab.autodiff.jacobian import Entries, Jacobian, Jacobians, Selection, Trace, jacobians, tangents
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
@@ -37,10 +38,20 @@ REVERSE_COST = 2.0
 
 
 class Compressed:
-    """A pattern with its colours by columns and by rows."""
+    """A pattern with its colours by columns and by rows; `symmetric` says that the matrix is."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, symmetric: bool = False) -> None:
         self.pattern = pattern
+        self.symmetric = symmetric
+
+    @cached_property
+    def stars(self) -> "Stars | None":
+        """A colouring that takes fewer runs because the matrix is symmetric, None where none does."""
+        pattern = self.pattern
+        if not self.symmetric or not _is_symmetric(pattern):
+            return None
+        colors = color_stars(pattern.rows, pattern.columns, pattern.shape[0])
+        return Stars.of(pattern, colors) if _colors(colors) < self.lanes else None
 
     @cached_property
     def columns(self) -> Numbers:
@@ -61,9 +72,38 @@ class Compressed:
         """How many runs the matrix takes."""
         return _colors(self.columns if self.is_by_columns else self.rows)
 
+    @property
+    def runs(self) -> int:
+        """The same, if the matrix is symmetric."""
+        return self.lanes if self.stars is None else _colors(self.stars.colors)
+
     @cached_property
     def row_starts(self) -> Numbers:
         return starts(self.pattern.rows, self.pattern.shape[0])
+
+
+def _is_symmetric(pattern: Pattern) -> bool:
+    rows, columns = pattern.rows, pattern.columns
+    order = np.lexsort((rows, columns))
+    same = pattern.shape[0] == pattern.shape[1] and np.array_equal(columns[order], rows)
+    return same and np.array_equal(rows[order], columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Stars:
+    """Colours of the columns of a symmetric matrix, and where in the runs each entry is found alone."""
+
+    colors: Numbers
+    lanes: Numbers
+    rows: Numbers
+
+    @staticmethod
+    def of(pattern: Pattern, colors: Numbers) -> "Stars":
+        rows, columns = pattern.rows, pattern.columns
+        key = rows.astype(np.int64) * (_colors(colors) or 1) + colors[columns]
+        _, which, counts = np.unique(key, return_inverse=True, return_counts=True)
+        alone = counts[which] == 1
+        return Stars(colors, np.where(alone, colors[columns], colors[rows]), np.where(alone, rows, columns))
 
 
 def _colors(colors: Numbers) -> int:
@@ -120,21 +160,24 @@ def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
     if not always and source.count * target.count < SMALL:
         return None
     kept = _kept(subject)
-    for attempt in range(2):
+    for attempt in range(3):
         is_new = i not in kept
         try:
             found = kept[i] = kept[i] if not is_new else _find(subject, i, labels)
             part = found.parts[j]
-            if not always and 4 * part.lanes > min(source.count, target.count):
+            if not always and 4 * part.runs > min(source.count, target.count):
                 return None
-            run = by_columns if part.is_by_columns else by_rows
+            run = by_stars if part.stars else by_columns if part.is_by_columns else by_rows
             entries = run(problem, i, j, part)
             return Jacobian(entries, source, target, target.count, source.count)
         except NotTraceableError:
             return None
         except ChangedError:
+            if part.stars:  # what was meant as a gradient has no symmetric Jacobian: a surrogate, perhaps
+                part.symmetric, part.stars = False, None
+                continue
             del kept[i]
-            if is_new or attempt:
+            if is_new or attempt == 2:
                 return None
     return None
 
@@ -156,7 +199,8 @@ def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
 
 def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
     targets, parts = patterns(subject, i, labels)
-    return Found(tuple(t.label for t in targets), tuple(Compressed(p) for p in parts))
+    alone = subject.is_gradient and len(targets) == 1
+    return Found(tuple(t.label for t in targets), tuple(Compressed(p, alone) for p in parts))
 
 
 def _kept(subject: Subject) -> dict[int, Found]:
@@ -188,6 +232,17 @@ def by_columns(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     data = found[part.columns[columns], rows].astype(scalar_of(source.elements.dtype).dtype)
     _check(rows, data, vector[columns], found[-1])
     return Entries(part.row_starts, columns, data)
+
+
+def by_stars(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
+    assert part.stars is not None
+    source, stars = problem.subject.sources[i], part.stars
+    seeds, vector = _seeds(stars.colors, source)
+    _, moved = tangents(problem.subject, Batch(BASE, len(seeds)), i, seeds, problem.labels)
+    found = moved[j].reshape(len(seeds), -1)
+    data = found[stars.lanes, stars.rows].astype(scalar_of(source.elements.dtype).dtype)
+    _check(part.pattern.rows, data, vector[part.pattern.columns], found[-1])
+    return Entries(part.row_starts, part.pattern.columns, data)
 
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:

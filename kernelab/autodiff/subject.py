@@ -5,6 +5,7 @@ Arguments keep their values, gradients and versions; nothing is recorded.
 
 import ctypes
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ class Subject:
     """A function from inputs to outputs; `kernel` is what is launched where it is a single launch.
 
     `outputs` are None where they are known only once a Python function has returned them.  `beside` is where
-    facts about the function are kept as long as it lives.
+    facts about the function are kept as long as it lives; `is_gradient` says that it is the gradient of one
+    number by what is varied.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Subject:
     beside: dict[str, Any]
     kernel: Kernel | None = None
     grid: Any = None
+    is_gradient: bool = False
 
     def start(self) -> Started:
         """Copy the arguments; arrays over one memory stay over one memory."""
@@ -241,8 +244,35 @@ def of_function(
 
     run.__name__ = name_of(function)
     arguments = (*inputs, *outputs)
-    beside = getattr(function, "__dict__", {}).setdefault("__kernelab_beside__", {})
-    return Subject(name_of(function), arguments, tuple(sources), targets or None, run, beside)
+    facts = _beside(function)
+    of_itself = len(sources) == 1 and not outputs and facts.get(GRADIENT) == sources[0].key
+    return Subject(
+        name_of(function),
+        arguments,
+        tuple(sources),
+        targets or None,
+        run,
+        facts,
+        is_gradient=of_itself,
+    )
+
+
+def _beside(function: Callable[..., Any]) -> dict[str, Any]:
+    """Where facts about a function are kept: with it, and not with what only wraps it."""
+    attributes = getattr(function, "__dict__", {})
+    owner, facts = attributes.get("__kernelab_beside__", (None, {}))
+    found: dict[str, Any] = facts if owner is not None and owner() is function else {}
+    attributes["__kernelab_beside__"] = weakref.ref(function), found
+    return found
+
+
+GRADIENT = "gradient"
+
+
+def mark_gradient(function: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """Note that a function returns the gradient of one number by one of its arguments; the function."""
+    _beside(function)[GRADIENT] = position
+    return function
 
 
 def _variables(k: int, label: str, value: Any, what: str) -> list[Variable]:

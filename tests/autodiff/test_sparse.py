@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
-from kernelab.autodiff.coloring import color_columns
+from kernelab.autodiff.coloring import color_columns, color_stars
 from kernelab.autodiff.jacobian import jacobians
-from kernelab.autodiff.pattern import patterns
+from kernelab.autodiff.pattern import Pattern, patterns
+from kernelab.autodiff.sparse import Stars
 from kernelab.autodiff.subject import of_function, of_kernel
 
 CELL = """
@@ -58,6 +59,10 @@ def steps(x: array[float], y: array[float]):
     i = tid()
     y[i] = surrogate(x[i])
 
+def arrow(x: array[float], w: array[float], s: array[float]):
+    i = tid()
+    atomic_add(s, 0, sin(x[0]) * x[i] * x[i] * w[i] + x[i] * w[i] * w[i])
+
 def surrogate(x: float):
     return floor(x)
 
@@ -90,6 +95,55 @@ def test_a_band_takes_three_lanes_and_only_its_entries_are_kept() -> None:
     subject = of_kernel(K["band"], n, [reals(n)], [kl.zeros(n)], "jacobian")
     _, (pattern,) = patterns(subject, 0)
     assert color_columns(pattern.rows, pattern.columns, pattern.shape).max() == 2
+
+
+def test_a_hessian_that_all_columns_of_meet_in_one_row_takes_two_lanes() -> None:
+    n = 30
+    x = reals(n)
+    gradient = kl.func.grad(arrow)
+    (found,) = kl.autograd.jacobian(gradient, inputs=[x], sparse=True).values()
+    dense = kl.func.hessian(arrow)(x).numpy().reshape(n, n)
+    np.testing.assert_allclose(found.numpy(), dense, rtol=1e-5, atol=1e-5)
+    parts = [part for kept in gradient.__kernelab_beside__[1]["patterns"].values() for part in kept[0].parts]
+    assert [(part.lanes, part.runs) for part in parts] == [(n, 2)]
+    again = kl.autograd.jacobian(gradient, inputs=[x], sparse=True)[0, 0]
+    np.testing.assert_array_equal(again.numpy(), found.numpy())
+
+
+def test_what_only_looks_like_a_hessian_is_computed_by_columns_or_rows() -> None:
+    n = 12
+    x, w = reals(n), reals(n)
+    x.requires_grad = False
+    mixed = kl.func.grad(lambda x, w: arrow(x, w))
+    (found,) = kl.autograd.jacobian(mixed, inputs=[x, w], sparse=True).values()
+    crossed = kl.func.jacfwd(kl.func.grad(lambda x, w: arrow(x, w)), argnums=1)(x, w)
+    np.testing.assert_allclose(found.numpy(), crossed.numpy().reshape(n, n), rtol=1e-5, atol=1e-6)
+
+
+def arrow(x: Any, w: Any = None) -> Any:
+    total = kl.zeros(1)
+    kl.launch(K["arrow"], x.size, [x, kl.ones(x.size) if w is None else w], [total])
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(0.05, 0.6))
+def test_star_colours_tell_every_entry_of_a_symmetric_matrix(n: int, seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = np.where(rng.random((n, n)) < share, rng.integers(1, 100, (n, n)), 0)
+    matrix = np.tril(matrix) + np.tril(matrix, -1).T
+    rows, columns = (each.astype(np.int32) for each in np.nonzero(matrix))
+    colors = color_stars(rows, columns, n)
+    stars = Stars.of(Pattern(rows, columns, (n, n)), colors)
+    runs = np.stack([matrix[:, colors == k].sum(axis=1) for k in range(int(colors.max(initial=0)) + 1)])
+    np.testing.assert_array_equal(runs[stars.lanes, stars.rows], matrix[rows, columns])
+
+
+def test_a_pattern_is_kept_with_the_function_and_not_with_what_wraps_it() -> None:
+    x = reals(6)
+    (row,) = kl.autograd.jacobian(arrow, inputs=[x], sparse=True).values()
+    (square,) = kl.autograd.jacobian(kl.func.grad(arrow), inputs=[x], sparse=True).values()
+    assert (row.shape, square.shape) == ((1, 6), (6, 6))
 
 
 def test_vectors_local_arrays_and_loops_have_exact_patterns() -> None:
