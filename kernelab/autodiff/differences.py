@@ -11,6 +11,7 @@ import numpy as np
 from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
+from kernelab.autodiff.progress import steps
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.autodiff.transforms import chunks
 from kernelab.autodiff.trees import scalars
@@ -40,7 +41,8 @@ def differences(
         if only is not None and only[0] != i:
             continue
         wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[1])
-        for chunk in chunks(len(wanted), None, 16 * _bytes(subject)):
+        parts = chunks(len(wanted), None, 16 * _bytes(subject))
+        for chunk in steps(f"differences of {subject.name}", parts):
             some = wanted[chunk.start : chunk.stop]
             targets, found = _slopes(subject, i, some, eps, scale, labels)
             for j, target in enumerate(targets):

@@ -14,6 +14,7 @@ import numpy as np
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE, Forward, fresh, sharing
 from kernelab.autodiff.programs import Pullback
+from kernelab.autodiff.progress import steps
 from kernelab.autodiff.reverse import Bars, Reverse, Run
 from kernelab.autodiff.subject import Key, Subject, Variable
 from kernelab.autodiff.transforms import chunks, unit_vectors
@@ -224,7 +225,8 @@ def columns(
     pairs: list[Pair] = []
     for i, source in enumerate(subject.sources):
         wanted = np.arange(selection.columns(source)) if only is None else only.get(i, np.arange(1))
-        for chunk in chunks(len(wanted), None, 4 * source.elements.allocation.nbytes):
+        parts = chunks(len(wanted), None, 4 * source.elements.allocation.nbytes)
+        for chunk in steps(f"tangents of {subject.name}", parts):
             some = wanted[chunk.start : chunk.stop]
             level = Batch(BASE, len(some))
             seeds = np.zeros((len(some), source.count), scalar_of(source.elements.dtype).dtype)
@@ -275,7 +277,7 @@ class Trace:
         target, output = self.targets[j], self.outputs[j]
         made = {i: _unknown(target, self.subject.sources[i]) for i in wanted}
         width = sum(memory.nbytes for memory in self.level.tracked)
-        for chunk in chunks(count, None, width):
+        for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
             level, bars = Batch(BASE, len(chunk)), Bars()
             values = unit_vectors(chunk, target.count, scalar_of(output.dtype).dtype)
             level.move(bars.of(output), level.seeds(output, values))

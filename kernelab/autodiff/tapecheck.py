@@ -18,6 +18,7 @@ from kernelab.autodiff.endtoend import (
 )
 from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
 from kernelab.autodiff.jacobian import Selection
+from kernelab.autodiff.progress import steps
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.replay import Line, NotReplayableError
 from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
@@ -136,7 +137,8 @@ def check_tape(
         if report.launches and not (report and fast is False):
             return report
         whole, alone = report.whole, report.alone
-    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in chosen]
+    each = steps("launches of the tape", chosen)
+    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in each]
     if all(launch.report is None for launch in checks):
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
         hint = "record launches whose inputs require gradients, and check before they are overwritten"

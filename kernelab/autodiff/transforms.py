@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import Forward, Level, current, fresh
+from kernelab.autodiff.progress import steps
 from kernelab.autodiff.reverse import Bars, Reverse
 from kernelab.autodiff.trees import (
     argument_name,
@@ -161,7 +162,8 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
     count = int(np.prod(shape, dtype=np.int64))
     scalar = scalar_of(output.dtype)
     made = [fresh((count, _count(source)), scalar_of(source.dtype)) for source in found.inputs]
-    for chunk in chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs)):
+    parts = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
+    for chunk in steps("rows of the Jacobian", parts):
         seeds: list[array | None] = [None] * len(found.outputs)
         level = parent if len(chunk) == count == 1 else Batch(parent, len(chunk))
         values = unit_vectors(chunk, count, scalar.dtype)
@@ -198,7 +200,8 @@ def columns(
     for i in chosen:
         source, count = args[i], _count(args[i])
         made: list[array] = []
-        for chunk in chunks(count, chunk_size, 2 * source.allocation.nbytes):
+        parts = chunks(count, chunk_size, 2 * source.allocation.nbytes)
+        for chunk in steps("columns of the Jacobian", parts):
             level = Batch(parent, len(chunk), randomness)
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))

@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelab.autodiff.gradcheck import GradcheckReport
 from kernelab.autodiff.jacobian import Jacobians
+from kernelab.autodiff.progress import Progress
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import TapeReport
 from kernelab.autodiff.taylor import TaylorReport
@@ -20,6 +21,7 @@ from kernelab.views.errors import error_lines
 from kernelab.views.heatmap import jacobians_view
 from kernelab.views.kernel import view
 from kernelab.views.markup import Node
+from kernelab.views.progress import bar
 from kernelab.views.report import gradcheck_view, tape_report_view
 from kernelab.views.tape import svg_of, tape_view
 from kernelab.views.taylor import taylor_view
@@ -42,6 +44,7 @@ PICTURES: dict[type, display.Picture] = {Tape: svg_of}
 
 def install(live: Mapping[type, display.Live]) -> None:
     """Attach every display, `live` ones to be used in running notebooks; doing it again changes nothing."""
+    Progress.watcher = bar
     for cls, shown in DISPLAYS.items():
         display.attach(cls, shown, live.get(cls), PICTURES.get(cls))
     Tape.to_svg = svg_of  # type: ignore[attr-defined]

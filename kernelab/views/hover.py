@@ -17,6 +17,13 @@ Values = np.ndarray[Any, Any]
 MOST_CELLS = 900
 """How many cells one picture gets: their text is a part of the saved notebook."""
 
+STYLE = (
+    ".kl .kl-over{position:relative;display:inline-block;line-height:0}"
+    ".kl .kl-over>.kl-hover{position:absolute;left:0;top:0;width:100%;height:100%}"
+    ".kl .kl-hover rect{fill:transparent}"
+    ".kl .kl-hover rect:hover{fill:rgba(128,128,128,.35)}"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
@@ -42,7 +49,7 @@ def picture(png: bytes, size: tuple[int, int], alt: str, matrices: Sequence[Matr
     side = int((MOST_CELLS / max(1, len(matrices))) ** 0.5)
     layers = "".join(_layer(matrix, size, side) for matrix in matrices)
     over = f'<svg class="kl-hover" viewBox="0 0 {width} {height}" aria-hidden="true">{layers}</svg>'
-    return f'<div class="kl-over">{image}{over}</div>'
+    return f'<div class="kl-over"><style>{STYLE}</style>{image}{over}</div>'
 
 
 def _layer(matrix: Matrix, size: tuple[int, int], side: int) -> str:
