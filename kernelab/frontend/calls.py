@@ -6,7 +6,18 @@ Works on operands that have been lowered already.
 import ast
 from collections.abc import Mapping, Sequence
 
-from kernelab.frontend import habits, library, local, places, presence, several, shaped, structs, views
+from kernelab.frontend import (
+    habits,
+    library,
+    local,
+    places,
+    presence,
+    several,
+    shaped,
+    slopes,
+    structs,
+    views,
+)
 from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, counted
 from kernelab.frontend.passing import Argument, Arguments, call_function
@@ -15,6 +26,7 @@ from kernelab.frontend.values import (
     ArrayRef,
     BuiltinRef,
     FunctionRef,
+    GradRef,
     KernelRef,
     Meaning,
     StructArrayRef,
@@ -46,6 +58,8 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
             return structs.construct(frame, struct, given, node)
         case FunctionRef(function):
             return call_function(frame, function, arguments, node)
+        case GradRef():
+            return slopes.call(frame, callee, arguments, node)
         case KernelRef(name):
             raise frame.error(
                 node,
@@ -91,6 +105,8 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         case "select" if len(arguments) == 3:
             first, second, third = arguments
             return builtin(frame, "where", (first, third, second), node)
+        case "grad":
+            return slopes.gradient_of(frame, _positional(frame, name, arguments), node)
         case "cast":
             return _reinterpreted(frame, arguments, node)
         case _ if (found := library.function(name, len(arguments))) is not None:

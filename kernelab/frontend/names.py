@@ -83,6 +83,7 @@ SPECIAL = (
     "array4d",
     "select",
     "cast",
+    "grad",
     *LIBRARY,
     *(f"indexedarray{suffix}" for suffix in ("", "1d", "2d", "3d", "4d")),
     *shaped.WORDS,

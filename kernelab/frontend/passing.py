@@ -1,7 +1,7 @@
 """Calls of functions that users wrote: which of its instances is meant, and what is handed over."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from kernelab.frontend.values import (
     BuiltinRef,
     Callee,
     FunctionRef,
+    Instance,
     Meaning,
     Origin,
     Parameter,
@@ -45,7 +46,36 @@ class Argument:
 Arguments = Sequence[Argument]
 
 
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A function with the arguments of a call: its instance for their types, and what is handed over."""
+
+    instance: Instance
+    given: Sequence[tuple[Parameter, Argument]]
+    atoms: Sequence[Atom]
+
+
+Adapt = Callable[[Frame, Parameter, Argument], Argument]
+
+
 def call_function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    """The value of a call of a function, None where it returns nothing."""
+    found = entered(frame, function, arguments, node)
+    instance = found.instance
+    outs: list[Var] = []
+    numbers = [argument.value for _, argument in found.given if isinstance(argument.value, Typed)]
+    result = None
+    if instance.results is not None:
+        received = _Received(frame, dict(zip(instance.function.params, found.atoms, strict=True)), outs)
+        result = received.of(instance.results, numbers, ("call", frame.places(node)))
+    frame.builder.emit(Call(tuple(outs), instance.function, tuple(found.atoms), frame.builder.span))
+    return result
+
+
+def entered(
+    frame: Frame, function: Callee, arguments: Arguments, node: ast.Call, adapt: Adapt | None = None
+) -> Entered:
+    """The function that a call means, for its arguments; `adapt` may change these first."""
     chosen = function.chosen([(argument.keyword, argument.value) for argument in arguments])
     if chosen is None:
         shown = ", ".join(describe(argument.value) for argument in arguments)
@@ -56,6 +86,8 @@ def call_function(frame: Frame, function: Callee, arguments: Arguments, node: as
         )
     named, function = function, chosen
     given = _bind(frame, function, arguments, node)
+    if adapt is not None:
+        given = [(parameter, adapt(frame, parameter, argument)) for parameter, argument in given]
     bound: list[Bound] = []
     atoms: list[Atom] = []
     for parameter, argument in given:
@@ -70,14 +102,7 @@ def call_function(frame: Frame, function: Callee, arguments: Arguments, node: as
         ) from None
     frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
     local.refuse_changes(frame, function.name, instance.function, atoms, node)
-    outs: list[Var] = []
-    numbers = [argument.value for _, argument in given if isinstance(argument.value, Typed)]
-    result = None
-    if instance.results is not None:
-        received = _Received(frame, dict(zip(instance.function.params, atoms, strict=True)), outs)
-        result = received.of(instance.results, numbers, ("call", frame.places(node)))
-    frame.builder.emit(Call(tuple(outs), instance.function, tuple(atoms), frame.builder.span))
-    return result
+    return Entered(instance, given, atoms)
 
 
 def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:

@@ -223,6 +223,13 @@ class FunctionRef:
     function: "Callee"
 
 
+@dataclass(frozen=True, slots=True)
+class GradRef:
+    """The derivative of a function or an operation, `grad(f)`."""
+
+    function: FunctionRef | BuiltinRef
+
+
 Meaning = (
     Weak
     | Typed
@@ -239,6 +246,7 @@ Meaning = (
     | KernelRef
     | Poison
     | FunctionRef
+    | GradRef
 )
 """What a name or an expression stands for."""
 
@@ -329,6 +337,8 @@ def describe(meaning: Meaning) -> str:
             return f"the kernel {name}"
         case FunctionRef(function):
             return f"the function {function.name}"
+        case GradRef(function):
+            return f"the derivative of {describe(function).removeprefix('the ')}"
         case Poison():
             return "an earlier mistake"
 

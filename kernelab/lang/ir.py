@@ -225,10 +225,13 @@ class Native:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
+    """What a function gives, or its `gradient`: the derivative of its one result by each float argument."""
+
     outs: tuple[Var, ...]
     function: "Function"
     args: tuple[Atom, ...]
     span: Span = NOWHERE
+    gradient: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

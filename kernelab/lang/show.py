@@ -109,7 +109,8 @@ class _Printer:
             case Native(outs, snippet, args):
                 return [f"{self.assigned(outs)}native {snippet.name}({self.atoms(args)})"]
             case Call(outs, function, args):
-                return [f"{self.assigned(outs)}call {function.name}({self.atoms(args)})"]
+                verb = "gradient" if stmt.gradient else "call"
+                return [f"{self.assigned(outs)}{verb} {function.name}({self.atoms(args)})"]
             case Custom(outs, args, rules, body):
                 head = f"{self.assigned(outs)}custom {rules.function.name}({self.atoms(args)})"
                 return [head, *self.block(body)]

@@ -32,7 +32,7 @@ from kernelab.lang.ir import (
     atoms,
     defs,
 )
-from kernelab.lang.types import Array, Scalar, Type, bool_, scalar_of, size_of
+from kernelab.lang.types import Array, Scalar, Type, bool_, is_differentiable, scalar_of, size_of
 
 
 class InvalidIR(AssertionError):
@@ -79,6 +79,16 @@ class _Verifier:
     def in_scope(self, atom: Atom, scope: frozenset[Var], stmt: Stmt | None) -> None:
         _require(isinstance(atom, Const) or atom in scope, f"{atom} is out of scope", stmt)
 
+    def call(self, stmt: Call) -> None:
+        function = stmt.function
+        given, wanted = [a.type for a in stmt.args], [p.type for p in function.params]
+        _require(given == wanted, f"call of {function.name} with other types", stmt)
+        results = [atom.type for atom in function.body.yields]
+        if stmt.gradient:
+            _require(len(results) == 1, f"gradient of {function.name}, which has several results", stmt)
+            results = [t for t in wanted if not isinstance(t, Array) and is_differentiable(t)]
+        _require([out.type for out in stmt.outs] == results, f"results of {function.name}", stmt)
+
     def stmt(self, stmt: Stmt, scope: frozenset[Var]) -> None:
         match stmt:
             case Let(out, op, args):
@@ -114,11 +124,8 @@ class _Verifier:
             case Native(outs, snippet, args):
                 sizes = [1 if isinstance(p.type, Array) else size_of(p.type) for p in snippet.arguments]
                 _require(len(args) in (len(sizes), sum(sizes)), "native with other arguments", stmt)
-            case Call(outs, function, args):
-                given, wanted = [a.type for a in args], [p.type for p in function.params]
-                _require(given == wanted, f"call of {function.name} with other types", stmt)
-                yields = [atom.type for atom in function.body.yields]
-                _require([out.type for out in outs] == yields, f"results of {function.name}", stmt)
+            case Call():
+                self.call(stmt)
             case Custom(outs, args, rules, body):
                 given, wanted = [a.type for a in args], [p.type for p in rules.function.params]
                 _require(given == wanted, f"use of {rules.function.name} with other types", stmt)

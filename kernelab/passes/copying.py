@@ -103,7 +103,8 @@ class Copier:
                 self.builder.emit(Native(tuple(self.fresh(out) for out in outs), snippet, args, span))
             case Call(outs, function, args, span):
                 args = self.atoms(args)
-                self.builder.emit(Call(tuple(self.fresh(out) for out in outs), function, args, span))
+                fresh = tuple(self.fresh(out) for out in outs)
+                self.builder.emit(Call(fresh, function, args, span, stmt.gradient))
             case Custom():
                 self.custom(stmt)
             case Save(stack, atoms, span):

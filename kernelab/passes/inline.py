@@ -13,7 +13,10 @@ stays together until it has been differentiated:
     after     y: float32 = sqrt(x)
 """
 
-from kernelab.lang.ir import Call, Custom, Function, Stmt
+from collections.abc import Sequence
+
+from kernelab.lang.ir import Atom, Call, Custom, Function, Stmt
+from kernelab.lang.types import Scalar, Value
 from kernelab.passes.copying import Copier
 
 
@@ -30,6 +33,8 @@ def lay_out(function: Function) -> Function:
 class _Inliner(Copier):
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
+            case Call() if stmt.gradient:
+                self.gradient(stmt)
             case Call():
                 self.call(stmt)
             case Custom():
@@ -39,9 +44,25 @@ class _Inliner(Copier):
                 super().stmt(stmt)
 
     def call(self, stmt: Call) -> None:
-        callee = type(self)(self.builder, dict(zip(stmt.function.params, self.atoms(stmt.args), strict=True)))
-        callee.stmts(stmt.function.body)
-        self.env.update(zip(stmt.outs, callee.atoms(stmt.function.body.yields), strict=True))
+        self.env.update(zip(stmt.outs, self.entered(stmt.function, self.atoms(stmt.args)), strict=True))
+
+    def entered(self, function: Function, args: Sequence[Atom]) -> tuple[Atom, ...]:
+        """The results of a function, its statements written out."""
+        callee = type(self)(self.builder, dict(zip(function.params, args, strict=True)))
+        callee.stmts(function.body)
+        return callee.atoms(function.body.yields)
+
+    def gradient(self, stmt: Call) -> None:
+        from kernelab.passes.slopes import directions, tangents  # forward mode lays calls out first
+
+        args = self.atoms(stmt.args)
+        with self.builder.at(stmt.span):
+            for out, (param, program) in zip(stmt.outs, tangents(stmt.function), strict=True):
+                assert isinstance(param.type, Value)
+                seeds = directions(self.builder, param.type)
+                slopes = [self.entered(program, (*args, seed))[-1] for seed in seeds]
+                is_one = isinstance(param.type, Scalar)
+                self.env[out] = slopes[0] if is_one else self.builder.apply(str(param.type), *slopes)
 
 
 class _LayingOut(_Inliner):
