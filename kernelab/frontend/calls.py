@@ -116,9 +116,12 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         case _ if name in shaped.WORDS:
             return _shaped(frame, name, arguments, node)
         case "range":
-            raise frame.error(node, "range(...) stands only behind for ... in")
+            raise frame.error(
+                node, "range(...) stands only behind for ... in", hint="write for i in range(n)"
+            )
         case _ if not ops.overloads(name):
-            raise frame.error(node, f"{name} cannot be called here", "name")
+            hint = "write zeros(n) for an array of the thread's own, or vec3(...)" if "array" in name else ""
+            raise frame.error(node, f"{name} cannot be called here", "name", hint)
         case _ if several.changes(name, len(arguments)):
             given = [number(frame, name, a) for a in _positional(frame, name, arguments)]
             several.change(frame, name, given, node)
@@ -190,7 +193,7 @@ def _in_order(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> 
         if len(names) == len(arguments) and set(names[len(plain) :]) == set(named):
             return [*plain, *(named[word] for word in names[len(plain) :])]
     wanted = " or ".join(f"({', '.join(p.name for p in op.params)})" for op in ops.overloads(name))
-    raise frame.error(node, f"the arguments of {name} are {wanted}")
+    raise frame.error(node, f"the arguments of {name} are {wanted}", hint="leave the keywords out")
 
 
 def power(
@@ -250,7 +253,9 @@ def _constant(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
             return value
         case _:
             raise frame.error(
-                node, "constant(...) takes one number that is known when the kernel is compiled"
+                node,
+                "constant(...) takes one number that is known when the kernel is compiled",
+                hint="leave constant out: numbers of the notebook are constants anyway",
             )
 
 
@@ -303,7 +308,7 @@ def accumulate(
 ) -> Typed:
     """Add to an array element, or subtract from it, atomically."""
     if not isinstance(target.held, Scalar | Vec | Mat) or target.type == bool_:
-        raise frame.error(node, "a truth value cannot be added to")
+        raise frame.error(node, "a truth value cannot be added to", hint="write b[i] = b[i] or condition")
     if negate:
         value = frame.builder.apply("neg", value)
     return places.accumulate(frame, target, value)
@@ -384,7 +389,8 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
             )
         case _:
             given = ", ".join(describe(operand) for operand in operands)
-            raise frame.error(node, f"{type} takes 0, 1 or {size_of(type)} numbers, not ({given})")
+            hint = f"give all {size_of(type)}, or one number for every component"
+            raise frame.error(node, f"{type} takes 0, 1 or {size_of(type)} numbers, not ({given})", hint=hint)
 
 
 def _is_row(operand: Weak | Typed, type: Mat) -> bool:

@@ -384,7 +384,7 @@ class UserFunction:
         if (
             returns is None
             or isinstance(returns, ast.Tuple | ast.Subscript)
-            or is_any(returns)
+            or is_any(returns, self.template.scope)
             or (isinstance(returns, ast.Constant) and returns.value is None)
         ):
             return None

@@ -51,6 +51,8 @@ from kernelab.lang.types import (
 )
 from kernelab.lang.values import type_of
 
+OPERATORS = ("add", "sub", "mul", "div", "mod", "neg", "pos")
+"""The functions of users that operators between structs mean."""
 EXPECTATIONS = ("expect_eq", "expect_neq", "expect_near")
 """The asserts of programs written for Warp."""
 
@@ -257,7 +259,9 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
                 names.add(name)
             case ast.Constant(value=str() as text):
                 names.update(_WORD.findall(text))
-    return {name: namespace[name] for name in names if name in namespace}
+    # `a + b` of structs means a function that the text does not name.
+    operators = {name for name in OPERATORS if hasattr(namespace.get(name), "__kernelab_function__")}
+    return {name: namespace[name] for name in names | operators if name in namespace}
 
 
 def _closest(name: str, known: Any) -> str:

@@ -133,7 +133,9 @@ def _bind(
         found[word] = argument
     missing = [p.name for p in parameters if p.name not in found and p.default is None]
     if missing:
-        raise frame.error(node, f"{function.name} needs a value for {', '.join(missing)}", related=definition)
+        hint = f"write {function.name}({', '.join(p.name for p in parameters)})"
+        message = f"{function.name} needs a value for {', '.join(missing)}"
+        raise frame.error(node, message, hint=hint, related=definition)
     defaults = {p.name: Argument(p.default, node) for p in parameters if p.default is not None}
     return [(p, (defaults | found)[p.name]) for p in parameters]
 

@@ -332,7 +332,9 @@ def _fold(frame: Frame, name: str, numbers: list[bool | int | float], node: ast.
             result = compute(*numbers)
     except ZeroDivisionError:
         raise frame.error(node, "division by zero", "value") from None
-    except (OverflowError, TypeError, ValueError) as error:
+    except TypeError:
+        return None
+    except (OverflowError, ValueError) as error:
         raise frame.error(node, f"this cannot be computed: {error}", "value") from None
     return Weak(result) if isinstance(result, bool | int | float) else None
 

@@ -93,7 +93,8 @@ def _of_array(
 ) -> Callable[[list[Atom]], Atom]:
     if value.ndim != into.ndim or value.elem != into.elem:
         wanted = Array(into.elem, into.ndim)
-        raise frame.error(source, f"what is assigned here is {wanted}, not {describe(value)}")
+        hint = "both sides have the same number of axes and the same elements"
+        raise frame.error(source, f"what is assigned here is {wanted}, not {describe(value)}", hint=hint)
     # Two rows of an array are the same or have nothing in common; slices may overlap.
     if value.var is into.var and not (isinstance(value, ArrayRef) and isinstance(into, ArrayRef)):
         hint = "write a loop, in the order that is meant"

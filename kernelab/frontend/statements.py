@@ -280,6 +280,7 @@ def _unpacked(
             target,
             f"{len(found)} value{'s' * (len(found) != 1)} cannot be unpacked into {count} names",
             "value",
+            "write one name for each value",
         )
     return found
 

@@ -359,7 +359,8 @@ def _place(
         case TupleOf(_, Struct() as struct):
             return Spot(target, struct, name, path, None)
         case _:
-            raise frame.error(target, f"{frame.places.text(target)} cannot be assigned: the array is not set")
+            message = f"{frame.places.text(target)} cannot be assigned: the array is not set"
+            raise frame.error(target, message, hint="set the field to an array parameter first")
 
 
 Step = ast.Attribute | list[ast.expr]

@@ -71,7 +71,8 @@ def _index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
         case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
             return atom
         case value:
-            raise frame.error(node, f"an index is an integer, not {describe(value)}")
+            hint = f"write int({frame.places.text(node)})"
+            raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
 
 
 def _place(frame: Frame, along: Along | None, index: Atom, node: ast.expr) -> Atom:
