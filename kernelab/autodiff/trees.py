@@ -14,6 +14,7 @@ from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.memory import contiguous_strides
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.viewing import is_picked
 
 
 def name_of(func: Callable[..., Any]) -> str:
@@ -50,7 +51,7 @@ def _leaves(value: Any, func: Callable[..., Any]) -> Iterator[array]:
         for part in value.values():
             yield from _leaves(part, func)
     else:
-        if hasattr(type(value), "gathered"):
+        if is_picked(value):
             message = f"{name_of(func)} returned picked elements, which have no memory of their own"
             raise refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
         found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"

@@ -12,11 +12,12 @@ from kernelab.lang.structs import Struct
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
-from kernelab.runtime.exchange import DLPACK_CPU
+from kernelab.runtime.exchange import DLPACK_CPU, Capsule
 from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
 from kernelab.runtime.memory import allocate
 from kernelab.runtime.strided import array, duplicate, laid_out, require_array
 from kernelab.runtime.transfers import transfer
+from kernelab.runtime.viewing import is_picked
 
 Shape = int | Sequence[int]
 
@@ -24,13 +25,14 @@ Shape = int | Sequence[int]
 class Options(TypedDict, total=False):
     """What else there is to say of a new array.
 
-    `strides` in bytes, where they are not contiguous.  `pinned` and `retain_grad` say nothing on the CPU,
-    where memory is one and gradients are kept.
+    `strides` in bytes, where they are not contiguous; `n` for a shape of one dimension.  `pinned` and
+    `retain_grad` say nothing on the CPU, where memory is one and gradients are kept.
     """
 
     pinned: bool
     retain_grad: bool
     strides: Sequence[int] | None
+    n: int
 
 
 def _require_known(options: Options) -> None:
@@ -46,7 +48,7 @@ def _require_known(options: Options) -> None:
 
 
 def zeros(
-    shape: Shape,
+    shape: Shape | None = None,
     dtype: Any = float,
     device: Device | str | None = None,
     requires_grad: bool = False,
@@ -55,11 +57,11 @@ def zeros(
     """An array of zeros; `dtype` as for `array`."""
     if options:
         _require_known(options)
-    return _made(shape, dtype, device, requires_grad, options.get("strides"), cleared=True)
+    return _made(shape, dtype, device, requires_grad, options, cleared=True)
 
 
 def empty(
-    shape: Shape,
+    shape: Shape | None = None,
     dtype: Any = float,
     device: Device | str | None = None,
     requires_grad: bool = False,
@@ -68,11 +70,11 @@ def empty(
     """An array whose elements hold whatever the memory held."""
     if options:
         _require_known(options)
-    return _made(shape, dtype, device, requires_grad, options.get("strides"), cleared=False)
+    return _made(shape, dtype, device, requires_grad, options, cleared=False)
 
 
 def ones(
-    shape: Shape,
+    shape: Shape | None = None,
     dtype: Any = float,
     device: Device | str | None = None,
     requires_grad: bool = False,
@@ -85,7 +87,7 @@ def ones(
 
 
 def full(
-    shape: Shape,
+    shape: Shape | None = None,
     value: Any = 0,
     dtype: Any = None,
     device: Device | str | None = None,
@@ -101,7 +103,7 @@ def full(
     elif elem is None:
         elem = element_type(value)
     filling = None if isinstance(elem, Struct) else element(value, elem)
-    made = _made(shape, elem, device, requires_grad, options.get("strides"), cleared=False)
+    made = _made(shape, elem, device, requires_grad, options, cleared=False)
     made.host()[...] = made._fitting(value) if filling is None else filling
     return made
 
@@ -175,9 +177,11 @@ def from_numpy(
 def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> array:
     """An array over the memory of another library's array, by DLPack: of a tensor of PyTorch, of JAX, ...
 
-    With a vector or matrix for a `dtype` the last axes are its components.  Raises KernelTypeError for what
-    does not speak DLPack, or is not in the memory of the CPU.
+    A DLPack capsule will do too, once.  With a vector or matrix for a `dtype` the last axes are its
+    components.  Raises KernelTypeError for what does not speak DLPack, or is not in the memory of the CPU.
     """
+    if type(source).__name__ == "PyCapsule":
+        source = Capsule(source)
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
         message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
@@ -197,7 +201,7 @@ def clone(
     if options:
         _require_known(options)
     get_device(device)
-    if hasattr(type(src), "gathered"):
+    if is_picked(src):
         src = src.contiguous()
     require_array(src, "clone takes")
     return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")
@@ -214,9 +218,9 @@ def copy(
     if not (count or dest_offset or src_offset) and dest.__class__ is array and src.__class__ is array:
         transfer(dest, src, "copy")
         return
-    if hasattr(type(src), "gathered"):
+    if is_picked(src):
         src = src.contiguous()
-    if hasattr(type(dest), "gathered"):
+    if is_picked(dest):
         _require_whole(dest_offset, src_offset, count)
         dest.assign(src)
         return
@@ -234,7 +238,7 @@ def copy(
 
 
 def _require_shaped(src: Any, wants: str) -> None:
-    if not hasattr(type(src), "gathered"):
+    if not is_picked(src):
         require_array(src, wants)
 
 
@@ -266,16 +270,20 @@ array1d, array2d, array3d, array4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
 
 
 def _made(
-    shape: Shape,
+    shape: Shape | None,
     dtype: Any,
     device: Device | str | None,
     requires_grad: bool,
-    strides: Sequence[int] | None = None,
+    options: Options,
     *,
     cleared: bool,
 ) -> array:
     get_device(device)
-    extents, elem = shape_tuple(shape), value_type(dtype)
+    shape = options.get("n") if shape is None else shape
+    if shape is None:
+        hint = "write kl.zeros(10), or kl.zeros((2, 3))"
+        raise KernelTypeError(Diagnostic("a new array needs a shape", code="shape", hint=hint))
+    extents, elem, strides = shape_tuple(shape), value_type(dtype), options.get("strides")
     steps, nbytes = laid_out(extents, elem, strides)
     made = array.over(allocate(nbytes, cleared=cleared), 0, extents, steps, elem)
     if strides is not None:

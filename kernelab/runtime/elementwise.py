@@ -57,7 +57,6 @@ from kernelab.runtime.operands import (
     goes_through,
     holds,
     is_operand,
-    is_picked,
     pattern,
     plain,
     refuse_structs,
@@ -65,6 +64,7 @@ from kernelab.runtime.operands import (
 )
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.viewing import is_picked
 
 LARGEST_EXPONENT = 16
 """Up to which a power is compiled for its exponent."""

@@ -29,6 +29,7 @@ from kernelab.lang.values import type_of
 from kernelab.runtime.interop import array_type, scalar_of_dtype, value_type
 from kernelab.runtime.strided import array
 from kernelab.runtime.structs import Instance
+from kernelab.runtime.viewing import is_picked
 
 
 def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | None]:
@@ -53,7 +54,7 @@ def types_of(kernel: GenericKernel, arguments: Sequence[Any]) -> list[AnyType | 
 
 def _elements(arguments: Sequence[Any]) -> Iterator[Value]:
     for argument in arguments:
-        known = isinstance(argument, array) or hasattr(type(argument), "gathered")
+        known = isinstance(argument, array) or is_picked(argument)
         type_ = argument.type if known else None
         if isinstance(type_, Array):
             yield type_.elem
@@ -63,7 +64,7 @@ def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
     match argument:
         case array():
             return argument.type
-        case _ if hasattr(type(argument), "gathered"):
+        case _ if is_picked(argument):
             return argument.type  # type: ignore[no-any-return]
         case Instance():
             return argument._struct

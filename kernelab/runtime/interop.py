@@ -182,6 +182,8 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
     if values.size == 0:
         return values.reshape((0, *components))
     count = size_of(elem)
+    while values.ndim > 1 and values.shape[-1] == 1 and values.shape[-2] % count == 0:
+        values = values[..., 0]  # a column: what ctypes and matrices of one column give
     if values.ndim and values.shape[-1] == count:
         return values.reshape(values.shape[:-1] + components)
     if values.ndim and values.shape[-1] and values.shape[-1] % count == 0:

@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelab.backend.base import Args, Entry
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
-from kernelab.lang.types import Array, bytes_of, int32, int64
+from kernelab.lang.types import Array, Type, bytes_of, int32, int64, is_differentiable
 from kernelab.runtime.arguments import LARGEST, Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
@@ -470,9 +470,14 @@ def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, a
         if bar is None:
             primal = argument.array if isinstance(argument, Reference) else argument
             bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
-        if bar is not None:
+        if bar is not None and _has_adjoint(parameter.type):
             bars[parameter.name] = _checked_bar(parameter, bar)
     return bars
+
+
+def _has_adjoint(type: Type) -> bool:
+    """Whether a parameter has one; programs for Warp pass some number where it has none."""
+    return is_differentiable(type.elem if isinstance(type, Array) else type)
 
 
 def _checked_bar(parameter: Parameter, bar: Any) -> array:

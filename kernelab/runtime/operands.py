@@ -31,6 +31,7 @@ from kernelab.runtime.conversion import described
 from kernelab.runtime.interop import element, scalar_of_dtype
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.structs import Instance
+from kernelab.runtime.viewing import is_picked
 
 INDICES = ("i", "j", "k", "l")
 
@@ -38,11 +39,6 @@ INDICES = ("i", "j", "k", "l")
 def is_operand(value: Any) -> bool:
     """Whether an operator of arrays knows what to do with a value."""
     return isinstance(value, array | np.ndarray | np.number | bool | int | float) or is_picked(value)
-
-
-def is_picked(value: Any) -> bool:
-    """Whether these are elements picked from an array."""
-    return hasattr(type(value), "gathered")
 
 
 def plain(value: Any) -> Any:

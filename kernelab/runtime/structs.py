@@ -26,6 +26,7 @@ from kernelab.lang.types import (
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.strided import array
+from kernelab.runtime.viewing import is_picked
 
 
 class Instance:
@@ -252,7 +253,10 @@ def _copied(value: Any) -> Any:
 
 
 def _gradient(value: Any) -> Any:
-    return value._grad() if isinstance(value, Instance) else value.grad if isinstance(value, array) else None
+    if isinstance(value, Instance):
+        return value._grad()
+    has_gradient = isinstance(value, array) or is_picked(value)
+    return value.grad if has_gradient and value.requires_grad else None
 
 
 @cache
@@ -297,6 +301,10 @@ def _converted(entry: Field, value: Any, struct: str) -> Any:
         case (Array() | StructArray()) as wanted:
             if value is None:
                 return None
+            if is_picked(value) and value.type == wanted:
+                return value
+            if is_picked(value):
+                raise _wrong(entry, struct, f"picked elements of an {value.type}")
             found = _as_array(value, wanted)
             if found is not None and found.type == wanted:
                 return found
@@ -369,6 +377,6 @@ def _kept(held: Any, type: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, array):
+    if isinstance(value, array) or is_picked(value):
         return f"<{value.type} of shape {value.shape}>"
     return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)

@@ -3,6 +3,7 @@
 Knows memory and the current recorder; must not know how arrays are made.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def transfer(dest: "array", src: "array", how: str) -> None:
         message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
         raise KernelTypeError(Diagnostic(message, code="dtype"))
     if dest.shape != src.shape:
-        raise KernelValueError(other_shape(dest.shape, src.shape))
+        raise KernelValueError(_other_extents(dest, src))
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
     dest.allocation.will_write(dest)
@@ -39,6 +40,16 @@ def transfer(dest: "array", src: "array", how: str) -> None:
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.copied(dest, src, how)
+
+
+def _other_extents(dest: "array", src: "array") -> Diagnostic:
+    if dest.size == src.size:
+        hint = f"reshape the source: src.reshape({dest.shape})"
+    elif src.size < dest.size:
+        hint = "copy them to the front: kl.copy(dest, src, count=src.size)"
+    else:
+        hint = "copy the first ones: kl.copy(dest, src, count=dest.size)"
+    return replace(other_shape(dest.shape, src.shape), hint=hint)
 
 
 def set_elements(target: HostArray, values: Any) -> None:

@@ -138,6 +138,11 @@ def is_indices(key: Any) -> bool:
     return isinstance(key, list) and bool(key) and all(is_integer(k) for k in key)
 
 
+def is_picked(value: Any) -> bool:
+    """Whether these are elements picked from an array: an `indexedarray`."""
+    return hasattr(type(value), "gathered")
+
+
 def require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
     """Raise KernelIndexError for an integer beyond its axis."""
     for axis, (extent, key) in enumerate(zip(shape, keys, strict=True)):

@@ -445,3 +445,9 @@ def test_strides_beside_data_are_refused() -> None:
 def test_pythons_short_representation_of_long_values_knows_arrays() -> None:
     assert reprlib.repr(kl.array([1, 2])) == "array('int32', [np.int32(1), np.int32(2)])"
     assert reprlib.repr(kl.zeros(0)) == "array('float32')"
+
+
+def test_a_new_array_needs_a_shape_by_whatever_name() -> None:
+    assert kl.zeros(n=3, dtype=kl.vec3).shape == kl.ones(n=3).shape == (3,)
+    with pytest.raises(kl.KernelTypeError, match=r"a new array needs a shape\n.*kl\.zeros\(10\)"):
+        kl.empty(dtype=int)

@@ -142,3 +142,19 @@ def test_components_can_be_viewed_as_the_last_axes_and_back() -> None:
         flat.view(kl.vec4)
     with pytest.raises(kl.KernelTypeError, match="vec3 has 12 bytes, float64 has 8"):
         v.view(kl.float64)
+
+
+def test_a_capsule_hands_the_memory_over_once() -> None:
+    x = kl.array([1.0, 2.0, 3.0])
+    capsule = kl.to_dlpack(x)
+    back = kl.from_dlpack(capsule)
+    back.fill_(5.0)
+    assert x.list() == [5, 5, 5]
+    with pytest.raises(ValueError, match="PyCapsule"):
+        kl.from_dlpack(capsule)
+
+
+def test_a_column_of_vectors_is_an_array_of_vectors() -> None:
+    assert kl.array(np.ones((5, 4, 1)), dtype=kl.vec4).shape == (5,)
+    assert kl.array(np.ones((6, 1)), dtype=kl.vec3).shape == (2,)
+    assert kl.array(np.ones((2, 3, 1)), dtype=kl.types.matrix((3, 1), float)).shape == (2,)

@@ -161,3 +161,33 @@ def test_a_generic_kernel_takes_picked_elements() -> None:
     y = kl.zeros(2)
     kl.launch(made["negated"], 2, inputs=[kl.array([1.0, 2.0, 3.0])[[2, 0]], y])
     assert y.list() == [-3, -1]
+
+
+STRUCT = """
+class Part:
+    x: indexedarray[float]
+    k: float
+
+def scaled(part: Part, y: array[float]):
+    i = tid()
+    y[i] = part.k * part.x[i]
+
+def cleared(part: Part):
+    part.x[tid()] = 0.0
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_a_struct_holds_picked_elements(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    made: Any = kl.compile(STRUCT)
+    x, y = kl.array([1.0, 2.0, 3.0], requires_grad=True), kl.zeros(2, requires_grad=True)
+    part = made["Part"](x=x[[2, 0]], k=2.0)
+    with kl.Tape() as tape:
+        kl.launch(made["scaled"], 2, inputs=[part, y])
+    tape.backward(grads={y: kl.array([1.0, 10.0])})
+    assert y.list() == [6, 2] and x.grad.list() == [20, 0, 2] and part.grad.x.list() == [2, 20]
+    kl.launch(made["cleared"], 2, inputs=[part.copy()])
+    assert x.list() == [0, 2, 0]
+    with pytest.raises(kl.KernelTypeError, match=r"the field x of Part is array\[float32\], not picked"):
+        part.x = kl.ones((2, 2))[[0]]

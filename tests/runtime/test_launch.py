@@ -370,3 +370,13 @@ def test_a_prepared_launch_refuses_what_the_kernel_does_not_have(scale: kl.Kerne
         command.set_param_at_index(3, 1.0)
     with pytest.raises(LaunchError, match="cannot have the dimensions"):
         command.set_dim("many")
+
+
+def test_an_adjoint_that_is_given_for_a_number_without_one_is_left_alone() -> None:
+    kernel: Any = kl.compile("def pick(x: array[float], i: int, y: array[float]):\n    y[0] = 2.0 * x[i]")[
+        "pick"
+    ]
+    x, y = kl.array([1.0, 2.0], requires_grad=True), kl.zeros(1, requires_grad=True)
+    y.grad = kl.array([3.0])
+    kl.launch(kernel, 1, inputs=[x, 1], outputs=[y], adj_inputs=[None, 1], adjoint=True)
+    assert x.grad.list() == [0, 6]
