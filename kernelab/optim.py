@@ -6,14 +6,18 @@
 A step is one launch for each parameter.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source, a_thing
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
+from kernelab.runtime.conversion import described
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.strided import array
@@ -41,6 +45,15 @@ def adam_step(p: array[T], g: array[T], m: array[C], v: array[C], lr: C, beta1: 
 """
 
 
+_INSTEAD = {
+    "zero_grad": "write tape.zero(), or x.grad.zero_() for one parameter",
+    "param_groups": "set optimizer.lr; parameters with another rate have an optimiser of their own",
+    "state_dict": "parameters are arrays: x.numpy() is what to keep",
+    "minimize": "call tape.backward(loss), then optimizer.step([x.grad])",
+    "update": "call optimizer.step([x.grad])",
+}
+
+
 class Optimizer(ABC):
     """What optimisers have in common: the parameters, and the state that a step keeps for each."""
 
@@ -56,12 +69,13 @@ class Optimizer(ABC):
 
     def set_params(self, params: Sequence[array]) -> None:
         """Optimise these arrays of floats from now on; raises KernelTypeError for any others."""
-        _require_list(params, "parameters", "write SGD([x])")
+        _require_list(params, "parameters", f"write {type(self).__name__}([x])")
         for k, param in enumerate(params):
             if not isinstance(param, array) or not is_differentiable(param.dtype):
-                found = param.dtype if isinstance(param, array) else type(param).__name__
+                found = f"an array of {param.dtype}" if isinstance(param, array) else described(param)
                 message = f"parameter {k} is {found}: an optimiser changes arrays of floats"
-                raise KernelTypeError(Diagnostic(message, code="optim"))
+                hint = "write kl.array(..., dtype=float, requires_grad=True)"
+                raise KernelTypeError(Diagnostic(message, code="optim", hint=hint))
             if not param.is_contiguous:
                 hint = "pass the whole array"
                 raise KernelValueError(
@@ -97,6 +111,12 @@ class Optimizer(ABC):
                 self._steps[k] += 1
                 self._change(_flat(param), _flat(given.contiguous()), self._state[k], self._steps[k])
 
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError that says what to write instead."""
+        hint = _INSTEAD.get(name)
+        message = f"an optimiser has no {name}{'' if hint is None else f'; {hint}'}"
+        raise AttributeError(message, name=name, obj=None)
+
     @abstractmethod
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:
         """Take the step of that number, counted from 1, of one parameter."""
@@ -120,6 +140,7 @@ class SGD(Optimizer):
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
+        _require_rates(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay)
         super().__init__(params)
         self.lr = lr
         self.momentum = momentum
@@ -145,6 +166,12 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-08,
     ) -> None:
+        given: Any = betas
+        if not isinstance(given, Sequence) or len(given) != 2:
+            message = f"betas are two numbers, not {described(given)}"
+            raise KernelTypeError(Diagnostic(message, code="optim", hint="write betas=(0.9, 0.999)"))
+        _require_rates(lr=lr, eps=eps)
+        _require_rates(1.0, beta1=betas[0], beta2=betas[1])
         super().__init__(params)
         self.lr = lr
         self.beta1, self.beta2 = betas
@@ -154,6 +181,15 @@ class Adam(Optimizer):
         unbias = [1.0 / (1.0 - beta**step) for beta in (self.beta1, self.beta2)]
         rates = [self.lr, self.beta1, self.beta2, *unbias, self.eps]
         run(_kernel("adam_step", param.dtype), param.size, [param, grad, *state, *rates])
+
+
+def _require_rates(below: float = math.inf, **rates: Any) -> None:
+    """Raise KernelValueError for a rate that is no number of 0 or more, or not below a limit."""
+    for name, rate in rates.items():
+        if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
+            limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"
+            message = f"{name} is a number {limit}, not {described(rate)}"
+            raise KernelValueError(Diagnostic(message, code="optim"))
 
 
 def _require_list(given: Any, what: str, hint: str) -> None:
@@ -168,9 +204,10 @@ def _require_gradient(k: int, param: array, grad: Any) -> None:
     if grad is None:
         return
     if not isinstance(grad, array) or (grad.shape, grad.dtype) != (param.shape, param.dtype):
-        found = f"{grad.dtype} {grad.shape}" if isinstance(grad, array) else type(grad).__name__
+        found = f"{grad.dtype} {grad.shape}" if isinstance(grad, array) else described(grad)
         message = f"gradient {k} is {found}, its parameter {param.dtype} {param.shape}"
-        raise KernelValueError(Diagnostic(message, code="optim"))
+        hint = "pass [x.grad for x in params], in the order of the parameters"
+        raise KernelValueError(Diagnostic(message, code="optim", hint=hint))
 
 
 def _flat(values: array) -> array:

@@ -78,7 +78,7 @@ def test_vectors_are_optimised_by_component_and_none_leaves_a_parameter_alone() 
             lambda x: SGD([x]).step([kl.zeros(1)]),
             "gradient 0 is float32",
         ),
-        (lambda x: SGD([kl.zeros(2, dtype=int)]), "parameter 0 is int32"),
+        (lambda x: SGD([kl.zeros(2, dtype=int)]), "parameter 0 is an array of int32"),
         (lambda x: SGD([x[::2]]), "not contiguous"),
     ],
 )

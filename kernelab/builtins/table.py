@@ -126,7 +126,7 @@ def host_type(value: Any) -> Type:
     is_array = hasattr(value, "__array_interface__") or isinstance(getattr(value, "dtype", None), Value)
     if is_array and not isinstance(value, np.ndarray | np.generic):
         message = "on the host an operation takes numbers, vectors and matrices, not arrays"
-        raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x)"))
+        raise KernelTypeError(Diagnostic(message, code="host", hint="write kl.map(kl.sin, x), and so on"))
     array = np.asarray(value)
     scalar = next((s for s in SCALARS if s.dtype == array.dtype), None)
     if scalar is None or array.ndim > 2:

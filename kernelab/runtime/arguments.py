@@ -93,7 +93,9 @@ class Parameter:
             if argument.type != wanted:
                 raise self.wrong(f"picked elements of an {argument.type}", code="dtype")
             found = argument.gathered()
-        elif isinstance(argument, np.ndarray) or hasattr(argument, "__array_interface__"):
+        elif isinstance(argument, np.ndarray) or (
+            hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
+        ):
             found = self._borrowed(np.asarray(argument), wanted)
         else:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"

@@ -18,19 +18,19 @@ _NONE = object()
 HostArray = np.ndarray[Any, Any]
 
 
-def as_numpy(data: Any) -> HostArray:
+def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
     try:
         values = data if isinstance(data, np.ndarray) else np.asarray(data)
     except ValueError:
-        message = f"cannot make an array from {described(data)}: its rows have different lengths"
+        message = f"cannot {purpose} {described(data)}: its rows have different lengths"
         hint = "give every row the same number of elements"
         raise KernelTypeError(Diagnostic(message, code="data", hint=hint)) from None
     if values.dtype == object and values.size and _culprit(values) is None:
         values = np.asarray(values.tolist())
     if values.dtype.kind in "biufV":
         return values
-    raise _no_numbers(values, data)
+    raise _no_numbers(values, data, purpose)
 
 
 def converted(values: HostArray, scalar: Scalar) -> HostArray:
@@ -91,13 +91,13 @@ def _does_not_fit(number: Any, scalar: Scalar) -> KernelValueError:
     return KernelValueError(Diagnostic(f"{shown} does not fit {scalar}", code="range", hint=hint))
 
 
-def _no_numbers(values: HostArray, data: Any) -> Exception:
+def _no_numbers(values: HostArray, data: Any, purpose: str) -> Exception:
     culprit = _culprit(data)
     if culprit is None:
         hint = "the largest ints are those of uint64, the largest floats those of float64"
         message = "an int of so many digits fits no type of numbers"
         return KernelValueError(Diagnostic(message, code="range", hint=hint))
-    message = f"cannot make an array from {described(data)}"
+    message = f"cannot {purpose} {described(data)}"
     hint = "elements are numbers, vectors and matrices of numbers, or structs"
     if values.dtype.kind == "c":
         message, hint = f"{message}: complex numbers have no type here", "pass x.real and x.imag apart"

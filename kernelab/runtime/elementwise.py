@@ -42,6 +42,7 @@ from kernelab.lang.types import (
     is_differentiable,
     scalar_of,
 )
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
@@ -96,6 +97,9 @@ def map(
     or shapes do not fit.
     """
     get_device(device)
+    if isinstance(func, array):
+        message = "map() takes the function first, then the arrays that it goes through"
+        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
     callee = _callee(func, len(inputs))
     if not _is_written_by_users(func):
         refuse_structs(arrays_of(inputs))
@@ -173,7 +177,7 @@ def _prepared(
 ) -> tuple[Kernel, Sequence[Any], tuple[array, ...]]:
     """The kernel that applies a function, what it reads, and what it writes."""
     shape = broadcast(*inputs)
-    results = _results(callee, tuple(value_type_of(given) for given in inputs))
+    results = _results(callee, _types(callee, inputs))
     if outs is None:
         traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
         outs = tuple(_made(shape, elem, traced) for elem in results)
@@ -185,6 +189,16 @@ def _prepared(
         return _mapping(name, callee, key, tuple(out.type for out in outs)), inputs, outs
     except KernelTypeError as error:
         raise _other_results(error, callee, results, outs) from None
+
+
+def _types(callee: UserFunction, inputs: Sequence[Any]) -> tuple[AnyType, ...]:
+    """The types that a function is called with: numbers become what its parameters state, as in any call."""
+    given = (value_type_of(value) for value in inputs)
+    stated = (parameter.type for parameter in callee.signature())
+    return tuple(
+        wanted if isinstance(wanted, Scalar) and isinstance(found, Scalar) else found
+        for wanted, found in zip(stated, given, strict=False)
+    )
 
 
 def _other_results(
@@ -232,7 +246,7 @@ def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
     """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
     if not any(goes_through(value) for value in given):
         message = "map() needs an array to go through, and was given none"
-        raise KernelTypeError(Diagnostic(message, code="map", hint="write map(func, x, ...)"))
+        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
     try:
         signature = callee.signature()
     except BrokenCall as broken:
@@ -241,7 +255,8 @@ def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
     if not len(needed) <= len(given) <= len(signature):
         names = ", ".join(parameter.name for parameter in signature)
         message = f"`{callee.name}({names})` was given {len(given)} arrays and numbers"
-        raise KernelTypeError(Diagnostic(message, callee.span, "count"))
+        hint = "give one for each of its parameters"
+        raise KernelTypeError(Diagnostic(message, callee.span, "count", hint=hint))
     types = [parameter.type for parameter in signature]
     arrays = arrays_of(given)
     return [argument(value, types[i], arrays) for i, value in enumerate(given)]
@@ -278,8 +293,12 @@ def _callee(func: Any, count: int) -> UserFunction:
     if inspect.isbuiltin(func) and func in (abs, min, max, round):
         return _word(func.__name__, count)
     if not inspect.isfunction(func):
-        message = f"map() takes a function of numbers first, not the {type(func).__name__} {func!r}"
-        hint = "write map(lambda x: x * x, a), or pass a function of a %%kernel cell"
+        named = getattr(func, "__name__", None)
+        found = f"`{named}`" if named else described(func)
+        message = f"map() takes a function of numbers first, not {found}"
+        hint = "write kl.map(lambda x: x * x, a), or pass a function of a %%kernel cell"
+        if isinstance(func, Kernel):
+            hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
         raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
     return _python(func)
 

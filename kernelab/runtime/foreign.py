@@ -12,6 +12,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.lang.types import SCALARS, Scalar, Value
 from kernelab.runtime.array import array, from_numpy
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.interop import value_type
 
@@ -134,7 +135,7 @@ def device_to_torch(device: Device | str | None) -> str:
 
 def _values(t: Any) -> np.ndarray[Any, Any]:
     if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
-        message = f"from_torch takes a tensor of PyTorch, not {a_thing(t)}"
+        message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
         hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
     if str(t.device).partition(":")[0] != "cpu":

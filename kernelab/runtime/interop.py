@@ -3,6 +3,7 @@
 Knows NumPy and the kernel types; must not know arrays.
 """
 
+import difflib
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from kernelab.lang.types import (
     float64,
     int32,
     int64,
+    named_types,
     scalar_of,
     shape_of,
     size_of,
@@ -92,6 +94,8 @@ def _by_numpy(dtype: Any) -> Scalar:
         known = ", ".join(scalar.name for scalar in SCALARS)
         message = f"{dtype!r} is no type of array elements"
         hint = f"use {known}, a vector such as vec3 or a matrix such as mat33"
+        close = difflib.get_close_matches(dtype, named_types(), 1) if isinstance(dtype, str) else []
+        hint = f"did you mean {close[0]}?" if close else hint
         if isinstance(dtype, int):
             hint = "a shape of several dimensions is one argument: zeros((2, 3))"
         raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
@@ -120,7 +124,7 @@ def fitting(value: Any, elem: Value) -> HostArray:
     plain = type(value) is int or (type(value) is float and scalar.is_float)
     if plain and scalar.kind in ("float", "int") and scalar.bits >= 32 and abs(value) < 2**31:
         return np.asarray(value, scalar.dtype)
-    return converted(as_numpy(value), scalar)
+    return converted(as_numpy(value, "set elements to"), scalar)
 
 
 def is_plain(value: Any, elem: Any) -> bool:
@@ -208,12 +212,17 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     several = given.ndim if isinstance(given, np.ndarray) else isinstance(given, Sequence)
     extents = tuple(_extent(n) for n in (given if several and not isinstance(given, str) else (given,)))
     if not 1 <= len(extents) <= 4:
-        message = f"an array has 1 to 4 dimensions, not {len(extents)}"
-        raise KernelTypeError(Diagnostic(message, code="ndim"))
+        raise KernelTypeError(too_many_axes(len(extents)))
     if any(n < 0 for n in extents):
         message = f"an array cannot have the shape {extents}"
         raise KernelValueError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
     return extents
+
+
+def too_many_axes(count: int) -> Diagnostic:
+    """What is wrong with an array of so many dimensions."""
+    hint = "make one axis of several: shape (a, b, c, d, e) becomes (a, b, c, d * e)" if count else ""
+    return Diagnostic(f"an array has 1 to 4 dimensions, not {count}", code="ndim", hint=hint)
 
 
 def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
 from kernelab.frontend import UserFunction
 from kernelab.lang.structs import Struct
-from kernelab.lang.types import Array, Scalar, Value, scalar_of, shape_of
+from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
 from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
@@ -174,6 +174,9 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
     if isinstance(elem, Struct):
         hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
         raise KernelTypeError(Diagnostic(f"elements of {elem} have no sum", code="struct", hint=hint))
+    if scalar_of(elem) == bool_:
+        hint = "count what is true: kl.map(kl.int32, x) makes numbers of them"
+        raise KernelTypeError(Diagnostic("truth values have no sum", code="dtype", hint=hint))
     if axis is not None:
         axis = _axis(values, axis)
     if count is None:
@@ -192,9 +195,11 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
 
 
 def _axis(values: array, axis: int) -> int:
-    if not -values.ndim <= axis < values.ndim:
-        message = f"there is no axis {axis} of an array of {values.ndim} dimensions"
-        raise KernelValueError(Diagnostic(message, code="axis"))
+    whole = hasattr(axis, "__index__") and not isinstance(axis, bool)
+    if not whole or not -values.ndim <= axis < values.ndim:
+        message = f"there is no axis {axis!r} of an array of shape {values.shape}"
+        hint = f"the axes are 0 to {values.ndim - 1}, or none for the sum of all"
+        raise KernelValueError(Diagnostic(message, code="axis", hint=hint))
     return axis % values.ndim
 
 
@@ -206,7 +211,8 @@ def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool
         return made
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
-        raise KernelTypeError(Diagnostic(message, code="out"))
+        hint = f"make it with kl.zeros({shape}, dtype=kl.{elem})"
+        raise KernelTypeError(Diagnostic(message, code="out", hint=hint))
     if out.is_contiguous:
         return out
     message = "out has to be contiguous"
@@ -223,7 +229,8 @@ def _require_alike(a: array, b: array) -> None:
     require_array(b, "the second argument is")
     if a.shape != b.shape or a.dtype != b.dtype:
         message = f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape} do not go together"
-        raise KernelTypeError(Diagnostic(message, code="shape"))
+        hint = "both have to have the same shape and dtype"
+        raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
 
 
 @lru_cache(maxsize=256)

@@ -32,6 +32,7 @@ from kernelab.runtime.interop import (
     itemsize,
     shape_tuple,
     strides_tuple,
+    too_many_axes,
     value_type,
 )
 from kernelab.runtime.memory import (
@@ -103,6 +104,9 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
     ) -> Any:
         if data is None and shape is None:
+            if dtype is None:
+                hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
+                raise KernelTypeError(Diagnostic("cannot make an array from None", code="data", hint=hint))
             return array_annotation(dtype, ndim)
         return super().__new__(cls._class_for(data, dtype))
 
@@ -180,7 +184,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         elif axes == 0:
             values, axes = values[None], 1
         if axes > 4:
-            raise KernelTypeError(Diagnostic(f"an array has 1 to 4 dimensions, not {axes}", code="ndim"))
+            raise KernelTypeError(too_many_axes(axes))
         if copy or not fits(values, elem) or not np.may_share_memory(values, data):
             self._allocate(values.shape[:axes], elem, cleared=False)
             self.host()[...] = values

@@ -52,7 +52,8 @@ class Instance:
         object.__setattr__(self, "_element", False)
         if len(values) > len(struct.fields):
             message = f"{struct} has {len(struct.fields)} fields, not {len(values)}"
-            raise KernelTypeError(Diagnostic(message, code="field"))
+            hint = f"they are {', '.join(f'{entry.name}: {entry.type}' for entry in struct.fields)}"
+            raise KernelTypeError(Diagnostic(message, code="field", hint=hint))
         given = dict(zip((entry.name for entry in struct.fields), values, strict=False))
         twice = sorted(set(given) & set(named))
         if twice:
@@ -109,7 +110,7 @@ class Instance:
         if k is None:
             known = ", ".join(entry.name for entry in self._struct.fields)
             message = f"{self._struct} has no field {name}"
-            raise _NoField(Diagnostic(message, hint=f"its fields are {known}", code="field"))
+            raise NoField(Diagnostic(message, hint=f"its fields are {known}", code="field"))
         return self._struct.fields[k]
 
     def __repr__(self) -> str:
@@ -223,7 +224,7 @@ class Instance:
         return made
 
 
-class _NoField(KernelError, AttributeError):
+class NoField(KernelError, AttributeError):
     """A field that a struct does not have."""
 
 
@@ -353,7 +354,8 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
     fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
     if not fits:
-        raise _wrong(entry, struct, _described(value))
+        hint = f"give {size_of(type)} numbers, or kl.{type}(...)"
+        raise _wrong(entry, struct, _described(value), hint)
     return value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type)))
 
 

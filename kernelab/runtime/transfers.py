@@ -28,7 +28,8 @@ def transfer(dest: "array", src: "array", how: str) -> None:
     """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
     if dest.type is not src.type and dest.dtype != src.dtype:
         message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
-        raise KernelTypeError(Diagnostic(message, code="dtype"))
+        hint = "convert them: kl.utils.array_cast(src, dest), or kl.array(src, dtype=...)"
+        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
     if dest.shape != src.shape:
         raise KernelValueError(_other_extents(dest, src))
     if dest.allocation.folded or not dest.allocation.writable:

@@ -3,6 +3,7 @@
 Knows shapes and strides; the methods here are those of `array` that make arrays over the same memory.
 """
 
+import math
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,8 @@ class Views:
             extents = np.empty(self.shape, np.bool_).reshape(wanted).shape
         except ValueError:
             message = f"an array of shape {self.shape} cannot be reshaped to {wanted}"
-            raise KernelValueError(Diagnostic(message, code="shape")) from None
+            hint = f"it has {math.prod(self.shape)} elements, and keeps them all; one extent may be -1"
+            raise KernelValueError(Diagnostic(message, code="shape", hint=hint)) from None
         extents = shape_tuple(extents)
         strides = contiguous_strides(extents, itemsize(self.dtype))
         return self.over(self.allocation, self.offset, extents, strides, self.dtype)
@@ -93,8 +95,13 @@ class Views:
         """A one-dimensional view."""
         return self.reshape(-1)
 
-    def transpose(self, axes: Any = None) -> "array":
+    def transpose(self, axes: Any = None, *others: Any) -> "array":
         """A view with the axes in another order, by default reversed."""
+        axes = (axes, *others) if others else axes
+        if others:
+            # NumPy takes them for the order, PyTorch for two axes that change places.
+            message = f"transpose takes the axes in their new order as one tuple, not {axes}"
+            raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
         if axes is not None and not isinstance(axes, Sequence):
             message = f"transpose takes the axes in their new order, not {described(axes)}"
             raise KernelTypeError(Diagnostic(message, code="shape", hint="write x.transpose((1, 0))"))
@@ -109,19 +116,34 @@ class Views:
 def keys_of(elements: Any, key: Index | tuple[Index, ...]) -> tuple[Any, ...]:
     """An index with a part for every axis; raises KernelTypeError or KernelIndexError where it is none."""
     keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
-    if any(not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)) for k in keys):
-        message = "an array is indexed by integers, slices, and arrays of integers"
-        hint = "index the NumPy view instead: x.numpy()[...]"
-        raise KernelTypeError(Diagnostic(message, hint=hint, code="index"))
+    for k in keys:
+        if not (is_integer(k) or isinstance(k, slice) or k is Ellipsis or is_indices(k)):
+            raise _no_index(k)
     given = sum(k is not Ellipsis for k in keys)
     if given > elements.ndim:
-        message = f"{given} indices for an array of {elements.ndim} dimensions"
-        raise KernelIndexError(Diagnostic(message, code="index"))
+        message = f"{given} indices for an array of shape {elements.shape}"
+        raise KernelIndexError(Diagnostic(message, code="index", hint="give at most one for each axis"))
     rest: tuple[Any, ...] = (slice(None),) * (elements.ndim - given)
     at = next((at for at, k in enumerate(keys) if k is Ellipsis), None)
     if at is None:
         return keys + rest
     return keys[:at] + rest + keys[at + 1 :]
+
+
+def _no_index(key: Any) -> KernelTypeError:
+    kind = getattr(key, "dtype", None)
+    if isinstance(key, float | np.floating):
+        hint = "write int(...) around it"
+    elif key is None:
+        hint = "an axis of extent 1 is made by x.reshape(...)"
+    elif isinstance(key, str):
+        hint = "only arrays of structs have fields"
+    elif kind == np.bool_:
+        hint = "give the places where it is true: x[np.flatnonzero(mask)]"
+    else:
+        hint = "index the NumPy view instead: x.numpy()[...]"
+    message = f"an array is indexed by integers, slices, and arrays of integers, not {described(key)}"
+    return KernelTypeError(Diagnostic(message, hint=hint, code="index"))
 
 
 def is_integer(key: Any) -> bool:
@@ -171,7 +193,12 @@ def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...
 
 def other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
     """What is wrong with data of another shape."""
-    return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape")
+    hint = ""
+    if not found:
+        hint = "x.fill_(value) sets all elements to one value"
+    elif math.prod(found) == math.prod(wanted):
+        hint = f"give the data that shape: data.reshape({wanted})"
+    return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape", hint=hint)
 
 
 def fits(values: HostArray, elem: Value) -> bool:
