@@ -1,7 +1,7 @@
 """Grad functions that users wrote, compared with differences of the function itself, once each.
 
 Both run over float64 at random points, on the interpreter or, where they are C++, on the CPU.  Knows
-functions of numbers, vectors and matrices; one that takes arrays is left to a gradient check of the kernel.
+functions of numbers, vectors and matrices; those that take arrays are the matter of `rulecheck_arrays`.
 """
 
 import warnings
@@ -19,6 +19,7 @@ from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.passes.inline import inline
 from kernelab.passes.widen import widen_rules
 from kernelab.runtime import pointwise
+from kernelab.runtime.rulecheck_arrays import mistake_over_arrays
 
 Numpy = np.ndarray[Any, Any]
 
@@ -47,9 +48,10 @@ def check_rules(function: Function) -> None:
 
 def mistake(rules: CustomRules) -> Diagnostic | None:
     """What is wrong with a grad function; None if nothing was found, or if it does not claim to be right."""
-    takes_arrays = any(isinstance(param.type, Array) for param in rules.function.params)
-    if rules.grad is None or not rules.checked or takes_arrays:
+    if rules.grad is None or not rules.checked:
         return None
+    if any(isinstance(param.type, Array) for param in rules.function.params):
+        return mistake_over_arrays(rules)
     wide = widen_rules(rules)
     for samples in (_points(wide.function), _points(wide.function, positive=True)):
         try:
