@@ -258,7 +258,8 @@ class _KernelProgram(Program):
         return super()._vjp(active, groups) if self._references else made
 
     def tangent(self, active: Positions) -> Program:
-        check_rules(self.function)
+        if ("tangent", active) not in self._made:
+            check_rules(self.function)
         return super().tangent(active)
 
 

@@ -43,6 +43,7 @@ class Compressed:
     def __init__(self, pattern: Pattern, symmetric: bool = False) -> None:
         self.pattern = pattern
         self.symmetric = symmetric
+        self.seeds: dict[tuple[int, Any], Values] = {}
 
     @cached_property
     def stars(self) -> "Stars | None":
@@ -224,7 +225,7 @@ def _kept(subject: Subject) -> dict[int, Found]:
 
 def by_columns(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     source = problem.subject.sources[i]
-    seeds, vector = _seeds(part.columns, source)
+    seeds, vector = _seeds(part, part.columns, source)
     batch = Batch(BASE, len(seeds))
     _, moved = tangents(problem.subject, batch, i, seeds, problem.labels)
     found = moved[j].reshape(len(seeds), -1)
@@ -237,7 +238,7 @@ def by_columns(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
 def by_stars(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     assert part.stars is not None
     source, stars = problem.subject.sources[i], part.stars
-    seeds, vector = _seeds(stars.colors, source)
+    seeds, vector = _seeds(part, stars.colors, source)
     _, moved = tangents(problem.subject, Batch(BASE, len(seeds)), i, seeds, problem.labels)
     found = moved[j].reshape(len(seeds), -1)
     data = found[stars.lanes, stars.rows].astype(scalar_of(source.elements.dtype).dtype)
@@ -247,7 +248,7 @@ def by_stars(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     trace, target = problem.trace, problem.targets[j]
-    seeds, vector = _seeds(part.rows, target)
+    seeds, vector = _seeds(part, part.rows, target)
     batch, bars = Batch(BASE, len(seeds)), Bars()
     output, source = trace.outputs[j], trace.inputs[i]
     batch.move(bars.of(output), batch.seeds(output, seeds))
@@ -259,22 +260,28 @@ def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     return Entries(part.row_starts, columns, data)
 
 
-def _seeds(colors: Numbers, variable: Variable) -> tuple[Values, Values]:
+def _seeds(part: Compressed, colors: Numbers, variable: Variable) -> tuple[Values, Values]:
     """A lane for each colour, one in all its places, and a last one with a random vector."""
-    seeds = np.zeros((_colors(colors) + 1, len(colors)), scalar_of(variable.elements.dtype).dtype)
-    seeds[colors, np.arange(len(colors))] = 1
-    seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
-    return seeds, seeds[-1]
+    dtype = scalar_of(variable.elements.dtype).dtype
+    key = id(colors), dtype
+    if key not in part.seeds:
+        made = np.zeros((_colors(colors) + 1, len(colors)), dtype)
+        made[colors, np.arange(len(colors))] = 1
+        made[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
+        part.seeds[key] = made
+    return part.seeds[key], part.seeds[key][-1]
 
 
 def _check(places: Numbers, data: Values, factors: Values, product: Values) -> None:
     """Raise ChangedError unless the entries times a vector are the product that was computed with it."""
     terms = data.astype(np.float64) * factors
     sums = np.bincount(places, terms, len(product))
-    sizes = np.bincount(places, np.abs(terms), len(product))
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(sums - product)
     rounding = 64 * epsilon(product.dtype)
+    if error.max(initial=0.0) <= rounding * np.abs(product).max(initial=0.0):
+        return  # as it nearly always is; NaN never is
+    sizes = np.bincount(places, np.abs(terms), len(product))
     largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
     finite = np.isfinite(sums) & np.isfinite(product)
     if (error[finite] > rounding * (sizes[finite] + largest) + np.finfo(np.float32).tiny).any():
