@@ -204,7 +204,7 @@ def condition(frame: Frame, node: ast.expr) -> Atom:
             case ast.Compare():
                 return _comparison(frame, node)
             case _:
-                value = expr(frame, node)
+                value = presence.evaluated(frame, node, expr)
                 there = presence.has_elements(frame, value)
                 return _truth(frame, _number(frame, value, node), node) if there is None else there
 
@@ -289,7 +289,7 @@ def _comparison(frame: Frame, node: ast.Compare) -> Atom:
     if fence.is_search(node.ops[0]):
         return _membership(frame, node)
     if isinstance(node.ops[0], ast.Is | ast.IsNot):
-        return presence.is_none(frame, expr(frame, node.left), node)
+        return presence.is_none(frame, presence.evaluated(frame, node.left, expr), node)
     left_node, left = node.left, number(frame, node.left)
 
     def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:

@@ -28,6 +28,10 @@ class Mistake(Exception):
         self.diagnostic = diagnostic
 
 
+class NotSet(Mistake):
+    """The mistake of reading an array field that is not set; as a condition it is false."""
+
+
 class Poisoned(Exception):
     """Something depends on a mistake that has been reported already."""
 

@@ -4,13 +4,25 @@ An array that has no elements counts as none, and a launch hands one over for No
 """
 
 import ast
+from collections.abc import Callable
 
 from kernelab.frontend import places, structs
-from kernelab.frontend.frame import Frame
+from kernelab.frontend.frame import Frame, NotSet
 from kernelab.frontend.values import ArrayRef, Meaning, NoArray, StructArrayRef, View, describe
 from kernelab.lang.build import FALSE, TRUE, zero
 from kernelab.lang.ir import Atom
-from kernelab.lang.types import int32
+from kernelab.lang.types import Array, float32, int32
+
+
+def evaluated(frame: Frame, node: ast.expr, evaluate: Callable[[Frame, ast.expr], Meaning]) -> Meaning:
+    """What an expression stands for, an array field that is not set included."""
+    try:
+        return evaluate(frame, node)
+    except NotSet as mistake:
+        # `r.links` itself is asked about; what is done with one inside `node` stays a mistake.
+        if mistake.diagnostic.span != frame.places(node):
+            raise
+        return NoArray(Array(float32, 1))
 
 
 def has_elements(frame: Frame, value: Meaning) -> Atom | None:

@@ -15,9 +15,9 @@ from typing import assert_never
 
 import numpy as np
 
-from kernelab.errors import Span
+from kernelab.errors import Diagnostic, Span
 from kernelab.frontend import places, views
-from kernelab.frontend.frame import Frame, Mistake, counted
+from kernelab.frontend.frame import Frame, Mistake, NotSet, counted
 from kernelab.frontend.places import COMPONENTS, Component, Evaluate, Groups
 from kernelab.frontend.promote import convert
 from kernelab.frontend.slices import Swizzle
@@ -190,12 +190,9 @@ def _position(frame: Frame, base: Meaning, name: str, node: ast.expr) -> tuple[S
 
 
 def _unset(frame: Frame, node: ast.expr, struct: Struct, name: str) -> Mistake:
-    return frame.error(
-        node,
-        f"the array {name} of this {struct} is not set",
-        "unset",
-        f"assign an array parameter to .{name} first",
-    )
+    message = f"the array {name} of this {struct} is not set"
+    hint = f"assign an array parameter to .{name} first"
+    return NotSet(Diagnostic(message, frame.places(node), "unset", hint=hint))
 
 
 def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
