@@ -13,10 +13,11 @@ from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import TapeReport
 from kernelab.autodiff.taylor import TaylorReport
 from kernelab.errors import Diagnosed
+from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 from kernelab.views import display
-from kernelab.views.arrays import array_view
+from kernelab.views.arrays import array_view, picked_view
 from kernelab.views.errors import error_lines
 from kernelab.views.heatmap import jacobians_view
 from kernelab.views.kernel import view
@@ -30,6 +31,7 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,
     Tape: tape_view,
     array: array_view,
+    indexedarray: picked_view,
     GradcheckReport: gradcheck_view,
     TapeReport: tape_report_view,
     Jacobians: jacobians_view,

@@ -3,19 +3,23 @@
 Pure functions from an array to markup; must not change or expose its memory.
 """
 
+import itertools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from kernelab.lang.types import Mat, Scalar, Vec, scalar_of, shape_of
+from kernelab.lang.structs import placed
+from kernelab.lang.types import Scalar, Vec, scalar_of, shape_of
+from kernelab.runtime.indexed import indexedarray
+from kernelab.runtime.recorder import unrecorded
 from kernelab.runtime.strided import array
+from kernelab.runtime.structarray import structarray
 from kernelab.views.markup import (
     Below,
     Beside,
     Cell,
-    Code,
-    CodeLine,
     Drawing,
     Node,
     Run,
@@ -48,8 +52,21 @@ def array_view(shown: array) -> Node:
     return Below((_heading(shown), Beside(tuple(parts)) if len(parts) > 1 else parts[0]))
 
 
+def picked_view(shown: indexedarray) -> Node:
+    """What elements picked from an array hold."""
+    with unrecorded():
+        elements = shown.contiguous()
+    described = f" of an array of {_extents(shown.data)} {shown.dtype} on {shown.device}"
+    heading = words(Run(f"{_extents(shown)} picked elements", "strong"), described, level=1)
+    return Below((heading, _values("", elements, PIXELS)))
+
+
+def _extents(shown: array | indexedarray) -> str:
+    return " × ".join(map(str, shown.shape))
+
+
 def _heading(shown: array) -> Words:
-    extents = " × ".join(map(str, shown.shape))
+    extents = _extents(shown)
     traced = ", requires gradients" if shown.requires_grad else ""
     described = f" of {extents} {shown.dtype} on {shown.device}{traced}"
     return words(Run("array", "strong"), described, level=1)
@@ -59,11 +76,10 @@ def _values(title: str, shown: array, budget: int) -> Node:
     values = shown.host()
     if not shown.size:
         return words("no elements")
+    if isinstance(shown, structarray):
+        return _structs(title, shown)
     if _is_small(shown):
         return _table(title, shown, values)
-    dtype: object = shown.dtype
-    if not isinstance(dtype, Scalar | Vec | Mat):  # a struct
-        return Code(title, tuple(CodeLine((Run(line),)) for line in _lines(values)))
     step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
     some: array = shown[(slice(None, None, step),) * shown.ndim]
     heading = _title(title, some, some.host()) + (
@@ -94,7 +110,19 @@ def _table(title: str, shown: array, values: Values) -> Table:
             return Table(title, head, tuple(_row(str(i), row) for i, row in enumerate(values)))
 
 
-def _row(name: str, entries: Values) -> tuple[Cell, ...]:
+def _structs(title: str, shown: structarray) -> Table:
+    """A row for each of the first structs, a column for each field."""
+    fields = [leaf.host() for leaf in shown.leaves]
+    names = [leaf.name.removeprefix(".") for leaf in placed(shown.dtype)]
+    first = itertools.islice(np.ndindex(shown.shape), LONGEST_ROW)
+    rows = tuple(_row(", ".join(map(str, place)), [values[place] for values in fields]) for place in first)
+    parts = [title] if title else []
+    if shown.size > LONGEST_ROW:
+        parts.append(f"the first {LONGEST_ROW} of {shown.size}")
+    return Table(", ".join(parts), ("", *names), rows)
+
+
+def _row(name: str, entries: Iterable[Any]) -> tuple[Cell, ...]:
     return (cell(name, "dim", is_number=True), *map(_cell, entries))
 
 

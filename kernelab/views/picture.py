@@ -33,7 +33,7 @@ SHOWN, SMALLEST_SIDE, LARGEST_PIXEL = 280, 16, 20
 """In pixels of the page: the longer side of a picture, the shorter at least, an element of a small one."""
 
 LINES = ("--kl-name", "--kl-bad", "--kl-number", "--kl-keyword")
-WIDTH, HEIGHT, LEFT, BELOW, POINTS = 400, 110, 52, 14, 480
+WIDTH, HEIGHT, LEFT, BELOW, POINTS = 400, 110, 68, 14, 480
 
 
 @dataclass(frozen=True, slots=True)

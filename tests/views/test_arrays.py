@@ -11,7 +11,7 @@ from PIL import Image
 
 import kernelab as kl
 from kernelab.views import page, text
-from kernelab.views.arrays import array_view
+from kernelab.views.arrays import array_view, picked_view
 from tests.views.test_markup import Page
 
 random = np.random.default_rng(3)
@@ -169,13 +169,26 @@ def test_no_array_makes_a_large_page(x: kl.array) -> None:
     assert len(shown(x)) < 5_000
 
 
-def test_many_structs_are_shown_as_text() -> None:
+def test_structs_have_a_row_each_and_a_column_for_each_field() -> None:
     @kl.struct
     class Particle:
         mass: float
-        charge: float
+        speed: kl.vec3
 
-    assert "(0., 0.)" in shown(kl.zeros(40, dtype=Particle))
+    few = kl.full((2, 2), Particle(2.5, (1, 2, 3)), requires_grad=True)
+    few["mass"].grad[1, 0] = 7.0
+    found = shown(few)
+    assert "mass" in found and "speed" in found and "2.5  (1, 2, 3)" in found and "gradient" in found
+    assert found.count("1, 0 ") == 2 and "7  (0, 0, 0)" in found
+    assert "the first 12 of 40" in shown(kl.zeros(40, dtype=Particle))
+
+
+def test_picked_elements_are_shown_as_an_array_is_and_not_recorded() -> None:
+    x = kl.array([1.5, 2.5, 3.5], requires_grad=True)
+    with kl.Tape() as tape:
+        found = text.render(picked_view(x[[2, 0]]))
+    assert found.startswith("2 picked elements of an array of 3 float32 on cpu")
+    assert "3.5" in found and "2.5" not in found and not len(tape)
 
 
 def test_of_a_huge_array_only_some_elements_are_looked_at() -> None:
