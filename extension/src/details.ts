@@ -42,7 +42,7 @@ export class Details {
   /** What Enter does: ask for the array that is picked, else for the launch. */
   more(): void {
     const { record, memory } = this.selection;
-    if (memory !== null) this.ask("array", this.arraysOf(memory)[0]!, "values");
+    if (memory !== null) this.ask("array", this.store.firstArray(memory), "values");
     else if (record !== null) this.ask("record", record, "kernel");
   }
 

@@ -72,9 +72,9 @@ function connect(store: Store, records: number[], node: (record: number) => stri
     for (const [, array] of step.writes) join(array, (memory) => [node(record), memory]);
   }
   for (const memory of memories) {
-    const array = store.data.arrays.find(([one]) => one === memory)!;
+    const array = store.firstArray(memory);
     const mark = store.hasGradient(memory) ? " ∇" : "";
-    drawn.nodes.push({ id: `m${memory}`, label: store.name(memory) + mark, detail: `${array[1]} ${array[2].join(" × ")}`, memory });
+    drawn.nodes.push({ id: `m${memory}`, label: store.name(memory) + mark, detail: store.layout(array), memory });
   }
   drawn.edges.push(...edges.values());
 }
@@ -108,6 +108,7 @@ function crowd(store: Store): Drawn {
 export class Graph {
   readonly element = html("div", { class: "klt-graph", tabindex: 0, keydown: (event: KeyboardEvent) => this.key(event) });
   private drawnFor = "";
+  private named: Record<string, string> = {};
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private nodes: Node[] = [];
 
@@ -117,12 +118,13 @@ export class Graph {
 
   update(): void {
     const { epoch, data } = this.store;
-    const state = [epoch, data.records.length, JSON.stringify(data.names), data.scopes.length, data.overwrites.length].join();
-    if (state === this.drawnFor || this.waiting !== undefined) return;
+    const state = [epoch, data.records.length, data.scopes.length, data.overwrites.length].join();
+    if ((state === this.drawnFor && data.names === this.named) || this.waiting !== undefined) return;
     const draw = () => {
       this.waiting = undefined;
       if (this.element.hidden) return;
       this.drawnFor = state;
+      this.named = data.names;
       this.draw();
     };
     // While a tape is recorded, a layout for each frame would be of no use.
@@ -162,7 +164,7 @@ export class Graph {
 
   private node(node: Node, at: Box): SVGElement {
     const isArray = node.id.startsWith("m") || node.id.startsWith("a");
-    const overwritten = node.memory !== undefined && this.store.data.overwrites.some((one) => one.outcome !== "saved" && this.store.memoryOf(one.array) === node.memory);
+    const overwritten = node.memory !== undefined && this.store.overwrites.some((one) => one.outcome !== "saved" && this.store.memoryOf(one.array) === node.memory);
     return svg("g", { class: `klt-node ${isArray ? "klt-array" : "klt-launch"}${overwritten ? " klt-wronged" : ""}`, "data-node": node.id, click: () => this.pick(node) },
       svg("title", {}, `${node.label} ${node.detail}`),
       svg("rect", { x: at.x - at.width / 2, y: at.y - at.height / 2, width: at.width, height: at.height, rx: isArray ? at.height / 2 : 3 }),

@@ -94,7 +94,7 @@ class View {
   };
 
   update(): void {
-    const { store } = this, saved = store.savedBytes();
+    const { store } = this, saved = store.savedBytes;
     this.title.replaceChildren(html("b", {}, "tape"), ` ${count(store.length, "record")}, ${count(store.data.memories.length, "array")}${saved ? `, ${bytes(saved)} kept from being overwritten` : ""}`);
     this.problems.update();
     this.panels[this.current]!.update();

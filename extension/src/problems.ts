@@ -29,7 +29,7 @@ function overwritten(store: Store, one: Overwrite): Problem {
   }[one.outcome];
   const hint = one.outcome === "saved" ? "write into another array to save the copy" : 'write into another array, or use Tape(overwrite="save")';
   return {
-    key: [memory, one.read[0], one.wrote[0], one.outcome].join("|"), record: one.writer < 0 ? one.reader : one.writer, memory,
+    key: String(one.clash), record: one.writer < 0 ? one.reader : one.writer, memory,
     grave: one.outcome !== "saved", hint, times: 1,
     sentence: `${name} is overwritten by ${writer} but the adjoint of ${reader} needs its old values: ${price}`,
     lines: [["read", ...one.read], ["written", ...one.wrote]],
@@ -37,7 +37,7 @@ function overwritten(store: Store, one: Overwrite): Problem {
 }
 
 function found(store: Store, one: Finding): Problem {
-  const record = store.data.records.findIndex((step) => store.data.steps[step]!.place === one.at[0]);
+  const record = store.data.records.findIndex((step) => store.data.kinds[store.data.steps[step]![0]]!.place === one.at[0]);
   return {
     key: one.message + one.at[0], record, memory: null, grave: true, sentence: one.message, hint: one.hint, times: 1,
     lines: [["here", ...one.at], ...one.related],
@@ -46,12 +46,11 @@ function found(store: Store, one: Finding): Problem {
 
 /** The problems of a tape, equal ones together, the grave ones first. */
 export function problemsOf(store: Store): Problem[] {
-  const distinct = new Map<string, Problem>();
-  const all = [...store.data.findings.map((one) => found(store, one)), ...store.data.overwrites.map((one) => overwritten(store, one))];
-  for (const problem of all) {
-    const known = distinct.get(problem.key);
+  const distinct = new Map(store.data.findings.map((one) => found(store, one)).map((problem) => [problem.key, problem]));
+  for (const one of store.overwrites) {
+    const known = distinct.get(String(one.clash));
     if (known) known.times++;
-    else distinct.set(problem.key, problem);
+    else distinct.set(String(one.clash), overwritten(store, one));
   }
   return [...distinct.values()].sort((one, other) => Number(other.grave) - Number(one.grave));
 }

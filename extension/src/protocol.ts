@@ -2,26 +2,36 @@
 
 export type Line = [place: string, text: string];
 
-export interface Step {
+/** What records have in common that do the same; `reads` and `writes` are names of parameters. */
+export interface Kind {
   title: string;
   kind: "launch" | "other";
   place: string;
   grid?: number[];
-  /** Names of parameters, and numbers of arrays. */
+  reads: string[];
+  writes: string[];
+}
+
+/** A kind with the numbers of the arrays that it is done to. */
+export interface Step extends Omit<Kind, "reads" | "writes"> {
   reads: [string, number][];
   writes: [string, number][];
 }
 
-export interface Overwrite {
+export interface Clash {
+  outcome: "saved" | "tainted" | "refused";
+  read: Line;
+  wrote: Line;
+}
+
+export interface Overwrite extends Clash {
+  clash: number;
   reader: number;
   /** -1: no record wrote, but a line outside of the tape. */
   writer: number;
   array: number;
-  outcome: "saved" | "tainted" | "refused";
   bytes: number;
   affects: number[];
-  read: Line;
-  wrote: Line;
 }
 
 export interface Finding {
@@ -38,11 +48,14 @@ export type SweepStep = [record: number, norms: [array: number, norm: Norm][]];
 /** The parts that only grow while an epoch lasts. */
 export interface Growing {
   memories: [name: string, bytes: number, gradient: boolean][];
-  arrays: [memory: number, dtype: string, shape: number[]][];
-  steps: Step[];
+  layouts: [dtype: string, shape: number[]][];
+  arrays: [memory: number, layout: number][];
+  kinds: Kind[];
+  steps: [kind: number, reads: number[], writes: number[]][];
   records: number[];
   times: number[];
-  overwrites: Overwrite[];
+  clashes: Clash[];
+  overwrites: [clash: number, reader: number, writer: number, array: number, bytes: number, affects: number[]][];
 }
 
 export interface Others {

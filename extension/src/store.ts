@@ -2,12 +2,12 @@
 
 import type { Growing, Model, News, Others, Overwrite, Step } from "./protocol";
 
-export const PARTS = ["memories", "arrays", "steps", "records", "times", "overwrites"] as const;
+export const PARTS = ["memories", "layouts", "arrays", "kinds", "steps", "records", "times", "clashes", "overwrites"] as const;
 const OTHERS = ["scopes", "findings", "sweep", "names"] as const;
 
 function empty(): Growing & Others {
   return {
-    memories: [], arrays: [], steps: [], records: [], times: [], overwrites: [],
+    memories: [], layouts: [], arrays: [], kinds: [], steps: [], records: [], times: [], clashes: [], overwrites: [],
     scopes: [], findings: [], sweep: [], names: {},
   };
 }
@@ -17,7 +17,12 @@ export class Store {
   epoch = -1;
   /** How often a memory had been written after each record that writes it: pairs, by record. */
   versions: [memory: number, version: number][][] = [];
+  overwrites: Overwrite[] = [];
+  savedBytes = 0;
   private counts: number[] = [];
+  private first: number[] = [];
+  private looked = 0;
+  private overwritesAt = new Map<number, Overwrite[]>();
   private heard = new Set<() => void>();
 
   /** Take news in; false if something between is missing, so that the whole has to be asked for. */
@@ -26,7 +31,11 @@ export class Store {
       this.data = empty();
       this.epoch = news.epoch;
       this.versions = [];
+      this.overwrites = [];
+      this.overwritesAt.clear();
+      this.savedBytes = this.looked = 0;
       this.counts = [];
+      this.first = [];
     }
     for (const part of PARTS) {
       if ((news.from[part] ?? 0) > this.data[part].length) return false;
@@ -41,6 +50,7 @@ export class Store {
       if (news[other] !== undefined) (this.data as any)[other] = news[other];
     }
     this.count();
+    this.index();
     this.heard.forEach((callback) => callback());
     return true;
   }
@@ -55,6 +65,22 @@ export class Store {
     }
   }
 
+  /** What is looked up often: overwrites by record, and the first array over each memory. */
+  private index(): void {
+    const { overwrites, clashes, arrays } = this.data;
+    for (const [clash, reader, writer, array, bytes, affects] of overwrites.slice(this.overwrites.length)) {
+      const made = { ...clashes[clash]!, clash, reader, writer, array, bytes, affects };
+      this.overwrites.push(made);
+      this.savedBytes += bytes;
+      for (const record of [reader, writer]) {
+        const known = this.overwritesAt.get(record);
+        if (known) known.push(made);
+        else this.overwritesAt.set(record, [made]);
+      }
+    }
+    for (; this.looked < arrays.length; this.looked++) this.first[arrays[this.looked]![0]] ??= this.looked;
+  }
+
   listen(callback: () => void): () => void {
     this.heard.add(callback);
     return () => this.heard.delete(callback);
@@ -65,7 +91,9 @@ export class Store {
   }
 
   step(record: number): Step {
-    return this.data.steps[this.data.records[record]!]!;
+    const [kind, reads, writes] = this.data.steps[this.data.records[record]!]!, known = this.data.kinds[kind]!;
+    const named = (names: string[], arrays: number[]) => arrays.map((array, i) => [names[i]!, array] as [string, number]);
+    return { ...known, reads: named(known.reads, reads), writes: named(known.writes, writes) };
   }
 
   memoryOf(array: number): number {
@@ -87,8 +115,17 @@ export class Store {
 
   /** "float32, 10 × 3": what an array holds. */
   layout(array: number): string {
-    const [, dtype, shape] = this.data.arrays[array]!;
+    const [dtype, shape] = this.data.layouts[this.data.arrays[array]![1]]!;
     return `${dtype}, ${shape.join(" × ")}`;
+  }
+
+  /** The first array over a memory that the tape met. */
+  firstArray(memory: number): number {
+    return this.first[memory] ?? 0;
+  }
+
+  shape(array: number): number[] {
+    return this.data.layouts[this.data.arrays[array]![1]]![1];
   }
 
   /** The memory's version once a record has run: how often the tape had written it. */
@@ -101,11 +138,7 @@ export class Store {
   }
 
   overwritesOf(record: number): Overwrite[] {
-    return this.data.overwrites.filter((one) => one.reader === record || one.writer === record);
-  }
-
-  savedBytes(): number {
-    return this.data.overwrites.reduce((sum, one) => sum + one.bytes, 0);
+    return this.overwritesAt.get(record) ?? [];
   }
 }
 

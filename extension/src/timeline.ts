@@ -55,7 +55,8 @@ export class Timeline {
     this.spacer.style.height = `${height}px`;
     const sight = Math.min(height, MOST_HEIGHT);
     scroller.style.height = `${sight + 2 + (width > scroller.clientWidth ? 12 : 0)}px`;
-    const seen = scroller.clientWidth || width;
+    // Before it is in the page, or while another tab is open, it has no width.
+    const seen = scroller.clientWidth || Math.min(width, 800);
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));
     const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
@@ -110,8 +111,7 @@ export class Timeline {
   }
 
   private layoutOf(memory: number): string {
-    const found = this.store.data.arrays.find(([one]) => one === memory);
-    return found ? found[2].join("×") : "";
+    return this.store.shape(this.store.firstArray(memory)).join("×");
   }
 
   private row(record: number, x: (m: number) => number, y: (r: number) => number): SVGElement {
@@ -151,7 +151,7 @@ export class Timeline {
   private brackets(first: number, last: number, x: (m: number) => number, y: (r: number) => number): SVGElement[] {
     const { store } = this, end = store.length;
     const found: SVGElement[] = [];
-    for (const one of store.data.overwrites) {
+    for (const one of store.overwrites) {
       const writer = one.writer < 0 ? end : one.writer;
       if (writer < first || one.reader > last || found.length > 400) continue;
       found.push(this.bracket(one, x(store.memoryOf(one.array)), y(one.reader), Math.min(y(writer), y(end) - ROW / 2)));

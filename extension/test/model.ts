@@ -44,20 +44,25 @@ export function tape(records: number, more: Partial<News> = {}): News {
   return {
     epoch: 0, from: {},
     memories: [["x", 4000, true], ["y", 4000, true], ["z", 4000, false]],
-    arrays: [[0, "float32", [1000]], [1, "float32", [1000]], [2, "float32", [10, 100]]],
-    steps: [
-      { title: "square", kind: "launch", place: "Cell In[2], line 3", grid: [1000], reads: [["x", 0]], writes: [["y", 1]] },
-      { title: "scale", kind: "launch", place: "Cell In[2], line 4", grid: [10, 100], reads: [["y", 1]], writes: [["z", 2]] },
+    layouts: [["float32", [1000]], ["float32", [10, 100]]],
+    arrays: [[0, 0], [1, 0], [2, 1]],
+    kinds: [
+      { title: "square", kind: "launch", place: "Cell In[2], line 3", grid: [1000], reads: ["x"], writes: ["y"] },
+      { title: "scale", kind: "launch", place: "Cell In[2], line 4", grid: [10, 100], reads: ["y"], writes: ["z"] },
     ],
+    steps: [[0, [0], [1]], [1, [1], [2]]],
     records: Array.from({ length: records }, (_, i) => i % 2),
     times: Array.from({ length: records }, () => 12.5),
-    overwrites: [], scopes: [], findings: [], sweep: [], names: { 0: "x", 1: "y" },
+    clashes: [], overwrites: [], scopes: [], findings: [], sweep: [], names: { 0: "x", 1: "y" },
     ...more,
   };
 }
 
-export const OVERWRITE = {
-  reader: 0, writer: 2, array: 0, outcome: "tainted" as const, bytes: 0, affects: [0],
+export const CLASH = {
+  outcome: "tainted" as const,
   read: ["Cell In[2], line 3", "square[1000](x, y)"] as [string, string],
   wrote: ["Cell In[2], line 9", "x.assign(z)"] as [string, string],
 };
+
+/** The array that record 0 read is overwritten by record 2. */
+export const OVERWRITTEN = { clashes: [CLASH], overwrites: [[0, 0, 2, 0, 0, [0]]] as [number, number, number, number, number, number[]][] };

@@ -4,7 +4,7 @@ import { trends } from "../src/sweep";
 import { graphOf, MOST_LAUNCHES } from "../src/graph";
 import { tapes, without, OURS } from "../src/keeping";
 import { Store } from "../src/store";
-import { FakeModel, OVERWRITE, tape } from "./model";
+import { FakeModel, CLASH, OVERWRITTEN, tape } from "./model";
 
 let el: HTMLElement;
 
@@ -51,7 +51,7 @@ test("of a long tape only the rows in sight are drawn", () => {
 });
 
 test("an overwrite names both lines, the price and what to do, and is told to screen readers", () => {
-  view({ overwrites: [OVERWRITE] });
+  view(OVERWRITTEN);
   const told = words(".klt-problems")!;
   for (const part of ["⚠ warning", "square[1000](x, y)", "Cell In[2], line 3", "x.assign(z)", "Cell In[2], line 9", "the gradient of x would be wrong", 'overwrite="save"']) {
     expect(told).toContain(part);
@@ -62,7 +62,7 @@ test("an overwrite names both lines, the price and what to do, and is told to sc
 });
 
 test("overwrites by the same lines are told once", () => {
-  view({ overwrites: [OVERWRITE, { ...OVERWRITE, reader: 2, writer: 3 }] });
+  view({ clashes: [CLASH], overwrites: [[0, 0, 2, 0, 0, [0]], [0, 2, 3, 0, 0, [0]]] });
   expect(el.querySelectorAll(".klt-problem")).toHaveLength(1);
   expect(words(".klt-problems")).toContain("(2 times)");
 });
@@ -74,8 +74,9 @@ test("what backward() found is told with its hint", () => {
 
 test("names from a notebook are text, never markup", () => {
   const evil = '<img src=x onerror="window.hacked = 1">';
-  const step = { title: evil, kind: "launch" as const, place: evil, grid: [1], reads: [[evil, 0]] as [string, number][], writes: [] };
-  view({ memories: [[evil, 4, true], ["y", 4, true], ["z", 4, true]], names: { 0: evil }, steps: [step, step], scopes: [[evil, 0, 2]], overwrites: [{ ...OVERWRITE, read: [evil, evil] }] });
+  const kind = { title: evil, kind: "launch" as const, place: evil, grid: [1], reads: [evil], writes: [] };
+  const overwritten = { clashes: [{ ...CLASH, read: [evil, evil] as [string, string] }], overwrites: OVERWRITTEN.overwrites };
+  view({ memories: [[evil, 4, true], ["y", 4, true], ["z", 4, true]], names: { 0: evil }, kinds: [kind, kind], scopes: [[evil, 0, 2]], ...overwritten });
   press(".klt-scroller", "Home", "ArrowRight");
   for (const tab of el.querySelectorAll<HTMLElement>("[role=tab]")) tab.click();
   expect(el.querySelectorAll("img")).toHaveLength(0);
@@ -128,10 +129,9 @@ test("a gradient vanishes or explodes against those next to the loss", () => {
 
 test("a graph of what hardly repeats stays small", () => {
   const store = new Store(), many = MOST_LAUNCHES + 50;
-  const step = tape(0).steps![0]!;
   store.apply(tape(0, {
-    memories: Array.from({ length: many }, () => ["x", 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, "float32", [1]]),
-    steps: Array.from({ length: many }, (_, i) => ({ ...step, reads: [["x", i]], writes: [] })), records: Array.from({ length: many }, (_, i) => i), times: [],
+    memories: Array.from({ length: many }, () => ["x", 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]),
+    steps: Array.from({ length: many }, (_, i) => [0, [i], []]), records: Array.from({ length: many }, (_, i) => i), times: [],
   }));
   const drawn = graphOf(store);
   expect(drawn.nodes.map((node) => node.detail)).toEqual([`${many} launches`, `${many} arrays`]);

@@ -2,15 +2,20 @@
 
     {"epoch": 0, "from": 0,
      "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients
-     "arrays": [[0, "float32", [1000]], ...],          views: the memory, dtype, shape
-     "steps": [{"title": "square", "kind": "launch", "grid": [1000], "place": "Cell In[2], line 3",
-                "reads": [["x", 0]], "writes": [["y", 1]]}, ...],
+     "layouts": [["float32", [1000]], ...],            dtype, shape
+     "arrays": [[0, 0], ...],                          views: memory, layout
+     "kinds": [{"title": "square", "kind": "launch", "grid": [1000], "place": "Cell In[2], line 3",
+                "reads": ["x"], "writes": ["y"]}, ...],    with the names of parameters
+     "steps": [[0, [0], [1]], ...],                    kind, arrays read, arrays written
      "records": [0, 1, 0, 1, ...],                     the tape, by numbers of steps
      "times": [12.5, ...],                             microseconds, -1 where nobody measured
-     "scopes": [["forward", 0, 4], ...], "overwrites": [...], "findings": [...], "sweep": [...]}
+     "clashes": [{"outcome": "saved", "read": [place, line], "wrote": [place, line]}, ...],
+     "overwrites": [[0, 3, 5, 0, 4000, [0]], ...],     clash, reader, writer, array, bytes, memories affected
+     "scopes": [["forward", 0, 4], ...], "findings": [...], "sweep": [...], "names": {"0": "x"}}
 
-A step is what records have in common that do the same to the same arrays at the same line, so a long tape is
-mostly numbers.  Knows the tape; must not know markup, nor who reads the data.  It keeps no array alive.
+A step is what records have in common that do the same to the same arrays at the same line, a kind what they
+have in common but for the arrays: so a long tape is mostly numbers.  Knows the tape; must not know markup,
+nor who reads the data.  It keeps no array alive.
 """
 
 import weakref
@@ -29,7 +34,10 @@ from kernelab.runtime.strided import array
 Names = Callable[[Iterable[Allocation]], Mapping[Allocation, str]]
 """What the user calls arrays over some memory, as far as it has names."""
 
-GROWING = ("memories", "arrays", "steps", "records", "times", "overwrites")
+GROWING = (
+    *("memories", "layouts", "arrays", "kinds", "steps"),
+    *("records", "times", "clashes", "overwrites"),
+)
 """The parts that only grow while an epoch lasts."""
 
 NOBODY = -1
@@ -51,6 +59,7 @@ class Digest:
         self._memories: dict[int, int] = {}
         self._arrays: dict[Hashable, int] = {}
         self._steps: dict[Hashable, int] = {}
+        self._tables: dict[str, dict[Hashable, int]] = {"layouts": {}, "kinds": {}, "clashes": {}}
         self._held: list[weakref.ref[array]] = []
         self._owners: list[weakref.ref[Allocation]] = []
         self._calls: dict[int, int] = {}
@@ -137,16 +146,30 @@ class Digest:
             self.parts["steps"].append(self._described(record))
         return found
 
-    def _described(self, record: Record) -> dict[str, Any]:
+    def _entry(self, table: str, key: Hashable, entry: Callable[[], Any]) -> int:
+        """The number of an entry in one of the tables of what much has in common."""
+        known = self._tables[table]
+        if key not in known:
+            known[key] = len(known)
+            self.parts[table].append(entry())
+        return known[key]
+
+    def _described(self, record: Record) -> list[Any]:
         flow = flow_of(record)
         title, kind = record.title.strip("`"), "other"
         grid: tuple[int, ...] = ()
         if isinstance(record, LaunchRecord):
             title, kind, grid = record.kernel.name, "launch", record.grid.extents
-        described: dict[str, Any] = {"title": title, "kind": kind, "place": str(record.place)}
-        sides = {"reads": flow.read, "writes": flow.written}
-        described |= {side: [[p, self._array(p, a)] for p, a in sides[side]] for side in sides}
-        return described | ({"grid": list(grid)} if grid else {})
+        read, written = ([self._array(*pair) for pair in side] for side in (flow.read, flow.written))
+        names = [[parameter for parameter, _ in side] for side in (flow.read, flow.written)]
+
+        def common() -> dict[str, Any]:
+            described = {"title": title, "kind": kind, "place": str(record.place)}
+            sides = {"reads": names[0], "writes": names[1]}
+            return described | sides | ({"grid": list(grid)} if grid else {})
+
+        key = (title, kind, grid, record.place, tuple(names[0]), tuple(names[1]))
+        return [self._entry("kinds", key, common), read, written]
 
     def _array(self, parameter: str, elements: array) -> int:
         key = elements.packed, str(elements.dtype)
@@ -154,7 +177,9 @@ class Digest:
         if found is None:
             found = self._arrays[key] = len(self._arrays)
             memory = self._memory(parameter, elements.allocation)
-            self.parts["arrays"].append([memory, str(elements.dtype), list(elements.shape)])
+            layout = str(elements.dtype), elements.shape
+            number = self._entry("layouts", layout, lambda: [layout[0], list(layout[1])])
+            self.parts["arrays"].append([memory, number])
             self._held.append(weakref.ref(elements))
         return found
 
@@ -193,19 +218,18 @@ class Digest:
                 return number
         return NOBODY
 
-    def _overwrite(self, event: Overwrite, reader: int, writer: int) -> dict[str, Any]:
+    def _overwrite(self, event: Overwrite, reader: int, writer: int) -> list[Any]:
         parameter = event.reader.call.kernel.plan.parameters[event.reader.region.position].name
         affected = {self._memory("", one.allocation) for one in event.reader.affected()}
-        return {
-            "reader": reader,
-            "writer": writer,
-            "array": self._array(parameter, event.elements),
-            "outcome": event.outcome,
-            "bytes": event.nbytes,
-            "affects": sorted(affected),
-            "read": _line(event.reader.place.span),
-            "wrote": _line(event.place.span),
-        }
+        places = event.reader.place, event.place
+
+        def clash() -> dict[str, Any]:
+            read, wrote = (_line(place.span) for place in places)
+            return {"outcome": event.outcome, "read": read, "wrote": wrote}
+
+        number = self._entry("clashes", (event.outcome, *places), clash)
+        array = self._array(parameter, event.elements)
+        return [number, reader, writer, array, event.nbytes, sorted(affected)]
 
     def _sweep_step(self, found: Magnitude) -> list[Any]:
         return [found.record, [[self._array("", primal), _short(norm)] for primal, norm in found.norms]]

@@ -48,11 +48,11 @@ def _data(tape: Tape) -> Mapping[str, Any]:
 def _warnings(data: Mapping[str, Any]) -> list[Words]:
     """What was overwritten though an adjoint needs it, and what the last `backward` found."""
     told: dict[str, None] = {}
-    for overwrite in data["overwrites"]:
-        if overwrite["outcome"] != "saved":
-            memory = data["arrays"][overwrite["array"]][0]
+    for clash, _, _, array, *_ in data["overwrites"]:
+        if data["clashes"][clash]["outcome"] != "saved":
+            memory = data["arrays"][array][0]
             name = data["names"].get(str(memory), data["memories"][memory][0])
-            (read, _), (wrote, _) = overwrite["read"], overwrite["wrote"]
+            read, wrote = (data["clashes"][clash][side][0] for side in ("read", "wrote"))
             told[f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"] = None
     told |= dict.fromkeys(f"{found['at'][0]}: {found['message']}" for found in data["findings"])
     more = [f"and {len(told) - MOST_WARNINGS} more"] if len(told) > MOST_WARNINGS else []

@@ -72,15 +72,23 @@ class Picture:
         """In pixels, with a row for what is written outside of the tape."""
         return HEAD + ROW * (len(self.rows) + self.is_cut + 0.5)
 
-    def step(self, record: int) -> Mapping[str, Any]:
+    def kind(self, record: int) -> Mapping[str, Any]:
         """What a record does."""
-        found: Mapping[str, Any] = self.data["steps"][self.data["records"][record]]
+        found: Mapping[str, Any] = self.data["kinds"][self.data["steps"][self.data["records"][record]][0]]
         return found
 
-    def touched(self, record: int, side: str) -> list[int]:
-        """The memories that a record reads or writes, each once."""
+    def touched(self, record: int) -> tuple[list[int], list[int]]:
+        """The memories that a record reads, and those that it writes, each once."""
+        _, *sides = self.data["steps"][self.data["records"][record]]
         arrays = self.data["arrays"]
-        return list(dict.fromkeys(arrays[number][0] for _, number in self.step(record)[side]))
+        read, written = (list(dict.fromkeys(arrays[number][0] for number in side)) for side in sides)
+        return read, written
+
+    def shape(self, memory: int) -> list[int]:
+        """That of the first array over a memory."""
+        layouts = (layout for one, layout in self.data["arrays"] if one == memory)
+        found: list[int] = self.data["layouts"][next(layouts)][1]
+        return found
 
     def name(self, memory: int) -> str:
         """What an array is called."""
@@ -110,7 +118,7 @@ def _versions(data: Mapping[str, Any]) -> dict[tuple[int, int], int]:
     counts: dict[int, int] = {}
     found: dict[tuple[int, int], int] = {}
     for record, step in enumerate(data["records"]):
-        for memory in {data["arrays"][number][0] for _, number in data["steps"][step]["writes"]}:
+        for memory in {data["arrays"][number][0] for number in data["steps"][step][2]}:
             counts[memory] = found[record, memory] = counts.get(memory, 0) + 1
     return found
 
@@ -129,8 +137,7 @@ def _lanes(picture: Picture) -> Iterator[str]:
         gradient = picture.data["memories"][memory][2]
         yield f'<line class="l" x1="{x}" x2="{x}" y1="{HEAD}" y2="{picture.height}"/>'
         yield _text(x, 16, "c m", picture.name(memory) + "∇" * gradient, LANE - 4)
-        shape: list[int] = next((shape for one, _, shape in picture.data["arrays"] if one == memory), [])
-        yield _text(x, 31, "d m", " × ".join(map(str, shape)), LANE - 4)
+        yield _text(x, 31, "d m", " × ".join(map(str, picture.shape(memory))), LANE - 4)
     left_out = len(picture.data["memories"]) - len(picture.memories)
     if left_out:
         yield _text(picture.width - LANE / 2, 24, "d m", f"{left_out} more")
@@ -143,15 +150,17 @@ def _gap(picture: Picture) -> Iterator[str]:
 
 
 def _rows(picture: Picture) -> Iterator[str]:
-    wrong = {o[side] for o in picture.data["overwrites"] if o["outcome"] != "saved" for side in ROLES}
+    outcomes = [clash["outcome"] for clash in picture.data["clashes"]]
+    lost = [ends for clash, *ends in picture.data["overwrites"] if outcomes[clash] != "saved"]
+    wrong = {record for reader, writer, *_ in lost for record in (reader, writer)}
     for record in picture.rows:
-        y, step = picture.y(record), picture.step(record)
-        reads, writes = picture.touched(record, "reads"), picture.touched(record, "writes")
+        y, kind = picture.y(record), picture.kind(record)
+        reads, writes = picture.touched(record)
         shown = [memory for memory in (*reads, *writes) if memory in picture.memories]
-        title = f"<title>{escape(step['place'])}</title>"
-        name = ("⚠ " if record in wrong else "") + step["title"]
+        title = f"<title>{escape(kind['place'])}</title>"
+        name = ("⚠ " if record in wrong else "") + kind["title"]
         yield f"<g>{title}{_text(24, y + 4, 'd e', str(record + 1))}{_text(30, y + 4, 'c t', name, 130)}"
-        yield _text(LABELS - 14, y + 4, "d e", " × ".join(map(str, step.get("grid", ()))), 90)
+        yield _text(LABELS - 14, y + 4, "d e", " × ".join(map(str, kind.get("grid", ()))), 90)
         if shown:
             ends = picture.x(min(shown)), picture.x(max(shown))
             yield f'<line class="s" x1="{ends[0]}" x2="{ends[1]}" y1="{y}" y2="{y}"/>'
@@ -160,7 +169,6 @@ def _rows(picture: Picture) -> Iterator[str]:
         yield "</g>"
 
 
-ROLES = ("reader", "writer")
 WORDS = {"tainted": "⚠ lost", "refused": "⛔ refused"}
 
 
@@ -176,16 +184,15 @@ def _mark(x: float, y: float, reads: bool, version: int | None) -> str:
 def _overwrites(picture: Picture) -> Iterable[str]:
     """Reader, writer and the array between them."""
     drawn: dict[tuple[float, float, float], str] = {}
-    for overwrite in picture.data["overwrites"]:
-        memory = picture.data["arrays"][overwrite["array"]][0]
-        ends = [overwrite[role] for role in ROLES if overwrite[role] != NOBODY]
-        if memory not in picture.memories or picture.rows.keys().isdisjoint(ends):
+    for clash, reader, writer, array, nbytes, _ in picture.data["overwrites"]:
+        memory = picture.data["arrays"][array][0]
+        if memory not in picture.memories or picture.rows.keys().isdisjoint({reader, writer}):
             continue
-        last = picture.height - ROW / 4
-        x, begin = picture.x(memory), picture.y(overwrite["reader"])
-        end = last if overwrite["writer"] == NOBODY else picture.y(overwrite["writer"])
-        saved = overwrite["outcome"] == "saved"
+        x, begin = picture.x(memory), picture.y(reader)
+        end = picture.height - ROW / 4 if writer == NOBODY else picture.y(writer)
+        outcome = picture.data["clashes"][clash]["outcome"]
+        saved = outcome == "saved"
         path = f'<path class="{"saved" if saved else "lost"}" d="M{x + 5} {begin}H{x + 18}V{end}H{x + 8}"/>'
-        label = f"kept {overwrite['bytes']} B" if saved else WORDS[overwrite["outcome"]]
+        label = f"kept {nbytes} B" if saved else WORDS[outcome]
         drawn[x, begin, end] = path + _text(x + 21, end - ROW / 2 + 4, "g h" if saved else "b h", label)
     return drawn.values()

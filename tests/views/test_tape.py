@@ -109,8 +109,9 @@ def test_the_picture_draws_what_was_kept_between_reader_and_writer() -> None:
 
 def test_names_in_the_picture_are_text_never_markup() -> None:
     data = {
-        "memories": [["<b>&", 4, True]], "arrays": [[0, "float32", [1]]], "records": [0], "overwrites": [],
-        "steps": [{"title": "<i>", "place": "</svg>", "reads": [["x", 0]], "writes": []}], "names": {},
+        "memories": [["<b>&", 4, True]], "layouts": [["float32", [1]]], "arrays": [[0, 0]], "records": [0],
+        "kinds": [{"title": "<i>", "place": "</svg>"}], "steps": [[0, [0], []]],
+        "clashes": [], "overwrites": [], "names": {},
     }  # fmt: skip
     picture = ElementTree.fromstring(timeline(data))
     assert {"<b>&∇", "<i>"} <= set(labels(picture))
