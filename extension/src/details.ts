@@ -14,6 +14,8 @@ export class Details {
   /** Stands below everything, as wide as the view. */
   readonly reply = html("div", { class: "klt-answer", "aria-live": "polite" });
   private asked = 0;
+  private drawnFor = "";
+  private named: Record<string, string> = {};
   private readonly prefix = Math.random().toString(36).slice(2);
 
   constructor(private store: Store, private selection: Selection, private model: Model) {
@@ -32,6 +34,10 @@ export class Details {
 
   update(): void {
     const { record, memory } = this.selection;
+    const state = [record, memory, this.store.epoch, record !== null && this.store.data.times[record], memory !== null && this.store.length];
+    if (this.drawnFor === state.join() && this.named === this.store.data.names) return;
+    this.drawnFor = state.join();
+    this.named = this.store.data.names;
     const parts: HTMLElement[] = [];
     if (record !== null && record < this.store.length) parts.push(...this.record(record));
     if (memory !== null && memory < this.store.data.memories.length) parts.push(...this.memory(memory));

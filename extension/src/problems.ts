@@ -58,29 +58,40 @@ export function problemsOf(store: Store): Problem[] {
 export class Problems {
   /** Screen readers are told of what is added to it. */
   readonly element = html("div", { class: "klt-problems", role: "log", "aria-live": "polite", "aria-relevant": "additions" });
-  private shown = "";
+  private items = new Map<string, { element: HTMLElement; often: Text }>();
+  private more = html("p", { class: "klt-more" });
 
   constructor(private store: Store, private pick: (record: number, memory: number | null) => void) {}
 
   update(): void {
-    const problems = problemsOf(this.store);
-    const text = JSON.stringify(problems);
-    if (text === this.shown) return;
-    this.shown = text;
-    const items = problems.slice(0, MOST).map((problem) => this.item(problem));
-    if (problems.length > MOST) items.push(html("p", { class: "klt-more" }, `and ${problems.length - MOST} more`));
-    this.element.replaceChildren(...items);
+    const problems = problemsOf(this.store), before = this.items;
+    this.items = new Map();
+    const elements = problems.slice(0, MOST).map((problem) => {
+      const key = problem.sentence + problem.record;
+      const item = before.get(key) ?? this.item(problem);
+      const often = problem.times > 1 ? ` (${count(problem.times, "time")})` : "";
+      if (item.often.data !== often) item.often.data = often;
+      this.items.set(key, item);
+      return item.element;
+    });
+    this.more.textContent = problems.length > MOST ? `and ${problems.length - MOST} more` : "";
+    // What is told already stays where it is, so that nobody hears it twice.
+    [...elements, this.more].forEach((element, i) => {
+      if (this.element.children[i] !== element) this.element.insertBefore(element, this.element.children[i] ?? null);
+    });
+    for (const gone of [...this.element.children].slice(elements.length + 1)) gone.remove();
   }
 
-  private item(problem: Problem): HTMLElement {
-    const often = problem.times > 1 ? ` (${count(problem.times, "time")})` : "";
+  private item(problem: Problem): { element: HTMLElement; often: Text } {
+    const often = document.createTextNode("");
     const lines = problem.lines.filter(([, place]) => place).flatMap(([what, place, text]) => [
       html("dt", {}, what), html("dd", {}, html("code", {}, text), " ", html("span", { class: "klt-quiet" }, place)),
     ]);
     const show = problem.record < 0 ? [] : [html("button", { type: "button", class: "klt-link", click: () => this.pick(problem.record, problem.memory) }, "show")];
-    return html("div", { class: problem.grave ? "klt-problem klt-grave" : "klt-problem" },
-      html("p", {}, html("b", {}, problem.grave ? "⚠ warning: " : "ⓘ kept: "), problem.sentence + often, " ", ...show),
+    const element = html("div", { class: problem.grave ? "klt-problem klt-grave" : "klt-problem" },
+      html("p", {}, html("b", {}, problem.grave ? "⚠ warning: " : "ⓘ kept: "), problem.sentence, often, " ", ...show),
       html("dl", {}, ...lines),
       ...(problem.hint ? [html("p", { class: "klt-quiet" }, `To do: ${problem.hint}`)] : []));
+    return { element, often };
   }
 }

@@ -15,6 +15,7 @@ export class Timeline {
   private spacer: HTMLElement;
   private picture: SVGElement;
   private follows: boolean;
+  private drawnAt: [top: number, left: number] = [-1, -1];
 
   constructor(private store: Store, private selection: Selection, id: string) {
     this.spacer = html("div", { class: "klt-spacer" });
@@ -36,23 +37,30 @@ export class Timeline {
   }
 
   update(): void {
-    this.draw();
-    if (this.follows) this.scroller.scrollTop = this.scroller.scrollHeight;
+    if (this.follows) {
+      this.resize();
+      this.scroller.scrollTop = this.scroller.scrollHeight;
+    }
     this.draw();
   }
 
   private scrolled(): void {
-    const { scrollTop, clientHeight, scrollHeight } = this.scroller;
+    const { scrollTop, scrollLeft, clientHeight, scrollHeight } = this.scroller;
+    if (scrollTop === this.drawnAt[0] && scrollLeft === this.drawnAt[1]) return;
     this.follows = scrollTop + clientHeight >= scrollHeight - ROW;
     this.draw();
+  }
+
+  private resize(): void {
+    this.spacer.style.width = `${LABELS + this.lane * this.store.data.memories.length}px`;
+    this.spacer.style.height = `${HEAD + ROW * this.store.length}px`;
   }
 
   /** Draw what is in sight. */
   draw(): void {
     const { store, scroller, lane } = this;
     const width = LABELS + lane * store.data.memories.length, height = HEAD + ROW * store.length;
-    this.spacer.style.width = `${width}px`;
-    this.spacer.style.height = `${height}px`;
+    this.resize();
     const sight = Math.min(height, MOST_HEIGHT);
     scroller.style.height = `${sight + 2 + (width > scroller.clientWidth ? 12 : 0)}px`;
     // Before it is in the page, or while another tab is open, it has no width.
@@ -60,6 +68,7 @@ export class Timeline {
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));
     const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
+    this.drawnAt = [top, left];
     const first = Math.max(0, Math.floor(top / ROW) - 1), last = Math.min(store.length, Math.ceil((top + sight) / ROW) + 1);
     const lanes = [Math.max(0, Math.floor(left / lane) - 1), Math.min(store.data.memories.length, Math.ceil((left + seen) / lane) + 1)] as const;
     const x = (memory: number) => LABELS + lane * (memory + 0.5) - left;
