@@ -14,6 +14,8 @@ from typing import Any as _Any
 from kernelab import func
 from kernelab.autodiff.checkpoint import checkpoint
 from kernelab.autodiff.tape import Tape
+from kernelab.autodiff.threadrun import trace_thread as _trace_thread
+from kernelab.builtins.table import Builtin as _Builtin
 from kernelab.errors import (
     BuildError,
     GradientError,
@@ -143,6 +145,19 @@ def _offer_magic() -> None:
         shell.run_cell_magic("kernel", line, cell)
 
     shell.register_magic_function(kernel, "cell")
+
+
+class _Trace(_Builtin):
+    """Of a matrix, the sum of its diagonal; of a kernel, the run of one thread."""
+
+    def __call__(self, *given: _Any, **named: _Any) -> _Any:
+        """``trace(m)``, or ``trace(kernel, thread, dim, inputs, outputs, adjoints=None)``."""
+        if given and isinstance(given[0], Kernel):
+            return _trace_thread(*given, **named)
+        return super().__call__(*given, **named)
+
+
+trace = _Trace("trace")
 
 
 def _live_tape(tape: Tape, static: dict[str, str]) -> dict[str, _Any]:
@@ -309,6 +324,7 @@ __all__ = [
     "tid",
     "to_dlpack",
     "to_torch",
+    "trace",
     "zeros",
     "zeros_like",
 ]

@@ -49,7 +49,7 @@ class InterpretedEntry:
 
     def _run(self, slots: list[int], bounds: Bounds, done: int) -> None:
         grid = slots[:GRID_SLOTS]
-        launch = _Launch(self.program, self.info, slots, bounds, self.chunk)
+        launch = Launch(self.program, self.info, slots, bounds, self.chunk)
         total = int(np.prod(grid))
         left = range(total - done) if self.program.function.descending else range(done, total)
         try:
@@ -58,7 +58,7 @@ class InterpretedEntry:
             launch.sums.settle()
             launch.output.flush()
 
-    def _chunks(self, launch: "_Launch", grid: Sequence[int], left: range) -> None:
+    def _chunks(self, launch: "Launch", grid: Sequence[int], left: range) -> None:
         # Threads that see what others change run one by one, as on the CPU.
         width = self.width if launch.independent else 1
         starts = range(left.start, left.stop, width)
@@ -68,7 +68,7 @@ class InterpretedEntry:
                 raise base.failure(self.info, failure.status, grid)
 
 
-class _Launch:
+class Launch:
     """The arguments of a launch as NumPy arrays."""
 
     def __init__(

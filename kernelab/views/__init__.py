@@ -12,6 +12,7 @@ from kernelab.autodiff.progress import Progress
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import TapeReport
 from kernelab.autodiff.taylor import TaylorReport
+from kernelab.autodiff.threadrun import ThreadRun
 from kernelab.errors import Diagnosed
 from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
@@ -26,6 +27,7 @@ from kernelab.views.progress import bar
 from kernelab.views.report import gradcheck_view, tape_report_view
 from kernelab.views.tape import svg_of, tape_view
 from kernelab.views.taylor import taylor_view
+from kernelab.views.threadrun import thread_text, thread_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,
@@ -36,6 +38,7 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     TapeReport: tape_report_view,
     Jacobians: jacobians_view,
     TaylorReport: taylor_view,
+    ThreadRun: thread_view,
 }
 """What is shown for an object that is the value of a cell."""
 
@@ -50,4 +53,5 @@ def install(live: Mapping[type, display.Live]) -> None:
     for cls, shown in DISPLAYS.items():
         display.attach(cls, shown, live.get(cls), PICTURES.get(cls))
     Tape.to_svg = svg_of  # type: ignore[attr-defined]
+    ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
     Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]

@@ -1,0 +1,155 @@
+"""One thread, looked at: values line by line, adjoints on the way back, and nothing that changes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.autodiff.threadrun import ThreadRun
+
+KERNELS = kl.compile(
+    """def spring(x: array[vec3], rest: float, energy: array[float]):
+    i = tid()
+    d = length(x[i] - x[i + 1]) - rest
+    atomic_add(energy, 0, 0.5 * d * d)
+
+def iterate(x: array[float], n: int):
+    i = tid()
+    for k in range(n):
+        x[i] = x[i] * x[i] + 1.0
+
+def choose(x: array[float], y: array2d[float]):
+    i, j = tid()
+    if x[i] > 1.0:
+        y[i, j] = sqrt(x[i])
+    else:
+        y[i, j] = 2.0 * x[i]
+
+def doubled(x: array[Any], by: float = 2.0):
+    x[tid()] *= type(x[0])(by)
+
+def count(n: array[int]):
+    n[tid()] = 7
+
+def copy_shared(a: array[float], b: array[float]):
+    b[tid() + 1] = 2.0 * a[tid()]
+    b[tid() + 2] = a[tid() + 1]
+"""
+)
+
+
+def pairs(seen: Any) -> list[tuple[str, str, Any]]:
+    return [(one.name, "reads" if one.is_read else one.sign, one.value) for one in seen]
+
+
+def last(run: ThreadRun, name: str) -> Any:
+    return [one.value for one in run.adjoint if one.name == name][-1]
+
+
+def test_every_line_shows_what_it_reads_computes_and_writes() -> None:
+    x = kl.array([2.0, 3.0], dtype=float)
+    run = kl.trace(KERNELS["iterate"], 1, 2, [x, 2])
+    assert pairs(run.primal) == [
+        *(("k", "=", 0), ("x[1]", "reads", 3.0), ("x[1]", "=", 10.0)),
+        *(("k", "=", 1), ("x[1]", "reads", 10.0), ("x[1]", "=", 101.0)),
+    ]
+    assert [one.span.line for one in run.primal] == [8, 9, 9, 8, 9, 9]
+
+
+def test_nothing_that_it_is_given_changes() -> None:
+    x = kl.array([2.0, 3.0], dtype=float, requires_grad=True)
+    version = x.allocation.version
+    kl.trace(KERNELS["iterate"], 1, 2, [x, 2])
+    assert x.list() == [2.0, 3.0]
+    assert (x.allocation.version, x.allocation.adjoint) == (version, None)
+
+
+def test_the_adjoint_is_that_of_a_tape() -> None:
+    points = np.random.default_rng(3).normal(size=(4, 3))
+    x = kl.array(points, dtype=kl.vec3, requires_grad=True)
+    energy = kl.zeros(1, dtype=float, requires_grad=True)
+    run = kl.trace(KERNELS["spring"], 2, 3, [x, 0.25], [energy])
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["spring"], dim=1, inputs=[x[2:], 0.25], outputs=[energy])
+    tape.backward(energy)
+    gradient = x.grad.numpy()
+    for i in (2, 3):
+        np.testing.assert_allclose(last(run, f"x_bar[{i}]"), gradient[i], rtol=1e-5)
+    assert last(run, "rest_bar[0]") == pytest.approx(-last(run, "d_bar"))
+
+
+def test_values_that_the_kernel_overwrites_come_back_on_the_way() -> None:
+    x = kl.array([2.0], dtype=float)
+    run = kl.trace(KERNELS["iterate"], 0, 1, [x, 2])
+    assert last(run, "x_bar[0]") == pytest.approx(2 * 5 * 2 * 2)
+
+
+def test_the_sweep_starts_with_the_cotangents_that_are_given() -> None:
+    x, y = kl.array([4.0, 0.5], dtype=float), kl.zeros((2, 3), dtype=float)
+    kernel = KERNELS["choose"]
+    by_array = kl.trace(kernel, (0, 1), (2, 3), [x], [y], adjoints={y: np.full((2, 3), 8.0)})
+    by_name = kl.trace(kernel, (1, 2), (2, 3), [x], [y], adjoints={"y": 8.0})
+    assert last(by_array, "x_bar[0]") == pytest.approx(8 * 0.5 / 2)
+    assert last(by_name, "x_bar[1]") == pytest.approx(8 * 2)
+    assert ("if", "=", True) in pairs(by_array.primal)
+
+
+def test_arrays_that_share_memory_share_it_in_the_copies() -> None:
+    memory = kl.array([1.0, 5.0, 9.0, 9.0], dtype=float)
+    run = kl.trace(KERNELS["copy_shared"], 0, 1, [memory, memory])
+    assert pairs(run.primal)[-2:] == [("a[1]", "reads", 2.0), ("b[2]", "=", 2.0)]
+    # The adjoint knows it too: what it adds is what a tape finds.
+    with kl.Tape() as tape:
+        shared = kl.array([1.0, 5.0, 9.0, 9.0], dtype=float, requires_grad=True)
+        kl.launch(KERNELS["copy_shared"], dim=1, inputs=[shared, shared])
+    tape.backward(grads={shared: np.ones(4)})
+    bars = [one for one in run.adjoint if one.sign == "+=" and one.name.endswith("[0]")]
+    assert 1.0 + sum(one.value for one in bars) == shared.grad.list()[0]
+
+
+def test_a_kernel_of_any_type_and_defaults_are_those_of_a_launch() -> None:
+    run = kl.trace(KERNELS["doubled"], 0, 1, [kl.array([3.0], dtype=kl.float64)])
+    assert pairs(run.primal)[-1] == ("x[0]", "=", 6.0)
+
+
+def test_the_text_stands_line_by_line() -> None:
+    x = kl.array([2.0], dtype=float)
+    shown = str(kl.trace(KERNELS["iterate"], 0, 1, [x, 1])).splitlines()
+    assert shown[0] == "thread 0 of iterate, run alone on copies"
+    assert any(line.split()[-3:] == ["reads", "x[0]", "2"] for line in shown)
+    assert "adjoint, from the last line to the first" in shown
+    assert shown[-1].split() == ["x_bar[0]", "+=", "4"]
+
+
+def test_a_long_run_shows_its_ends() -> None:
+    x = kl.array([0.0], dtype=float)
+    shown = str(kl.trace(KERNELS["iterate"], 0, 1, [x, 100]))
+    assert "150 more" in shown
+
+
+def test_a_kernel_without_floats_says_that_there_is_no_adjoint() -> None:
+    run = kl.trace(KERNELS["count"], 0, 1, [kl.zeros(1, dtype=int)])
+    assert run.adjoint == ()
+    assert "no adjoint: no parameter is a float" in str(run)
+
+
+@pytest.mark.parametrize(("thread", "dim"), [(3, 3), ((0, 0), 3), (-1, 3)])
+def test_a_thread_outside_of_the_grid_is_refused(thread: Any, dim: Any) -> None:
+    with pytest.raises(kl.LaunchError, match="there is no thread"):
+        kl.trace(KERNELS["count"], thread, dim, [kl.zeros(3, dtype=int)])
+
+
+def test_cotangents_of_what_is_no_argument_are_refused() -> None:
+    x = kl.ones(1, dtype=float)
+    with pytest.raises(kl.LaunchError, match="`z` is no float argument of `iterate`"):
+        kl.trace(KERNELS["iterate"], 0, 1, [x, 1], adjoints={"z": 1.0})
+
+
+def test_an_index_outside_is_the_error_of_the_launch() -> None:
+    with pytest.raises(kl.KernelIndexError, match="index 3 is out of bounds"):
+        kl.trace(KERNELS["count"], 3, 4, [kl.zeros(3, dtype=int)])
+
+
+def test_of_a_matrix_trace_is_still_the_sum_of_its_diagonal() -> None:
+    assert kl.trace(kl.mat22(1.0, 2.0, 3.0, 4.0)) == 5.0
