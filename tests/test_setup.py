@@ -62,6 +62,8 @@ def test_plain_pip_install_brings_every_package_that_kernelab_imports() -> None:
     assert used <= declared | comes_with_ipywidgets | optional
 
 
+# In the process that may build the front-end: its files are not to appear meanwhile.
+@pytest.mark.xdist_group("browser")
 def test_the_wheel_holds_the_whole_package_and_nothing_else(tmp_path: Path) -> None:
     build = run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], PATH="")
     assert build.returncode == 0, build.stderr

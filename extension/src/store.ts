@@ -19,6 +19,8 @@ export class Store {
   versions: [memory: number, version: number][][] = [];
   overwrites: Overwrite[] = [];
   savedBytes = 0;
+  /** Whether a line outside of the tape has overwritten something. */
+  outside = false;
   private counts: number[] = [];
   private first: number[] = [];
   private looked = 0;
@@ -34,6 +36,7 @@ export class Store {
       this.overwrites = [];
       this.overwritesAt.clear();
       this.savedBytes = this.looked = 0;
+      this.outside = false;
       this.counts = [];
       this.first = [];
     }
@@ -72,6 +75,7 @@ export class Store {
       const made = { ...clashes[clash]!, clash, reader, writer, array, bytes, affects };
       this.overwrites.push(made);
       this.savedBytes += bytes;
+      this.outside ||= writer < 0;
       for (const record of [reader, writer]) {
         const known = this.overwritesAt.get(record);
         if (known) known.push(made);

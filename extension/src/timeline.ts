@@ -51,15 +51,20 @@ export class Timeline {
     this.draw();
   }
 
+  /** One for each record, and one for what is written outside of the tape. */
+  private get rows(): number {
+    return this.store.length + Number(this.store.outside);
+  }
+
   private resize(): void {
     this.spacer.style.width = `${LABELS + this.lane * this.store.data.memories.length}px`;
-    this.spacer.style.height = `${HEAD + ROW * this.store.length}px`;
+    this.spacer.style.height = `${HEAD + ROW * this.rows}px`;
   }
 
   /** Draw what is in sight. */
   draw(): void {
     const { store, scroller, lane } = this;
-    const width = LABELS + lane * store.data.memories.length, height = HEAD + ROW * store.length;
+    const width = LABELS + lane * store.data.memories.length, height = HEAD + ROW * this.rows;
     this.resize();
     const sight = Math.min(height, MOST_HEIGHT);
     scroller.style.height = `${sight + 2 + (width > scroller.clientWidth ? 12 : 0)}px`;
@@ -78,6 +83,7 @@ export class Timeline {
       svg("g", {}, ...this.bands(rows, lanes, x, y, seen, sight)),
       svg("g", {}, ...this.brackets(first, last, x, y)),
       ...rows.map((record) => this.row(record, x, y)),
+      ...(store.outside ? [svg("text", { x: 34, y: y(store.length) + 4, class: "klt-dim" }, "outside of the tape")] : []),
       this.head(lanes, x, seen, lane),
     );
     const picked = this.selection.record;
@@ -163,7 +169,7 @@ export class Timeline {
     for (const one of store.overwrites) {
       const writer = one.writer < 0 ? end : one.writer;
       if (writer < first || one.reader > last || found.length > 400) continue;
-      found.push(this.bracket(one, x(store.memoryOf(one.array)), y(one.reader), Math.min(y(writer), y(end) - ROW / 2)));
+      found.push(this.bracket(one, x(store.memoryOf(one.array)), y(one.reader), y(writer)));
     }
     return found;
   }

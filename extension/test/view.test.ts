@@ -61,6 +61,12 @@ test("an overwrite names both lines, the price and what to do, and is told to sc
   expect(rows()[0]).toContain("what it read is overwritten later");
 });
 
+test("an overwrite from outside of the tape has a row of its own", () => {
+  view({ clashes: [CLASH], overwrites: [[0, 0, -1, 0, 0, [0]]] });
+  expect(words(".klt-picture")).toContain("outside of the tape");
+  expect(words(".klt-problems")).toContain("x is overwritten by a line outside of the tape, but the adjoint of 1 (square)");
+});
+
 test("overwrites by the same lines are told once", () => {
   view({ clashes: [CLASH], overwrites: [[0, 0, 2, 0, 0, [0]], [0, 2, 3, 0, 0, [0]]] });
   expect(el.querySelectorAll(".klt-problem")).toHaveLength(1);
