@@ -84,6 +84,14 @@ class Cache:
         except OSError as problem:
             raise BuildError(_nowhere(problem)) from problem
 
+    def data(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """What `make` gives, kept under that key; raises BuildError."""
+
+        def build(path: Path) -> None:
+            path.write_bytes(make())
+
+        return self.library(key, build, lambda path: path.read_bytes()[:-_DIGEST_BYTES])
+
     def _library_in(
         self, folder: Path, key: str, build: Callable[[Path], None], load: Callable[[Path], Loaded]
     ) -> Loaded:

@@ -5,7 +5,25 @@ ever accessed at one place, which the thread's own indices pick.  This is a proo
 says no, threads must run one after another to give what a sequential run gives.
 """
 
-from kernelab.lang.ir import Atom, Atomic, Function, Load, Store, Var, locals_of, reads, walk
+from collections.abc import Sequence
+
+from kernelab.backend.reach import reach_of
+from kernelab.codegen.entry import GRID_SLOTS, EntryInfo
+from kernelab.codegen.snippets import has_device_words
+from kernelab.lang.ir import (
+    Atom,
+    Atomic,
+    Const,
+    Function,
+    Let,
+    Load,
+    Native,
+    Store,
+    Var,
+    locals_of,
+    reads,
+    walk,
+)
 
 
 def independent(function: Function) -> bool:
@@ -44,7 +62,9 @@ def may_meet(function: Function) -> bool:
 
 def changed(function: Function) -> frozenset[Var]:
     """The arrays that a function stores to or accumulates into."""
-    return frozenset(stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic))
+    plain = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic)}
+    natives = (stmt.changed for stmt in walk(function.body) if isinstance(stmt, Native))
+    return frozenset(plain.union(*natives))
 
 
 def _is_own(function: Function, places: set[tuple[Atom, ...]]) -> bool:
@@ -52,3 +72,91 @@ def _is_own(function: Function, places: set[tuple[Atom, ...]]) -> bool:
         return False
     (indices,) = places
     return set(function.threads) <= set(indices)
+
+
+# ------------------------------------------------------------------------------- a device, in parallel
+
+
+def in_turn(function: Function) -> str:
+    """Why the threads of a function must not run at once on a device: the end of a sentence, "" if they may.
+
+    They may where nobody stores to or reads an element that another thread changes: sums, and what else is
+    the same in any order, excepted.
+    """
+    for stmt in walk(function.body):
+        if isinstance(stmt, Native) and stmt.changed and not has_device_words(stmt.snippet):
+            return f"its snippet {stmt.snippet.name} is written for threads that run one after another"
+    places, sensitive = _accesses(function)
+    for array in changed(function) - locals_of(function.body):
+        if array in sensitive and not _is_apart(function, places[array]):
+            return f"its threads may meet at elements of `{array.hint}`, where their order matters"
+    return ""
+
+
+_COMMUTATIVE = ("add", "min", "max", "and", "or", "xor")
+
+
+def _accesses(function: Function) -> tuple[dict[Var, list[tuple[Atom, ...]]], set[Var]]:
+    """Where each array is accessed, and the arrays in which the order of accesses can be seen."""
+    used = frozenset(reads(function.body))
+    places: dict[Var, list[tuple[Atom, ...]]] = {}
+    sensitive: set[Var] = set()
+    for stmt in walk(function.body):
+        match stmt:
+            case Load(_, array, indices):
+                if stmt.held is not None:
+                    continue
+                sensitive.add(array)
+            case Store(array, indices):
+                sensitive.add(array)
+            case Atomic(out, kind, array, indices):
+                if kind not in _COMMUTATIVE or (out in used and stmt.held is None):
+                    sensitive.add(array)
+            case _:
+                continue
+        places.setdefault(array, []).append(indices)
+    return places, sensitive
+
+
+def _is_apart(function: Function, places: Sequence[tuple[Atom, ...]]) -> bool:
+    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much."""
+    shifted = {
+        stmt.out: (stmt.args, stmt.op.name)
+        for stmt in walk(function.body)
+        if isinstance(stmt, Let) and stmt.op.name == "add"
+    }
+
+    def shift(atom: Atom, thread: Var) -> int | None:
+        if atom is thread:
+            return 0
+        args = shifted[atom][0] if isinstance(atom, Var) and atom in shifted else ()
+        numbers = [int(arg.value) for arg in args if isinstance(arg, Const)]
+        # Below zero an index would count from the end, and might meet another there.
+        return numbers[0] if thread in args and numbers and numbers[0] >= 0 else None
+
+    def alone(axis: int, thread: Var) -> bool:
+        found = {shift(indices[axis], thread) for indices in places}
+        return len(found) == 1 and None not in found
+
+    axes = range(len(places[0]))
+    return bool(function.threads) and all(
+        any(alone(axis, thread) for axis in axes) for thread in function.threads
+    )
+
+
+def overlapping(info: EntryInfo, changed: frozenset[str], slots: Sequence[int]) -> str:
+    """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not."""
+    reach = reach_of(info.layout, slots)
+    for name in changed & reach.keys():
+        low, high = reach[name]
+        for other, (start, stop) in reach.items():
+            if other != name and low < stop and start < high:
+                return f"`{name}`, which it changes, may share memory with `{other}`"
+    return ""
+
+
+def repeated(info: EntryInfo, slots: Sequence[int]) -> str:
+    """Why the grid of a launch does so: it has dimensions that the kernel does not unpack; "" if not."""
+    if info.coordinates < 2 or all(extent == 1 for extent in slots[info.coordinates : GRID_SLOTS]):
+        return ""
+    return f"its grid has more dimensions than the {info.coordinates} indices that it unpacks"

@@ -146,17 +146,18 @@ class _Body(Writer):
             self.name.alias(function.linear, "thread")
         coordinates = tuple(self.name(var) for var in function.threads)
         self.totals = {stmt: total_of(stmt, self.name) for stmt in self.flavor.totals(function)}
-        self.needs.update(total.helper for total in self.totals.values())
+        self.needs.update(need for total in self.totals.values() for need in total.helpers)
         many = self.flavor.wide(function)
         beside = {array: wide_of(array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)}
         self.wide = {stmt: beside[stmt.array] for stmt in many}
         self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
-        arena, descending = self.layout.arena, function.descending
+        layout, descending = self.layout, function.descending
         totals: tuple[Total | Wide, ...] = (*self.totals.values(), *beside.values())
         heavy = weight(function.body)
-        return Outline(self.symbol, unpack, coordinates, heavy, arena, residuals, descending, totals)
+        slots, arena = layout.slots, layout.arena
+        return Outline(self.symbol, unpack, coordinates, heavy, slots, arena, residuals, descending, totals)
 
     def unpack(self) -> Iterator[str]:
         """The lines that read the arguments into locals."""

@@ -134,7 +134,7 @@ class Cuda:
 
     @property
     def leave(self) -> str:
-        return "return;"
+        return "goto end;"
 
     @property
     def infinity(self) -> Mapping[Scalar, str]:
@@ -168,8 +168,7 @@ class Cuda:
         return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
-        # A total of each device thread, or none: what many threads add up is a reduction across the block.
-        return ()
+        return totals.totals(function)
 
     def wide(self, function: Function) -> tuple[Atomic, ...]:
         return ()

@@ -6,7 +6,7 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
-from kernelab.codegen import beside, brain
+from kernelab.codegen import beside, brain, gathering
 from kernelab.codegen.atomics import device_helpers
 from kernelab.codegen.entry import PRINT_LIMIT, ROOM, USED
 
@@ -27,6 +27,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "addb16": ("fromb16", "tob16"),
     "settleb16": ("fromb16", "tob16", "odd32"),
     **beside.USES,
+    **gathering.USES,
 }
 
 CPU_HELPERS: Mapping[str, str] = {
@@ -264,4 +265,5 @@ __device__ static inline unsigned short add16(char* pointer, unsigned value, boo
   return (unsigned short)(seen >> shift);
 }
 """,
+    **gathering.CUDA_HELPERS,
 }

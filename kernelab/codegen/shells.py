@@ -16,8 +16,9 @@ INDENT = "  "
 @dataclass(frozen=True, slots=True)
 class Outline:
     """What a shell depends on: `coordinates` are the names of the thread's indices, `weight` is how many
-    statements a thread runs at least, `arena` is the slot of the arena on a device if values are saved,
-    `residuals` are the arrays that grow, by their names, `unpack` are the lines that read the arguments.
+    statements a thread runs at least, `slots` how many a launch has, `arena` is the slot of the arena on a
+    device if values are saved, `residuals` are the arrays that grow, by their names, `unpack` are the lines
+    that read the arguments.
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
     the running totals of its sums, and the sums beside arrays.
     """
@@ -26,6 +27,7 @@ class Outline:
     unpack: tuple[str, ...]
     coordinates: tuple[str, ...]
     weight: int
+    slots: int
     arena: int | None
     residuals: tuple[tuple[str, Param], ...]
     descending: bool = False
@@ -170,20 +172,26 @@ def _chunks(outline: Outline, name: str, axis: int) -> tuple[list[str], str]:
 
 def cuda_shell(outline: Outline) -> Shell:
     """A kernel whose device threads stride over the grid; the arena and the residuals are cut beforehand."""
-    setup = [*outline.unpack, f"i64 budget = {BUDGET};", *_arena(outline)]
+    setup = ["const i64* const args = given.slots;", *outline.unpack, f"i64 budget = {BUDGET};"]
+    setup += [*_arena(outline), *(line for total in outline.totals for line in total.declared)]
     setup += [f"i64* const {name}_handle = (i64*)args[{param.slot}];" for name, param in outline.residuals]
+    turn = "turn" if outline.descending else "thread"
     setup += [
         "const i64 total = args[0] * args[1] * args[2] * args[3];",
         "const i64 width = (i64)gridDim.x * blockDim.x;",
-        "for (i64 thread = (i64)blockIdx.x * blockDim.x + threadIdx.x; thread < total; thread += width) {",
+        f"for (i64 {turn} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {turn} < total; {turn} += width) {{",
+        *(["  const i64 thread = total - 1 - turn;"] if outline.descending else []),
         *(f"  const int {name} = {_coordinate(outline, n)};" for n, name in enumerate(outline.coordinates)),
         *(INDENT + line for line in _each_device_thread(outline)),
     ]
+    given = f"{outline.symbol}_args"
     head = [
-        f'extern "C" __global__ void {outline.symbol}(const i64* args, i64* status) {{',
+        f"struct {given} {{ i64 slots[{outline.slots}]; }};",
+        f'extern "C" __global__ void {outline.symbol}(const {given} given, i64* status) {{',
         *_indented(setup, 1),
     ]
-    return Shell(tuple(head), 2, ("  }", "}"))
+    gathered = [INDENT + total.gathered for total in outline.totals if isinstance(total, Total)]
+    return Shell(tuple(head), 2, ("  }", "end:;", *gathered, "}"))
 
 
 def _arena(outline: Outline) -> list[str]:

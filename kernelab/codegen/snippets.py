@@ -260,6 +260,11 @@ def component(type: Value, name: str, k: int) -> str:
 _DEVICE_ONLY = re.compile(r"__shared__|__syncthreads|__syncwarp|\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 
 
+def has_device_words(snippet: Snippet) -> bool:
+    """Whether a snippet is written for the threads of a CUDA device."""
+    return any(_DEVICE_ONLY.search(line.text) for line in snippet.lines)
+
+
 def refuse_device_words(snippet: Snippet) -> None:
     """Raise KernelTypeError where a snippet for a CPU names what only a CUDA device has."""
     for line in snippet.lines:

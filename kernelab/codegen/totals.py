@@ -135,6 +135,16 @@ class Total:
         return f"settle{self.scalar.flavor}{self.scalar.bits}"
 
     @property
+    def helpers(self) -> tuple[str, ...]:
+        """What a unit needs for it; `gather` is known on a device alone."""
+        return self.helper, f"gather{self.scalar.flavor}{self.scalar.bits}"
+
+    @property
+    def gathered(self) -> str:
+        """The statement with which all threads of a block bring theirs to memory together."""
+        return f"gather{self.scalar.flavor}{self.scalar.bits}({self.place}, {self.name});"
+
+    @property
     def declared(self) -> tuple[str, ...]:
         return (f"double {self.name} = 0.0; char* {self.place} = 0;",)
 

@@ -1,0 +1,219 @@
+"""CUDA devices: generated text, compiled for the device and launched through its driver.
+
+A launch has ended when its entry returns: its status block, in memory that host and device share, then says
+what went wrong, as on a CPU.  Knows the driver's protocol and the launch ABI; must not know arrays or tapes.
+"""
+
+import ctypes
+import struct
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelab.backend.base import Args, Entry, StorageFull, failure, interrupted, memory_error, slots_of
+from kernelab.backend.cache import Cache, key_of
+from kernelab.backend.driver import Driver
+from kernelab.backend.order import changed, in_turn, overlapping, repeated
+from kernelab.backend.room import Borrowed, Room, Snapshot
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.entry import (
+    ABI_VERSION,
+    CODE,
+    FULL,
+    GRID_SLOTS,
+    LIMIT,
+    MEMORY,
+    OK,
+    STATUS_FIELDS,
+    STOP,
+    THREAD,
+    EntryInfo,
+)
+from kernelab.codegen.flavors import Cuda
+from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning
+from kernelab.lang.ir import Function
+
+BLOCK = 256
+"""The threads of a block."""
+
+WAVES = 16
+"""How many blocks a processor is given at most: beyond, a thread of the device runs several of the grid."""
+
+MOST_SLOTS = 4096 // 8
+"""What a device takes as arguments of a kernel."""
+
+SHARE = 2
+"""What threads keep for their loops may take this part of the memory that is free."""
+
+CROWD = 4096
+"""So many threads should have room for what their loops keep, before their loops keep checkpoints."""
+
+PATIENCE = 1e-3
+"""For how many seconds a launch is waited for without a pause."""
+
+
+class CudaBackend:
+    """Builds functions for one device, through the cache."""
+
+    def __init__(self, driver: Driver, name: str = "cuda:0", cache: Cache | None = None) -> None:
+        self.name = name
+        self.driver = driver
+        self.cache = Cache() if cache is None else cache
+        self._status: tuple[int, int] | None = None
+
+    def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
+        """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
+
+        Raises BuildError.
+        """
+        driver, unit = self.driver, emit(functions, Cuda())
+        for info in unit.entries:
+            _require_few(info)
+        key = key_of(unit.text, driver.identity, "cuda", str(ABI_VERSION))
+        code = self.cache.data(key, lambda: driver.compile(unit.text))
+        entries = zip(functions, unit.entries, strict=True)
+        return {
+            info.name: CudaEntry(self, info, function, driver.load(code, info.symbol))
+            for function, info in entries
+        }
+
+    def status(self) -> tuple[int, int]:
+        """The status block that one launch after another reports to: its address for the host, the device."""
+        if self._status is None:
+            self._status = self.driver.shared(8 * STATUS_FIELDS)
+        return self._status
+
+
+def _require_few(info: EntryInfo) -> None:
+    if info.layout.slots > MOST_SLOTS:
+        message = f"`{info.name}` needs {8 * info.layout.slots:,} bytes of arguments on a CUDA device"
+        hint = f"there is room for {8 * MOST_SLOTS:,}: split the kernel, or launch it on the CPU"
+        raise BuildError(Diagnostic(message, code="cuda", hint=hint))
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The threads of the device that run a grid."""
+
+    blocks: int
+    threads: int
+
+    @property
+    def count(self) -> int:
+        return self.blocks * self.threads
+
+
+class CudaEntry:
+    """A function of a device; `turns` says why its threads run one after another, "" if they need not."""
+
+    def __init__(self, backend: CudaBackend, info: EntryInfo, function: Function, loaded: object) -> None:
+        self.info = info
+        self.turns = in_turn(function)
+        self.changed = frozenset(var.hint for var in changed(function))
+        self._backend = backend
+        self._loaded = loaded
+        self._room = Room.of(function)
+        self._told = False
+
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+        """Run the threads of the grid; the addresses of arrays are the device's.
+
+        A residual's handle is on the host; it then says where on the device the values are.  Raises a
+        KernelError; StorageFull before anything has changed.
+        """
+        assert done == 0, "a device has run all threads or none"
+        slots = slots_of(args)
+        if not self._room.needed:
+            crew = self._crew(slots)
+            self._finish(self._launch(slots, crew, 0), slots)
+            return
+        snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
+        try:
+            while not self._attempt(slots, self._bound(slots, limit), snapshot):
+                self._room.grow()
+        except KernelMemoryError as problem:
+            raise memory_error(self.info.name, "all threads") from problem
+        finally:
+            snapshot.release()
+
+    def _bound(self, slots: Sequence[int], limit: int) -> int:
+        """How many bytes a thread may keep for loops, where many do so at once; 0 is any number."""
+        if not limit:
+            return 0
+        free, _ = self._backend.driver.memory()
+        return min(limit, max(free // SHARE // min(_threads(slots), CROWD), 1))
+
+    def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot) -> bool:
+        """Run with the room that there is now; False if it was too little, and nothing has happened."""
+        room, borrowed = self._room, Borrowed(self._backend.driver)
+        filled, crew = [*slots], self._crew(slots)
+        try:
+            room.cut(self.info.layout, filled, crew.count, _threads(slots), borrowed)
+            status = self._launch(filled, crew, limit)
+            if status[CODE] == OK:
+                room.hand_over(self.info.layout, slots, filled, borrowed)
+        finally:
+            borrowed.release()
+        if status[CODE] not in (MEMORY, FULL):
+            self._finish(status, slots)
+            return True
+        snapshot.put_back()
+        if status[CODE] == FULL and room.arena >= limit:
+            raise StorageFull(memory_error(self.info.name, str(status[THREAD])).diagnostics[0])
+        return False
+
+    # ---------------------------------------------------------------------------------------- running
+
+    def _crew(self, slots: Sequence[int]) -> Crew:
+        """The threads of the device for a launch: one, where the grid's run one after another."""
+        alone = self.turns or overlapping(self.info, self.changed, slots) or repeated(self.info, slots)
+        if alone:
+            self._tell(alone)
+            return Crew(1, 1)
+        total, most = _threads(slots), WAVES * self._backend.driver.processors
+        if self.info.saves:
+            free, _ = self._backend.driver.memory()
+            most = min(most, max(free // SHARE // self._room.arena // BLOCK, 1))
+        return Crew(max(1, min(-(-total // BLOCK), most)), BLOCK)
+
+    def _tell(self, why: str) -> None:
+        if self._told:
+            return
+        self._told = True
+        message = f"`{self.info.name}` runs on one thread of {self._backend.name}: {why}"
+        hint = "that gives what the CPU gives, slowly; sums by atomics may come in any order"
+        shown = Diagnostic(message, None, "order", "warning", hint=hint).render()
+        warnings.warn(shown, KernelWarning, stacklevel=2)
+
+    def _launch(self, slots: Sequence[int], crew: Crew, limit: int) -> list[int]:
+        """Run, and return the status block."""
+        driver, (host, device) = self._backend.driver, self._backend.status()
+        status = (ctypes.c_longlong * STATUS_FIELDS).from_address(host)
+        ctypes.memset(host, 0, ctypes.sizeof(status))
+        status[LIMIT] = limit
+        packed = struct.pack(f"={len(slots)}q", *slots)
+        driver.launch(self._loaded, crew.blocks, crew.threads, packed, device)
+        try:
+            _wait(driver)
+        except KeyboardInterrupt:
+            status[STOP] = 1
+            driver.wait()
+            raise interrupted(self.info.name) from None
+        return list(status)
+
+    def _finish(self, status: list[int], slots: Sequence[int]) -> None:
+        if status[CODE] != OK:
+            raise failure(self.info, status, slots[:GRID_SLOTS])
+
+
+def _threads(slots: Sequence[int]) -> int:
+    return slots[0] * slots[1] * slots[2] * slots[3]
+
+
+def _wait(driver: Driver) -> None:
+    """Wait so that Python handles signals meanwhile."""
+    began = time.monotonic()
+    while not driver.finished():
+        if time.monotonic() - began > PATIENCE:
+            time.sleep(PATIENCE / 10)

@@ -1,0 +1,132 @@
+"""What kernelab asks of a CUDA device: a narrow protocol, so that tests can put a simulated one in its place.
+
+Addresses are numbers.  Each call has had its effect when it returns, but for `launch`: `wait` waits for that.
+Knows no kernels and no arrays.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelab.errors import BuildError, Diagnostic, KernelError, KernelMemoryError
+
+
+class DriverError(KernelError):
+    """A device or its driver refused; the diagnostic says what to do."""
+
+
+class Driver(Protocol):
+    """One CUDA device and the context in which kernelab uses it."""
+
+    @property
+    def name(self) -> str:
+        """What the device is called."""
+
+    @property
+    def architecture(self) -> str:
+        """What it is compiled for, such as ``sm_90``."""
+
+    @property
+    def processors(self) -> int:
+        """How many blocks it works on at the least, all at once."""
+
+    @property
+    def identity(self) -> str:
+        """What decides, besides the text, what `compile` makes of it."""
+
+    def compile(self, text: str) -> bytes:
+        """Machine code for the device; raises BuildError."""
+
+    def load(self, code: bytes, symbol: str) -> object:
+        """A function of machine code, to launch; it stays loaded as long as somebody holds it."""
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of new memory of the device; raises KernelMemoryError."""
+
+    def free(self, address: int) -> None:
+        """Give memory of the device back."""
+
+    def memory(self) -> tuple[int, int]:
+        """How many bytes are free, and how many there are."""
+
+    def upload(self, address: int, source: int, nbytes: int) -> None:
+        """Copy from the host's address `source`."""
+
+    def download(self, target: int, address: int, nbytes: int) -> None:
+        """Copy to the host's address `target`."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device; the two stretches lie apart."""
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set bytes to zero."""
+
+    def shared(self, nbytes: int) -> tuple[int, int]:
+        """Zeroed memory of the host that the device reads and writes too: its address on either side."""
+
+    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+        """Start a function on a row of blocks; `status` is the device's address of the status block."""
+
+    def finished(self) -> bool:
+        """Whether all that was started has ended; raises DriverError if the device failed."""
+
+    def wait(self) -> None:
+        """Return when all that was started has ended; raises DriverError if the device failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a code of the driver means to a user."""
+
+    message: str
+    hint: str
+
+
+FAULTS = {
+    "CUDA_ERROR_OUT_OF_MEMORY": Fault(
+        "there is no memory left on the device",
+        "free arrays that are no longer used, or make smaller ones",
+    ),
+    "CUDA_ERROR_ILLEGAL_ADDRESS": Fault(
+        "a kernel used an address outside of all arrays; everything on the device is lost",
+        "restart the notebook's kernel; a snippet of C++ or an array over a pointer is the likely cause",
+    ),
+    "CUDA_ERROR_LAUNCH_FAILED": Fault(
+        "a kernel crashed on the device; everything on the device is lost",
+        "restart the notebook's kernel",
+    ),
+    "CUDA_ERROR_LAUNCH_TIMEOUT": Fault(
+        "the system ended a kernel that ran for too long; everything on the device is lost",
+        "restart the notebook's kernel, and launch over fewer threads, or on a device without a display",
+    ),
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": Fault(
+        "the kernel needs more registers than a block of so many threads has",
+        "launch with a smaller block_dim",
+    ),
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": Fault(
+        "the driver cannot run the code that NVRTC made for the device",
+        "install the nvidia-cuda-nvrtc that fits the driver, or a newer driver",
+    ),
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": Fault(
+        "the driver is older than NVRTC", "install a newer driver, or an older nvidia-cuda-nvrtc"
+    ),
+    "CUDA_ERROR_INSUFFICIENT_DRIVER": Fault(
+        "the driver is older than cuda-python needs", "install a newer driver, or an older cuda-python"
+    ),
+    "CUDA_ERROR_NO_DEVICE": Fault("there is no CUDA device on this machine", 'use device="cpu"'),
+}
+"""The failures that a user can do something about."""
+
+LOST = ("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_LAUNCH_TIMEOUT")
+"""After these the context is of no use any more: every later call would fail alike."""
+
+
+def fault(code: str, doing: str, device: str) -> KernelError:
+    """The error that a driver's code stands for; `doing` says what was asked of the device."""
+    known = FAULTS.get(code)
+    if known is None:
+        hint = "this is what the CUDA driver says; if it stays, restart the notebook's kernel"
+        return DriverError(Diagnostic(f"{device}: {doing} failed with {code}", code="cuda", hint=hint))
+    told = Diagnostic(f"{device}: {doing} failed: {known.message} ({code})", code="cuda", hint=known.hint)
+    if code == "CUDA_ERROR_OUT_OF_MEMORY":
+        return KernelMemoryError(told)
+    return (BuildError if doing == "loading a kernel" else DriverError)(told)

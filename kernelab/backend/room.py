@@ -1,0 +1,127 @@
+"""What the threads of a device keep while they run: room of a fixed size, cut before the launch.
+
+A thread of the device has a part of the arena for its loops; a thread of the grid, a part of each residual.
+Nothing on a device can make room for more, so a launch whose room was too little puts back what it has
+changed and runs again with twice as much.
+"""
+
+import ctypes
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from kernelab.backend.driver import Driver
+from kernelab.backend.reach import reach_of
+from kernelab.codegen.entry import EntryInfo, Layout, layout_of
+from kernelab.lang.ir import Append, Function, walk
+from kernelab.lang.types import Array, bytes_of
+
+FIRST_ARENA = 512
+"""The bytes of the arena that a thread has at first; it is always a power of two."""
+
+
+class Borrowed:
+    """Memory of the device for the time of a launch."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._addresses: list[int] = []
+
+    def allocate(self, nbytes: int) -> int:
+        """New memory; raises KernelMemoryError."""
+        self._addresses.append(self._driver.allocate(max(nbytes, 8)))
+        return self._addresses[-1]
+
+    def write(self, data: bytes) -> int:
+        """New memory that holds these bytes."""
+        address = self.allocate(len(data))
+        source = ctypes.create_string_buffer(data, len(data))
+        self._driver.upload(address, ctypes.addressof(source), len(data))
+        return address
+
+    def fetch(self, address: int, target: "ctypes.Array[ctypes.c_longlong]") -> None:
+        """Read memory of the device."""
+        self._driver.download(ctypes.addressof(target), address, ctypes.sizeof(target))
+
+    def keep(self, address: int) -> None:
+        """Let memory outlive the launch: it is somebody else's to give back now."""
+        self._addresses.remove(address)
+
+    def release(self) -> None:
+        """Give back all that is left."""
+        while self._addresses:
+            self._driver.free(self._addresses.pop())
+
+
+@dataclass(slots=True)
+class Room:
+    """What each thread may keep: bytes of the arena, and elements of each residual by its name."""
+
+    arena: int
+    residuals: dict[str, int]
+
+    @classmethod
+    def of(cls, function: Function) -> Self:
+        """The room that a function starts with: each place that appends may be passed once."""
+        appended = Counter(stmt.array.hint for stmt in walk(function.body) if isinstance(stmt, Append))
+        return cls(0 if layout_of(function).arena is None else FIRST_ARENA, dict(appended))
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.arena or self.residuals)
+
+    def grow(self) -> None:
+        """Make room for twice as much."""
+        self.arena *= 2
+        self.residuals = {name: 2 * count for name, count in self.residuals.items()}
+
+    def cut(self, layout: Layout, slots: list[int], crew: int, threads: int, borrowed: Borrowed) -> None:
+        """Fill the slots of the arena, for a crew of the device, and those of residuals, for the grid."""
+        if layout.arena is not None:
+            slots[layout.arena] = borrowed.allocate(crew * self.arena)
+            slots[layout.arena + 1] = self.arena
+        for param in layout.params:
+            if param.residual:
+                assert isinstance(param.type, Array)
+                each = self.residuals[param.name]
+                values = borrowed.allocate(each * threads * bytes_of(param.type.elem))
+                slots[param.slot] = borrowed.write(struct.pack("=3q", values, each * threads, each))
+
+    def hand_over(
+        self, layout: Layout, slots: Sequence[int], filled: Sequence[int], borrowed: Borrowed
+    ) -> None:
+        """Say in the host's handle of each residual where its values are, and how many; they are its now."""
+        for param in layout.params:
+            if param.residual:
+                handle = (ctypes.c_longlong * 3).from_address(slots[param.slot])
+                borrowed.fetch(filled[param.slot], handle)
+                borrowed.keep(handle[0])
+                handle[2] = handle[1]
+
+
+class Snapshot:
+    """The elements of what a launch may change, as they were before it."""
+
+    def __init__(
+        self, driver: Driver, info: EntryInfo, changed: frozenset[str], slots: Sequence[int]
+    ) -> None:
+        self._driver = driver
+        self._borrowed = Borrowed(driver)
+        self._copies: list[tuple[int, int, int]] = []
+        for name, (low, high) in reach_of(info.layout, slots).items():
+            if name not in changed or low == high:
+                continue
+            copy = self._borrowed.allocate(high - low)
+            driver.copy(copy, low, high - low)
+            self._copies.append((low, copy, high - low))
+
+    def put_back(self) -> None:
+        """Undo what the launch has changed."""
+        for low, copy, nbytes in self._copies:
+            self._driver.copy(low, copy, nbytes)
+
+    def release(self) -> None:
+        """Forget it."""
+        self._borrowed.release()

@@ -1,0 +1,181 @@
+"""A simulated CUDA device: a driver whose memory is memory of the host, and which runs CUDA text by the shim.
+
+Its memory is closed to the host except while a call of the driver works on it: code that reads an address of
+the device as if it were the host's ends the process, as on a real machine.  What it cannot show is time,
+threads that really run at once, and the driver's own mistakes.
+"""
+
+import ctypes
+import mmap
+import zlib
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.base import Entry, slots_of
+from kernelab.backend.driver import fault
+from kernelab.backend.packing import pack
+from kernelab.codegen.entry import layout_of
+from kernelab.lang.ir import Function
+from kernelab.lang.types import Array
+from tests.support import shim
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+CLOSED = 0
+"""PROT_NONE, for which Python has no name."""
+
+GRAIN = 256
+"""Memory is handed out in multiples of so many bytes, as by CUDA."""
+
+
+class SimulatedDriver:
+    """One simulated device with `nbytes` of memory; satisfies `kernelab.backend.driver.Driver`."""
+
+    name = "simulated device"
+    architecture = "sm_80"
+    processors = 2
+    identity = f"shim {zlib.crc32((shim.BEFORE + shim.AFTER).encode())}"
+
+    def __init__(self, nbytes: int = 64 << 20) -> None:
+        self._memory = mmap.mmap(-1, nbytes)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._nbytes = nbytes
+        self._gaps = [(self._base, nbytes)]
+        self.taken: dict[int, int] = {}
+        self.launches: list[tuple[int, int]] = []
+        self.copies: list[str] = []
+        self._shared: list[ctypes.Array[ctypes.c_char]] = []
+        self._open = 0
+        self._protect(CLOSED)
+
+    def _protect(self, how: int) -> None:
+        assert _libc.mprotect(self._base, self._nbytes, how) == 0
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """The device's memory can be used within."""
+        self._open += 1
+        self._protect(mmap.PROT_READ | mmap.PROT_WRITE)
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._protect(CLOSED)
+
+    # ---------------------------------------------------------------------------------------- code
+
+    def compile(self, text: str) -> bytes:
+        return shim.compiled(text)
+
+    def load(self, code: bytes, symbol: str) -> object:
+        return shim.loaded(code)[f"{symbol}_start"]
+
+    # ---------------------------------------------------------------------------------------- memory
+
+    def allocate(self, nbytes: int) -> int:
+        size = max(-(-nbytes // GRAIN), 1) * GRAIN
+        for at, (address, room) in enumerate(self._gaps):
+            if room >= size:
+                del self._gaps[at]
+                if room > size:
+                    insort(self._gaps, (address + size, room - size))
+                self.taken[address] = size
+                return address
+        raise fault("CUDA_ERROR_OUT_OF_MEMORY", f"allocating {nbytes:,} bytes", self.name)
+
+    def free(self, address: int) -> None:
+        insort(self._gaps, (address, self.taken.pop(address)))
+        merged: list[tuple[int, int]] = []
+        for start, room in self._gaps:
+            if merged and sum(merged[-1]) == start:
+                start, room = merged[-1][0], merged.pop()[1] + room
+            merged.append((start, room))
+        self._gaps = merged
+
+    def memory(self) -> tuple[int, int]:
+        return self._nbytes - sum(self.taken.values()), self._nbytes
+
+    def upload(self, address: int, source: int, nbytes: int) -> None:
+        self._move("up", address, source, nbytes, mine=(address,))
+
+    def download(self, target: int, address: int, nbytes: int) -> None:
+        self._move("down", target, address, nbytes, mine=(address,))
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._move("across", target, source, nbytes, mine=(target, source))
+
+    def _move(self, how: str, target: int, source: int, nbytes: int, mine: tuple[int, ...]) -> None:
+        for address in mine:
+            self._require_mine(address, nbytes)
+        self.copies.append(how)
+        with self._working():
+            ctypes.memmove(target, source, nbytes)
+
+    def clear(self, address: int, nbytes: int) -> None:
+        self._require_mine(address, nbytes)
+        with self._working():
+            ctypes.memset(address, 0, nbytes)
+
+    def _require_mine(self, address: int, nbytes: int) -> None:
+        inside = any(a <= address and address + nbytes <= a + size for a, size in self.taken.items())
+        assert inside, f"{nbytes} bytes at {address:#x} are no memory of the device"
+
+    def shared(self, nbytes: int) -> tuple[int, int]:
+        self._shared.append((ctypes.c_char * nbytes)())
+        address = ctypes.addressof(self._shared[-1])
+        return address, address
+
+    # ---------------------------------------------------------------------------------------- running
+
+    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+        assert callable(function)
+        self.launches.append((blocks, threads))
+        given = (ctypes.c_longlong * (len(slots) // 8)).from_buffer_copy(slots)
+        arguments = [ctypes.byref(given), ctypes.c_void_p(status)]
+        with self._working():
+            function(*arguments, ctypes.c_longlong(blocks), ctypes.c_longlong(threads))
+
+    def finished(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        pass
+
+
+def launch(
+    driver: SimulatedDriver, entry: Entry, function: Function, grid: Sequence[int], **arguments: Any
+) -> None:
+    """Run an entry of the device on arrays of the host: copied there, and back."""
+    layout = layout_of(function)
+    given = {
+        name: np.ascontiguousarray(a) if isinstance(a, np.ndarray) else a for name, a in arguments.items()
+    }
+    slots = slots_of(pack(layout, grid, given))
+    moved: list[tuple[int, Any]] = []
+
+    def move(slot: int, values: Any) -> None:
+        address = driver.allocate(values.nbytes)
+        driver.upload(address, values.ctypes.data, values.nbytes)
+        slots[slot] = address
+        moved.append((address, values))
+
+    for param in layout.params:
+        if param.residual:
+            move(param.slot + 1, given[param.name][1])
+        elif isinstance(param.type, Array):
+            move(param.slot, given[param.name])
+    try:
+        entry((ctypes.c_longlong * len(slots))(*slots))
+    finally:
+        for address, values in moved:
+            driver.download(values.ctypes.data, address, values.nbytes)
+            driver.free(address)
+        for name, values in arguments.items():
+            if isinstance(values, np.ndarray):
+                values[...] = given[name]
