@@ -2,7 +2,7 @@
 
 What stands before it means what CUDA's names mean: indices of threads and blocks, atomics, bits of floats.
 What stands after it walks the blocks and, within each, the threads, in an order that is not the one in which
-a CPU would run them.  The threads of a block that meet at `__syncthreads` are fibres, each with a stack of its
+a CPU would run them.  Threads of a block that meet at `__syncthreads` are fibres, each with a stack of its
 own.  Two instructions that the text writes in PTX are put in other words.  Knows the machine's compiler.
 """
 
