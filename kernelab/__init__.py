@@ -100,6 +100,7 @@ from kernelab.runtime.scoped import (
     is_cpu_available,
     is_cuda_available,
     set_device,
+    synchronize,
 )
 from kernelab.runtime.words import AdjointWord as _AdjointWord
 from kernelab.runtime.words import Word as _Word
@@ -185,10 +186,6 @@ def show(shown: _Any) -> None:
 
 def init() -> None:
     """Nothing is left to be done: programs written for Warp call it."""
-
-
-def synchronize() -> None:
-    """Return when all launches have finished; on the CPU they have."""
 
 
 def load_ipython_extension(shell: "_Shell") -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from kernelab.backend import nvidia, nvrtc
 from kernelab.backend.cache import clear
 from kernelab.errors import (
     Diagnostic,
@@ -16,7 +17,7 @@ from kernelab.errors import (
     KernelTypeError,
     KernelValueError,
 )
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.loading import MODULE_OPTIONS, refuse_unknown
 
 Int = TypeVar("Int")
@@ -33,8 +34,10 @@ WarpCodegenValueError = KernelValueError
 
 
 def synchronize_device(device: Device | str | None = None) -> None:
-    """Return when the launches on a device have finished; on the CPU they have."""
-    get_device(device)
+    """Return when the launches on a device have finished; raises LaunchError for one that is not there."""
+    space = get_device(device).space
+    if space is not None:
+        space.driver.wait()
 
 
 def is_device_available(device: Device | str | None) -> bool:
@@ -46,32 +49,34 @@ def is_device_available(device: Device | str | None) -> bool:
     return True
 
 
-def get_cuda_devices() -> list[Device]:
-    """The CUDA devices that kernels can run on: none in this version."""
-    return []
-
-
 def get_cuda_device_count() -> int:
-    """The number of CUDA devices that kernels can run on: 0 in this version."""
-    return 0
+    """The number of CUDA devices that kernels can run on."""
+    return len(get_cuda_devices())
 
 
 def get_cuda_device(ordinal: int | None = None) -> Device:
-    """A CUDA device; raises LaunchError, as there is none in this version."""
+    """A CUDA device, the first one unless its number is given; raises LaunchError where there is none."""
     return get_device("cuda" if ordinal is None else f"cuda:{ordinal}")
 
 
-def get_cuda_driver_version() -> None:
-    """The version of a CUDA driver: None, as this version uses none."""
+def get_cuda_driver_version() -> tuple[int, int] | None:
+    """The version of CUDA that the driver serves; None where there is no driver."""
+    return nvidia.version()
 
 
-def get_cuda_toolkit_version() -> None:
-    """The version of a CUDA toolkit: None, as this version uses none."""
+def get_cuda_toolkit_version() -> tuple[int, int] | None:
+    """The version of NVRTC, which compiles kernels; None where it is not installed."""
+    if not nvrtc.is_installed():
+        return None
+    major, minor = nvrtc.version().split(".")
+    return int(major), int(minor)
 
 
 def get_cuda_supported_archs() -> list[int]:
-    """The CUDA architectures that kernels are built for: none in this version."""
-    return []
+    """The CUDA architectures that NVRTC compiles for, such as 90; none where it is not installed."""
+    if not nvrtc.is_installed():
+        return []
+    return [int(name.removeprefix("sm_")) for name in nvrtc.architectures()]
 
 
 def is_mempool_supported(device: Device | str | None = None) -> bool:

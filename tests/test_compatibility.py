@@ -8,12 +8,13 @@ import kernelab as kl
 
 
 def test_devices_of_other_kinds_are_not_there() -> None:
-    assert (kl.get_cuda_devices(), kl.get_cuda_device_count(), kl.get_cuda_driver_version()) == ([], 0, None)
-    assert kl.is_device_available("cpu") and not kl.is_device_available("cuda:0")
+    assert kl.get_cuda_device_count() == len(kl.get_cuda_devices())
+    assert (kl.get_cuda_driver_version() is None) <= (kl.get_cuda_devices() == [])
+    assert kl.is_device_available("cpu") and not kl.is_device_available("cuda:99")
     assert kl.can_access("cpu", "cpu") and not kl.is_mempool_supported("cpu")
     kl.synchronize_device("cpu")
-    with pytest.raises(kl.LaunchError, match="cuda:1"):
-        kl.get_cuda_device(1)
+    with pytest.raises(kl.LaunchError, match="cuda:99"):
+        kl.get_cuda_device(99)
 
 
 def test_options_of_a_module_are_those_of_its_kernels() -> None:

@@ -20,7 +20,7 @@ from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.derived import Reverse
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, allocate, copy_bytes, duplicate_of
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.tracing import Culprit
@@ -104,7 +104,7 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array]) -> dict[int,
     plan, arguments = record.kernel.plan, record.call.arguments
     read = {arguments[i].allocation for i in plan.read if i not in inputs}
     copies = {
-        memory: _copy_of(memory) if memory in read else allocate(memory.nbytes, cleared=True)
+        memory: _copy_of(memory) if memory in read else allocate(memory.nbytes, cleared=True, beside=memory)
         for memory in {arguments[i].allocation for i in plan.written}
     }
     moved = [i for i in plan.arrays if i not in inputs and arguments[i].allocation in copies]
@@ -112,13 +112,11 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array]) -> dict[int,
 
 
 def _copy_of(memory: Allocation) -> Allocation:
-    copied = allocate(memory.nbytes, cleared=False)
-    _copy(memory, copied)
-    return copied
+    return duplicate_of(memory)
 
 
 def _copy(source: Allocation, dest: Allocation) -> None:
-    np.frombuffer(dest.buffer(), np.uint8)[:] = np.frombuffer(source.buffer(), np.uint8)
+    copy_bytes(dest, 0, source, 0, source.nbytes)
 
 
 def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> Diagnostic:
@@ -248,7 +246,8 @@ def _adjoint_culprit(
 
 def _kept(adjoints: Adjoints, primal: array) -> Allocation:
     bar = adjoints.known(primal)
-    return allocate(primal.allocation.nbytes, cleared=True) if bar is None else _copy_of(bar.allocation)
+    held = primal.allocation
+    return allocate(held.nbytes, cleared=True, beside=held) if bar is None else _copy_of(bar.allocation)
 
 
 def _first(values: Any, elements: array) -> str:

@@ -341,7 +341,7 @@ def _by_thread(
             arguments.append(bars.of(primal))
         else:
             wide.append(len(arguments))
-            found[k] = fresh((threads, *primal.shape), primal.dtype)
+            found[k] = fresh((threads, *primal.shape), primal.dtype, primal)
             arguments.append(found[k])
     for kept in run.kept:
         arguments += kept.arrays()

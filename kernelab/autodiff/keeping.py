@@ -6,7 +6,6 @@ An adjoint then reads an array that has the shape of the argument but holds the 
 ones, and those that still stand in the argument.  Knows arrays; must not know policies.
 """
 
-import ctypes
 import zlib
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from kernelab.passes.boxes import Box
 from kernelab.runtime.interop import HostArray, itemsize
-from kernelab.runtime.memory import allocate
+from kernelab.runtime.memory import allocate, copy_bytes
 from kernelab.runtime.strided import array
 
 Lost = slice | HostArray
@@ -54,11 +53,12 @@ class Kept:
     def _all(self) -> array:
         if self.needed is self._argument and self.needed.is_contiguous:
             low, high = self.needed.extent
-            memory, shape = allocate(high - low, cleared=False), self.needed.shape
-            ctypes.memmove(memory.address, low, high - low)
+            held, shape = self.needed.allocation, self.needed.shape
+            memory = allocate(high - low, cleared=False, beside=held)
+            copy_bytes(memory, 0, held, low - held.address, high - low)
             return array.over(memory, 0, shape, self.needed.strides, self.needed.dtype)
         made, view = room(self._argument, self._box)
-        view[...] = self.needed.host()
+        view[...] = self.needed.seen()
         return made
 
     def _keep_some(self, lost: Lost) -> None:
@@ -69,13 +69,13 @@ class Kept:
             stretch = lost
             if not in_order[stretch].any():
                 in_order[stretch] = True
-                self._add(stretch, self._in_order(self.needed.host())[stretch].copy())
+                self._add(stretch, self._in_order(self.needed.seen())[stretch].copy())
                 return
             lost = np.zeros(self._gone.shape, np.bool_)
             lost.reshape(-1)[stretch] = True
         new = lost & ~self._gone
         self._gone |= new
-        self._add(new, self.needed.host()[new])
+        self._add(new, self.needed.seen()[new])
 
     def _add(self, lost: Lost, values: HostArray) -> None:
         if len(values):
@@ -90,7 +90,7 @@ class Kept:
         """An array like the argument that holds the needed elements as they were."""
         if self._room is not None:
             return self._room
-        values = self.needed.host().copy()
+        values = self.needed.seen().copy()
         for lost, kept in self._pieces:
             (self._in_order(values) if isinstance(lost, slice) else values)[lost] = kept
         made, view = room(self._argument, self._box)
@@ -99,7 +99,7 @@ class Kept:
 
     def checksum(self) -> int:
         """A checksum of the elements that still stand in the argument."""
-        values = self.needed.host()
+        values = self.needed.seen()
         return checksum(values if self._gone is None else values[~self._gone])
 
 
@@ -157,7 +157,7 @@ def room(argument: array, box: Box) -> tuple[array, HostArray]:
         else:
             strides.insert(0, size // step)
             size *= count
-    memory = allocate(size, cleared=False)
+    memory = allocate(size, cleared=False, beside=argument.allocation)
     offset = -sum(first * stride for (first, _, _), stride in zip(box, strides, strict=True))
     made = array.over(memory, offset, argument.shape, tuple(strides), argument.dtype)
     shape = tuple(count for _, count, _ in box)

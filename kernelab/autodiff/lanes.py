@@ -54,7 +54,7 @@ class Batch(Level):
         """Make an array one that may differ between lanes; the view of all of them."""
         memory = elements.allocation
         if memory not in self.wide:
-            made = allocate(self.lanes * self.stride(memory), cleared=True)
+            made = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
             scalar = scalar_of(elements.dtype)
             size = itemsize(scalar)
             whole = (memory, 0, (self.lanes, memory.nbytes // size), (0, size), scalar)
@@ -151,13 +151,13 @@ class Batch(Level):
             moved = array.over(
                 elements.allocation, elements.offset, (*shape, 1), (*strides, 0), elements.dtype
             )
-        made = fresh(moved.shape[1:], elements.dtype)
+        made = fresh(moved.shape[1:], elements.dtype, elements)
         self.parent.move(self.widen(made, copy=False), moved)
         return made
 
     def seeds(self, like: array, values: HostArray) -> array:
         """An array like another whose lanes hold the given values, lanes first."""
-        made = fresh(like.shape, like.dtype)
+        made = fresh(like.shape, like.dtype, like)
         view = self.widen(made, copy=False)
         view.host()[...] = values.reshape(view.host().shape)
         return made
@@ -165,7 +165,7 @@ class Batch(Level):
     def joined(self, elements: array, axis: int = 0) -> array:
         """The lanes of an array, one after another along a new axis."""
         view = self.view(elements)
-        made = fresh(view.shape, view.dtype)
+        made = fresh(view.shape, view.dtype, view)
         self.parent.move(made, view)
         order = [k + 1 for k in range(elements.ndim)]
         order.insert(axis, 0)

@@ -26,8 +26,9 @@ from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
 from kernelab.runtime.interop import itemsize
 from kernelab.runtime.launch import Call, Residual, grid_of, packed_slots
-from kernelab.runtime.memory import Allocation, allocate, contiguous_strides
+from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
 
 
@@ -154,17 +155,18 @@ def current() -> Level:
     raise TapeError(Diagnostic(message, caller().span, "nested", hint=hint))
 
 
-def fresh(shape: Sequence[int], dtype: Value, cleared: bool = True) -> array:
-    """A new array of any number of dimensions."""
+def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, cleared: bool = True) -> array:
+    """A new array of any number of dimensions, on the device where `beside` is, else in the host's memory."""
     strides = contiguous_strides(tuple(shape), itemsize(dtype))
     count = int(np.prod(shape, dtype=np.int64))
-    return array.over(allocate(count * itemsize(dtype), cleared=cleared), 0, tuple(shape), strides, dtype)
+    memory = allocate(count * itemsize(dtype), cleared=cleared, beside=beside and beside.allocation)
+    return array.over(memory, 0, tuple(shape), strides, dtype)
 
 
 def duplicate(elements: array) -> array:
     """The same values in memory of their own, which no level knows yet."""
-    made = fresh(elements.shape, elements.dtype, cleared=False)
-    made.host()[...] = elements.host()
+    made = fresh(elements.shape, elements.dtype, elements, cleared=False)
+    made.blank()[...] = elements.seen()
     return made
 
 
@@ -182,7 +184,8 @@ class Base(Level):
         will_write(program, arguments)
         if made.threads:
             shares = program.totals and bool(sharing(program, arguments))
-            parts = [made.packed, *(_packed(given, made.threads) for given in arguments)]
+            space = next((a.allocation.space for a in arguments if isinstance(a, array)), None)
+            parts = [made.packed, *(_packed(given, made.threads, space) for given in arguments)]
             usual, slots = program.entry_for(shares), packed_slots(parts)
             run_within_budget(usual, lambda: program.frugal_entry(shares), slots)
 
@@ -202,14 +205,14 @@ class Base(Level):
 BASE = Base()
 
 
-def _packed(given: Argument, threads: int) -> bytes:
+def _packed(given: Argument, threads: int, space: Space | None) -> bytes:
     match given:
         case array():
             return given.packed
         case bytes():
             return given
         case Kept():
-            given.residual = Residual(given.elem, threads)
+            given.residual = Residual(given.elem, threads, space)
             return given.residual.packed
         case KeptValues(kept):
             return kept.arrays()[0].packed
@@ -271,7 +274,7 @@ class Forward(Level):
         """The tangent of an array: the same elements of a memory that starts as zeros."""
         memory = self.dots.get(primal.allocation)
         if memory is None:
-            memory = self.dots[primal.allocation] = allocate(primal.allocation.nbytes, cleared=True)
+            memory = self.dots[primal.allocation] = zeros_beside(primal.allocation)
         return primal.twin(memory)
 
     def carries(self, memory: Allocation) -> bool:

@@ -52,7 +52,9 @@ class Dependence(Level):
         times = bytes_of(uint64) // bytes_of(scalar)
         key = elements.allocation, scalar
         if key not in self.memories:
-            self.memories[key] = allocate(times * elements.allocation.nbytes, cleared=True)
+            self.memories[key] = allocate(
+                times * elements.allocation.nbytes, cleared=True, beside=elements.allocation
+            )
         strides = (*(times * stride for stride in elements.strides), bytes_of(uint64))
         shape = (*elements.shape, size_of(elements.dtype))
         return array.over(self.memories[key], times * elements.offset, shape, strides, uint64)

@@ -8,8 +8,6 @@ Knows records and levels; must not know how derivatives are compared.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from kernelab.autodiff.hazards import Policy
 from kernelab.autodiff.levels import BASE, Level, fresh
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
@@ -19,7 +17,7 @@ from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.launch import launch
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, duplicate_of
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import part
 
@@ -151,12 +149,12 @@ def _overwriting(record: OverwriteRecord) -> Any:
         return record.value
     if record.dest.allocation.version != record.version:
         raise NotReplayableError(f"what {record.title} wrote at {record.place} has been overwritten since")
-    return record.dest.host().copy()
+    return record.dest.seen().copy()
 
 
 def _constant(like: array, values: Any) -> array:
-    made = fresh(like.shape, like.dtype, cleared=False)
-    made.host()[...] = values
+    made = fresh(like.shape, like.dtype, like, cleared=False)
+    made.blank()[...] = values
     return made
 
 
@@ -196,20 +194,19 @@ def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocati
             elements, saved, box = watch.elements, watch.saved, watch.reader.box()
             if saved is not None and box is not None and elements.allocation not in written:
                 kept = part(elements.twin(starts[elements.allocation]), box)
-                kept.host()[...] = part(saved, box).host()
+                kept.host()[...] = part(saved, box).seen()
         written.update(a.allocation for a in _changed(record))
     return starts
 
 
 def _copied(memory: Allocation, like: Allocation) -> Allocation:
-    made = allocate(memory.nbytes, cleared=False)
-    np.frombuffer(made.buffer(), np.uint8)[:] = np.frombuffer(memory.buffer(), np.uint8)
+    made = duplicate_of(memory)
     made.requires_grad = like.requires_grad
     return made
 
 
 def _same_bytes(a: array, b: array) -> bool:
-    return a.host().tobytes() == b.host().tobytes()
+    return a.seen().tobytes() == b.seen().tobytes()
 
 
 def _sources(records: Sequence[Record]) -> list[array]:

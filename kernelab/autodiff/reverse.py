@@ -21,7 +21,7 @@ from kernelab.autodiff.levels import (
 from kernelab.autodiff.programs import Program, Pullback
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import Value, is_differentiable
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, zeros_beside
 from kernelab.runtime.strided import array
 
 
@@ -52,7 +52,7 @@ class Keeper:
 
     def _keep(self) -> None:
         if self.saved is None:
-            made = fresh(self.elements.shape, self.elements.dtype)
+            made = fresh(self.elements.shape, self.elements.dtype, self.elements)
             self.elements.allocation.unwatch(self, self.elements.extent)
             self.level.move(made, self.elements)
             self.saved = made
@@ -102,10 +102,10 @@ class Move:
     def pull(self, level: Level, bars: "Bars") -> None:
         if self.dest.allocation not in bars.memory:
             return
-        moved = fresh(self.dest.shape, self.dest.dtype)
+        moved = fresh(self.dest.shape, self.dest.dtype, self.dest)
         level.move(moved, bars.of(self.dest))
         if not self.add:
-            level.move(bars.of(self.dest), fresh(self.dest.shape, self.dest.dtype))
+            level.move(bars.of(self.dest), fresh(self.dest.shape, self.dest.dtype, self.dest))
         level.move(bars.of(self.src), moved, add=True)
 
 
@@ -138,14 +138,14 @@ class Bars:
         """The adjoint of what a program has appended."""
         if kept not in self.kept:
             values, _ = kept.arrays()
-            self.kept[kept] = fresh(values.shape, values.dtype)
+            self.kept[kept] = fresh(values.shape, values.dtype, values)
         return self.kept[kept]
 
     def of_array(self, primal: array) -> array:
         """The adjoint of an array."""
         memory = self.memory.get(primal.allocation)
         if memory is None:
-            memory = self.memory[primal.allocation] = allocate(primal.allocation.nbytes, cleared=True)
+            memory = self.memory[primal.allocation] = zeros_beside(primal.allocation)
         return primal.twin(memory)
 
 

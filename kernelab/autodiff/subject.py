@@ -3,7 +3,6 @@
 Arguments keep their values, gradients and versions; nothing is recorded.
 """
 
-import ctypes
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import bind, grid_of, launch
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, duplicate_of
 from kernelab.runtime.recorder import RECORDER, unrecorded
 from kernelab.runtime.signature import flattened
 from kernelab.runtime.strided import array
@@ -131,8 +130,7 @@ class _Copier:
             return value
         memory = self.memories.get(value.allocation)
         if memory is None:
-            memory = self.memories[value.allocation] = allocate(value.allocation.nbytes, cleared=False)
-            ctypes.memmove(memory.address, value.allocation.address, memory.nbytes)
+            memory = self.memories[value.allocation] = duplicate_of(value.allocation)
             memory.requires_grad = value.allocation.requires_grad
         return value.twin(memory)
 

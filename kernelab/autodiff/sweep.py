@@ -7,7 +7,6 @@ Where nothing was written before that first read, `x` is a leaf and its gradient
 gradient of anything else is replaced.
 """
 
-import ctypes
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -19,7 +18,7 @@ from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
 from kernelab.autodiff.pieces import WHOLE, Written, box_in
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.runtime.interop import HostArray, itemsize
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, allocate, copy_bytes
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import part
 
@@ -45,7 +44,8 @@ class Buffers:
         if bar is None:
             memory = self._memory.get(primal.allocation)
             if memory is None:
-                memory = self._memory[primal.allocation] = allocate(primal.allocation.nbytes, cleared=True)
+                held = primal.allocation
+                memory = self._memory[held] = allocate(held.nbytes, cleared=True, beside=held)
             bar = self._arrays[primal] = primal.twin(memory)
             self._over.setdefault(primal.allocation, []).append(primal)
         return bar
@@ -271,7 +271,7 @@ def _gradient_now(elements: array) -> HostArray | None:
     if elements.allocation.adjoint is None:
         return None
     assert elements.grad is not None
-    return elements.grad.host().copy()
+    return elements.grad.seen().copy()
 
 
 def _publish(elements: array, adjoints: Buffers, before: HostArray | None) -> None:
@@ -283,9 +283,10 @@ def _publish(elements: array, adjoints: Buffers, before: HostArray | None) -> No
     assert gradient is not None
     gradient.allocation.will_write(gradient)
     if before is None and bar is not None and elements.is_contiguous:
-        ctypes.memmove(gradient.ptr, bar.ptr, elements.size * itemsize(elements.dtype))
+        nbytes = elements.size * itemsize(elements.dtype)
+        copy_bytes(gradient.allocation, gradient.offset, bar.allocation, bar.offset, nbytes)
         return
-    values = np.zeros(()) if bar is None else bar.host()
+    values = np.zeros(()) if bar is None else bar.seen()
     if before is None:
         gradient.host()[...] = values
     else:

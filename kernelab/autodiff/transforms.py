@@ -111,7 +111,7 @@ def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[
     """The arguments with copies of some: what else leads to the same array is a constant."""
     given, inputs = list(args), []
     for i in chosen:
-        made = fresh(args[i].shape, args[i].dtype)
+        made = fresh(args[i].shape, args[i].dtype, args[i])
         parent.move(made, args[i])
         given[i] = made
         inputs.append(made)
@@ -127,7 +127,7 @@ def gradients(
     """What a function returns, an array of one number, and its gradients."""
     found = record(func, args, chosen, has_aux)
     loss = _checked_loss(found)
-    seed = fresh(loss.shape, loss.dtype)
+    seed = fresh(loss.shape, loss.dtype, loss)
     seed.host()[...] = 1
     return found.result, found.pull(current(), [seed]), found.aux
 
@@ -161,7 +161,7 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
     shape = scalar_shape(output)
     count = int(np.prod(shape, dtype=np.int64))
     scalar = scalar_of(output.dtype)
-    made = [fresh((count, _count(source)), scalar_of(source.dtype)) for source in found.inputs]
+    made = [fresh((count, _count(source)), scalar_of(source.dtype), source) for source in found.inputs]
     parts = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
     for chunk in steps("rows of the Jacobian", parts):
         seeds: list[array | None] = [None] * len(found.outputs)
@@ -170,7 +170,7 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
         if isinstance(level, Batch):
             seeds[k] = level.seeds(output, values)
         else:
-            seed = seeds[k] = fresh(output.shape, output.dtype)
+            seed = seeds[k] = fresh(output.shape, output.dtype, output)
             seed.host()[...] = values.reshape(seed.host().shape)
         for matrix, source, bar in zip(made, found.inputs, found.pull(level, seeds), strict=True):
             across = lines(matrix, 0, chunk.start, len(chunk), scalar_shape(source))
@@ -207,7 +207,7 @@ def columns(
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
             outputs = leaves(value, func)
-            made = made or [fresh((_count(out), count), scalar_of(out.dtype)) for out in outputs]
+            made = made or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
             for matrix, out, out_dot in zip(made, outputs, dots, strict=True):
                 down = lines(matrix, 1, chunk.start, len(chunk), scalar_shape(out))
                 parent.move(down, scalars(level.view(out_dot)))
@@ -226,7 +226,7 @@ def _first_lane(level: Batch, value: Any) -> Any:
     if not isinstance(value, array) or value.allocation not in level.wide:
         return value
     view = level.view(value)
-    made = fresh(value.shape, value.dtype)
+    made = fresh(value.shape, value.dtype, value)
     level.parent.move(made, array.over(view.allocation, view.offset, value.shape, value.strides, value.dtype))
     return made
 
@@ -290,7 +290,7 @@ def map_lanes(
             given = [_lanes(level, arg, dim, chunk) for arg, dim in zip(args, dims, strict=True)]
             result, _ = call(func, given, False)
         outputs = leaves(result, func)
-        whole = whole or [fresh((lanes, *out.shape), out.dtype) for out in outputs]
+        whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
         for joined, out in zip(whole, outputs, strict=True):
             parent.move(_slice(joined, 0, chunk), level.view(out))
     axes = itertools.repeat(out_dims) if isinstance(out_dims, int) else iter(out_dims)

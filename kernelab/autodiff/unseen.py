@@ -131,4 +131,4 @@ class Written:
         """The checksum of what was summed at first: borrowed memory may have grown since."""
         start, nbytes = self._summed
         skipped = start - self._memory.address
-        return zlib.crc32(memoryview(self._memory.buffer())[skipped : skipped + nbytes])
+        return zlib.crc32(memoryview(self._memory.seen())[skipped : skipped + nbytes])

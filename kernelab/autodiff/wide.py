@@ -57,7 +57,7 @@ class Wide(Level):
 def _converted(memory: Allocation, scalar: Scalar) -> Allocation:
     """A memory read as floats of one precision, as float64; what is none of these in it is nonsense."""
     count = memory.nbytes // scalar.dtype.itemsize
-    made = allocate(count * float64.dtype.itemsize, cleared=False)
+    made = allocate(count * float64.dtype.itemsize, cleared=False, beside=memory)
     with np.errstate(all="ignore"):
-        np.frombuffer(made.buffer(), np.float64)[:] = np.frombuffer(memory.buffer(), scalar.dtype, count)
+        np.frombuffer(made.blank(), np.float64)[:] = np.frombuffer(memory.seen(), scalar.dtype, count)
     return made

@@ -11,7 +11,17 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelab.backend.base import Args, Entry, StorageFull, failure, interrupted, memory_error, slots_of
+from kernelab.backend.base import (
+    Args,
+    Entry,
+    StorageFull,
+    failure,
+    interrupted,
+    kept_error,
+    memory_error,
+    slots_of,
+    thread_text,
+)
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.order import changed, in_turn, overlapping, repeated
@@ -25,6 +35,7 @@ from kernelab.codegen.entry import (
     LIMIT,
     MEMORY,
     OK,
+    SITE,
     STATUS_FIELDS,
     STOP,
     THREAD,
@@ -116,7 +127,7 @@ class CudaEntry:
         self._room = Room.of(function)
         self._told = False
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run the threads of the grid; the addresses of arrays are the device's.
 
         A residual's handle is on the host; it then says where on the device the values are.  Raises a
@@ -124,16 +135,16 @@ class CudaEntry:
         """
         assert done == 0, "a device has run all threads or none"
         slots = slots_of(args)
+        slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
             crew = self._crew(slots)
             self._finish(self._launch(slots, crew, 0), slots)
             return
         snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
         try:
-            while not self._attempt(slots, self._bound(slots, limit), snapshot):
+            while (status := self._attempt(slots, self._bound(slots, limit), snapshot)) is not None:
                 self._room.grow()
-        except KernelMemoryError as problem:
-            raise memory_error(self.info.name, "all threads") from problem
+                self._require_within(room, status, slots)
         finally:
             snapshot.release()
 
@@ -144,8 +155,14 @@ class CudaEntry:
         free, _ = self._backend.driver.memory()
         return min(limit, max(free // SHARE // min(_threads(slots), CROWD), 1))
 
-    def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot) -> bool:
-        """Run with the room that there is now; False if it was too little, and nothing has happened."""
+    def _require_within(self, most: int, status: list[int], slots: list[int]) -> None:
+        """Raise KernelMemoryError where residuals are about to take more than `most`, unless that is 0."""
+        if most and self._room.kept(self.info.layout, _threads(slots)) > most:
+            place = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
+            raise kept_error(self.info.name, self.info.sites[status[SITE]], place, most)
+
+    def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot) -> list[int] | None:
+        """Run with the room that there is now; the status if it was too little: then nothing has happened."""
         room, borrowed = self._room, Borrowed(self._backend.driver)
         filled, crew = [*slots], self._crew(slots)
         try:
@@ -153,15 +170,17 @@ class CudaEntry:
             status = self._launch(filled, crew, limit)
             if status[CODE] == OK:
                 room.hand_over(self.info.layout, slots, filled, borrowed)
+        except KernelMemoryError as problem:
+            raise memory_error(self.info.name, "all threads") from problem
         finally:
             borrowed.release()
         if status[CODE] not in (MEMORY, FULL):
             self._finish(status, slots)
-            return True
+            return None
         snapshot.put_back()
         if status[CODE] == FULL and room.arena >= limit:
             raise StorageFull(memory_error(self.info.name, str(status[THREAD])).diagnostics[0])
-        return False
+        return status
 
     # ---------------------------------------------------------------------------------------- running
 

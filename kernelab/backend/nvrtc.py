@@ -1,4 +1,4 @@
-"""NVRTC: CUDA C++ to PTX, which needs the library but no GPU.
+"""NVRTC: CUDA C++ to PTX and machine code, which needs the library but no GPU.
 
 Knows NVIDIA's run-time compiler through ctypes; must not know devices.  Nothing is loaded before it is used.
 """
@@ -25,21 +25,54 @@ def compile_to_ptx(text: str, architecture: str = "sm_80") -> str:
 
     Raises BuildError with the compiler's log, or where NVRTC is not installed.
     """
+    virtual = f"compute_{architecture.removeprefix('sm_')}"
+    return _compiled(text, virtual, "nvrtcGetPTX").rstrip(b"\0").decode(errors="replace")
+
+
+def compile_to_cubin(text: str, architecture: str) -> bytes:
+    """The machine code of a unit of CUDA C++ for one architecture, such as ``sm_90``.
+
+    Raises BuildError with the compiler's log, where NVRTC is not installed, or for an architecture that it
+    does not know.
+    """
+    known = architectures()
+    if architecture not in known:
+        message = f"NVRTC {version()} does not compile for {architecture}"
+        hint = f"it knows {known[0]} to {known[-1]}: install an nvidia-cuda-nvrtc of the device's time"
+        raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
+    return _compiled(text, architecture, "nvrtcGetCUBIN")
+
+
+def architectures() -> tuple[str, ...]:
+    """What NVRTC can compile for; raises BuildError where it is not installed."""
+    library, count = _library(), ctypes.c_int()
+    _check(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    found = (ctypes.c_int * count.value)()
+    _check(library, library.nvrtcGetSupportedArchs(found))
+    return tuple(f"sm_{number}" for number in found)
+
+
+def version() -> str:
+    """The version of NVRTC; raises BuildError where it is not installed."""
+    library, major, minor = _library(), ctypes.c_int(), ctypes.c_int()
+    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
+
+
+def _compiled(text: str, architecture: str, getter: str) -> bytes:
     library = _library()
     program = ctypes.c_void_p()
     source = text.encode()
     _check(library, library.nvrtcCreateProgram(ctypes.byref(program), source, b"kernel.cu", 0, None, None))
     try:
-        options = [
-            option.encode() for option in (*FLAGS, f"-arch=compute_{architecture.removeprefix('sm_')}")
-        ]
+        options = [option.encode() for option in (*FLAGS, f"-arch={architecture}")]
         given = (ctypes.c_char_p * len(options))(*options)
         if library.nvrtcCompileProgram(program, len(options), given) != 0:
-            log = _text(library, "nvrtcGetProgramLog", program)
+            log = _output(library, "nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
             raise BuildError(
                 Diagnostic(f"NVRTC refused the CUDA text that kernelab generated:\n{log}", code="nvrtc")
             )
-        return _text(library, "nvrtcGetPTX", program)
+        return _output(library, getter, program)
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -79,12 +112,12 @@ def _packaged() -> Sequence[str]:
     return found
 
 
-def _text(library: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> str:
+def _output(library: ctypes.CDLL, getter: str, program: ctypes.c_void_p) -> bytes:
     size = ctypes.c_size_t()
     _check(library, library[f"{getter}Size"](program, ctypes.byref(size)))
     buffer = ctypes.create_string_buffer(size.value)
     _check(library, library[getter](program, buffer))
-    return buffer.value.decode(errors="replace")
+    return buffer.raw
 
 
 def _check(library: ctypes.CDLL, code: int) -> None:

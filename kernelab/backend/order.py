@@ -139,6 +139,8 @@ def _is_apart(function: Function, places: Sequence[tuple[Atom, ...]]) -> bool:
         return len(found) == 1 and None not in found
 
     axes = range(len(places[0]))
+    if function.linear is not None and any(alone(axis, function.linear) for axis in axes):
+        return True
     return bool(function.threads) and all(
         any(alone(axis, thread) for axis in axes) for thread in function.threads
     )

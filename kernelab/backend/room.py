@@ -77,6 +77,15 @@ class Room:
         self.arena *= 2
         self.residuals = {name: 2 * count for name, count in self.residuals.items()}
 
+    def kept(self, layout: Layout, threads: int) -> int:
+        """How many bytes the residuals of a launch take."""
+        arrays = (param for param in layout.params if param.residual)
+        return sum(
+            threads * self.residuals[param.name] * bytes_of(param.type.elem)
+            for param in arrays
+            if isinstance(param.type, Array)
+        )
+
     def cut(self, layout: Layout, slots: list[int], crew: int, threads: int, borrowed: Borrowed) -> None:
         """Fill the slots of the arena, for a crew of the device, and those of residuals, for the grid."""
         if layout.arena is not None:

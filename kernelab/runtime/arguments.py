@@ -23,6 +23,7 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
+from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.strided import array
 
@@ -123,7 +124,7 @@ class Parameter:
             )
             hint = f"it needs {wanted.ndim + len(components)} axes{axes}"
             raise self.wrong(f"a NumPy array of shape {values.shape}", hint, "shape")
-        shared = array(values, wanted.elem, copy=False)
+        shared = array(values, wanted.elem, device=CPU, copy=False)
         assert isinstance(shared, array)
         if shared.size and not np.shares_memory(shared.host(), values):
             raise self.wrong(

@@ -14,8 +14,7 @@ from kernelab.runtime.conversion import described
 from kernelab.runtime.device import Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU, Capsule
 from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
-from kernelab.runtime.memory import allocate
-from kernelab.runtime.strided import array, duplicate, laid_out, require_array
+from kernelab.runtime.strided import allocate_on, array, duplicate, laid_out, require_array
 from kernelab.runtime.transfers import transfer
 from kernelab.runtime.viewing import is_picked
 
@@ -104,7 +103,7 @@ def full(
         elem = element_type(value)
     filling = None if isinstance(elem, Struct) else element(value, elem)
     made = _made(shape, elem, device, requires_grad, options, cleared=False)
-    made.host()[...] = made._fitting(value) if filling is None else filling
+    made.blank()[...] = made._fitting(value) if filling is None else filling
     return made
 
 
@@ -118,7 +117,12 @@ def zeros_like(
     if options:
         _require_known(options)
     _require_shaped(src, "zeros_like takes")
-    return zeros(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
+    return zeros(
+        src.shape,
+        src.dtype,
+        _beside(src, device),
+        src.requires_grad if requires_grad is None else requires_grad,
+    )
 
 
 def ones_like(
@@ -144,7 +148,12 @@ def empty_like(
     if options:
         _require_known(options)
     _require_shaped(src, "empty_like takes")
-    return empty(src.shape, src.dtype, device, src.requires_grad if requires_grad is None else requires_grad)
+    return empty(
+        src.shape,
+        src.dtype,
+        _beside(src, device),
+        src.requires_grad if requires_grad is None else requires_grad,
+    )
 
 
 def full_like(
@@ -159,7 +168,7 @@ def full_like(
         _require_known(options)
     _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
-    return full(src.shape, value, src.dtype, device, wanted)
+    return full(src.shape, value, src.dtype, _beside(src, device), wanted)
 
 
 def from_numpy(
@@ -200,11 +209,11 @@ def clone(
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
     if options:
         _require_known(options)
-    get_device(device)
+    place = None if device is None else get_device(device)
     if is_picked(src):
         src = src.contiguous()
     require_array(src, "clone takes")
-    return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone")
+    return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone", place)
 
 
 def copy(
@@ -269,6 +278,10 @@ class Ranked:
 array1d, array2d, array3d, array4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
 
 
+def _beside(src: array, device: Device | str | None) -> Device | str:
+    return src.device if device is None else device
+
+
 def _made(
     shape: Shape | None,
     dtype: Any,
@@ -278,14 +291,14 @@ def _made(
     *,
     cleared: bool,
 ) -> array:
-    get_device(device)
+    place = get_device(device)
     shape = options.get("n") if shape is None else shape
     if shape is None:
         hint = "write kl.zeros(10), or kl.zeros((2, 3))"
         raise KernelTypeError(Diagnostic("a new array needs a shape", code="shape", hint=hint))
     extents, elem, strides = shape_tuple(shape), value_type(dtype), options.get("strides")
     steps, nbytes = laid_out(extents, elem, strides)
-    made = array.over(allocate(nbytes, cleared=cleared), 0, extents, steps, elem)
+    made = array.over(allocate_on(place, nbytes, cleared=cleared), 0, extents, steps, elem)
     if strides is not None:
         made.allocation.folded = made.folds
     if requires_grad:

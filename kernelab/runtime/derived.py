@@ -19,7 +19,7 @@ from kernelab.passes.inline import inline
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import Vjp
-from kernelab.runtime.device import CPU
+from kernelab.runtime.placed import place
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.tracing import Tracing, traced
 
@@ -107,7 +107,7 @@ def flat_pair(program: Vjp) -> Vjp:
 
 def build(function: Function) -> Entry:
     """The entry of a program, ready to run."""
-    return CPU.backend.build([scalarise(function)])[function.name]
+    return place(scalarise(function))
 
 
 @cache

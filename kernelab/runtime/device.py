@@ -1,17 +1,20 @@
 """Devices: where arrays live and kernels run, and which backend serves them."""
 
 import os
+import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from kernelab.backend import base
 from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime.spaces import OPEN, Space
 
 VARIABLE = "KERNELAB_BACKEND"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device by its name; `cpu` is the only one so far."""
+    """A device by its name: ``cpu``, or ``cuda:0`` and so on."""
 
     name: str
 
@@ -32,31 +35,87 @@ class Device:
         return self.name
 
     @property
+    def ordinal(self) -> int:
+        """Which of the CUDA devices it is; -1 for the CPU."""
+        return -1 if self.is_cpu else int(self.name.partition(":")[2])
+
+    @property
+    def arch(self) -> str:
+        """What kernels are compiled for, such as ``sm_90``; "" for the CPU."""
+        return "" if self.is_cpu else OPEN[self.name].driver.architecture
+
+    @property
+    def total_memory(self) -> int:
+        """How many bytes of memory a CUDA device has; 0 for the CPU, which is not asked."""
+        return 0 if self.is_cpu else OPEN[self.name].driver.memory()[1]
+
+    @property
+    def free_memory(self) -> int:
+        """How many of them are free."""
+        return 0 if self.is_cpu else OPEN[self.name].driver.memory()[0]
+
+    @property
+    def space(self) -> Space | None:
+        """The memory of a CUDA device; None for the CPU, whose memory is the host's."""
+        return None if self.name == "cpu" else OPEN[self.name]
+
+    @property
     def backend(self) -> base.Backend:
-        """What builds and runs kernels here: the C++ compiler, or the interpreter where there is none.
+        """What builds and runs kernels here: on the CPU the C++ compiler, or without one the interpreter.
 
         ``KERNELAB_BACKEND=interp`` asks for the interpreter.  Raises BuildError for another name.
         """
+        if self.is_cuda:
+            return OPEN[self.name].backend
         return base.get(os.environ.get(VARIABLE, "").strip() or base.default())
 
 
 CPU = Device("cpu")
 
+DEFAULT: ContextVar[Device] = ContextVar("kernelab device", default=CPU)
+"""Where arrays are made that do not say where."""
+
 
 def get_device(device: Device | str | None = None) -> Device:
-    """The device of that name; the CPU for None.  Raises LaunchError for one that is not there."""
-    if device is None or device is CPU:
+    """The device of that name, ready to be used; the default one for None.
+
+    Raises LaunchError for one that is not there, and says what is missing.
+    """
+    if device is None:
+        return DEFAULT.get()
+    if device is CPU:
         return CPU
     name = str(device)
     if name == "cpu" or name.startswith("cpu:"):
         return CPU
-    if name.startswith("cuda"):
-        message = f"there is no device {name!r}: this version of kernelab runs kernels on the CPU only"
-        raise LaunchError(Diagnostic(message, hint='use device="cpu", or leave device out', code="device"))
-    hint = 'the device is "cpu"'
+    if re.fullmatch(r"cuda(:\d+)?", name):
+        return _cuda(int(name.partition(":")[2] or 0))
+    hint = 'the devices are "cpu" and, with an NVIDIA GPU, "cuda", "cuda:1" and so on'
     raise LaunchError(Diagnostic(f"there is no device {name!r}", hint=hint, code="device"))
+
+
+def _cuda(ordinal: int) -> Device:
+    name = f"cuda:{ordinal}"
+    if name not in OPEN:
+        from kernelab.backend.nvidia import open_driver  # which loads cuda-python
+
+        OPEN[name] = Space(name, open_driver(ordinal))
+    return Device(name)
 
 
 def get_devices() -> list[Device]:
     """Every device that kernels can run on."""
-    return [CPU]
+    return [CPU, *get_cuda_devices()]
+
+
+def get_cuda_devices() -> list[Device]:
+    """The CUDA devices of this machine; none where cuda-python or the driver is missing."""
+    from kernelab.backend.nvidia import count_devices
+
+    known = {int(name.partition(":")[2]) for name in OPEN}
+    return [_cuda(ordinal) for ordinal in sorted(known | set(range(count_devices())))]
+
+
+def device_of(space: Space | None) -> Device:
+    """The device whose memory it is."""
+    return CPU if space is None else Device(space.name)

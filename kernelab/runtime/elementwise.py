@@ -43,7 +43,7 @@ from kernelab.lang.types import (
     scalar_of,
 )
 from kernelab.runtime.conversion import described
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.naming import closure
@@ -61,6 +61,7 @@ from kernelab.runtime.operands import (
     pattern,
     plain,
     refuse_structs,
+    require_place,
     value_type_of,
 )
 from kernelab.runtime.recorder import caller
@@ -96,7 +97,7 @@ def map(
     results.  `block_dim` has no effect on the CPU.  Raises KernelError where the function cannot be compiled,
     or shapes do not fit.
     """
-    get_device(device)
+    place = None if device is None else get_device(device)
     if isinstance(func, array):
         message = "map() takes the function first, then the arrays that it goes through"
         raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
@@ -105,6 +106,7 @@ def map(
         refuse_structs(arrays_of(inputs))
     given = _inputs(callee, [plain(value) for value in inputs])
     outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+    require_place(place, given)
     name = f"map_{callee.name.strip('_')}"
     if return_kernel:
         return _prepared(name, callee, given, None if outs is None else tuple(plain(each) for each in outs))[
@@ -180,7 +182,8 @@ def _prepared(
     results = _results(callee, _types(callee, inputs))
     if outs is None:
         traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
-        outs = tuple(_made(shape, elem, traced) for elem in results)
+        place = next((given.device for given in inputs if isinstance(given, array)), CPU)
+        outs = tuple(_made(shape, elem, traced, place) for elem in results)
     _check(callee, outs, len(results), shape)
     for out in outs:
         inputs = [apart(given, out) for given in inputs]
@@ -213,9 +216,9 @@ def _other_results(
     return error
 
 
-def _made(shape: tuple[int, ...], elem: Any, traced: bool) -> array:
+def _made(shape: tuple[int, ...], elem: Any, traced: bool, place: Device) -> array:
     has_gradient = has_derivative(elem) if isinstance(elem, Struct) else is_differentiable(elem)
-    made: array = array(shape=shape, dtype=elem, requires_grad=traced and has_gradient)
+    made: array = array(shape=shape, dtype=elem, device=place, requires_grad=traced and has_gradient)
     return made
 
 

@@ -53,9 +53,9 @@ class Exchange:
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's description of the memory, which it keeps alive; it has no word for bfloat16.
 
-        Of these NumPy asks `__array__`.
+        Of these, and of those on a device, NumPy asks `__array__`.
         """
-        if scalar_of(self.dtype) == bfloat16:
+        if scalar_of(self.dtype) == bfloat16 or self.allocation.space is not None:
             raise AttributeError("__array_interface__")
         look_at(cast("array", self))
         values = self.host()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.conversion import described
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, zeros_beside
 from kernelab.runtime.origin import tell_what_is_missing
 from kernelab.runtime.transfers import transfer
 
@@ -60,7 +60,7 @@ class Gradients:
             return None
         if allocation.adjoint is None:
             tell_what_is_missing(allocation)
-            allocation.adjoint = allocate(allocation.nbytes, cleared=True)
+            allocation.adjoint = zeros_beside(allocation)
         if self._grad is None or self._grad.allocation is not allocation.adjoint:
             self._grad = self.twin(allocation.adjoint)
         return self._grad

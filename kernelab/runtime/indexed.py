@@ -16,7 +16,7 @@ from kernelab.lang.types import int32
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.fixed import Fixed
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.hints import Hints
@@ -140,7 +140,7 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
 
     def contiguous(self) -> array:
         """The elements in an array of their own; a tape differentiates through it."""
-        made = array(shape=self.shape, dtype=self.dtype, requires_grad=self.requires_grad)
+        made = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=self.requires_grad)
         self._move("gather", made)
         assert isinstance(made, array)
         return made
@@ -171,7 +171,7 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         """Copy the elements of an array, or of host data of this shape, to where these come from."""
         if isinstance(src, indexedarray):
             src = src.contiguous()
-        values = src if isinstance(src, array) else array(src, self.dtype)
+        values = src if isinstance(src, array) else array(src, self.dtype, device=self.device)
         if (values.shape, values.dtype) != (self.shape, self.dtype):
             message = (
                 f"the picked elements are {self.dtype} {self.shape}, the data {values.dtype} {values.shape}"
@@ -186,14 +186,14 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
             values = values.contiguous()
         if not isinstance(values, array) or (values.shape, values.dtype) != (self.shape, self.dtype):
             wanted = self.requires_grad or getattr(values, "requires_grad", False) is True
-            made = array(shape=self.shape, dtype=self.dtype, requires_grad=wanted)
+            made = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=wanted)
             made[...] = values
             values = made
         self.assign(values)
 
     def fill_(self, value: Any) -> "indexedarray":
         """Set every picked element to `value`."""
-        made = array(shape=self.shape, dtype=self.dtype)
+        made = array(shape=self.shape, dtype=self.dtype, device=self.device)
         return self.assign(made.fill_(value))
 
     def zero_(self) -> "indexedarray":
@@ -203,7 +203,7 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
     def numpy(self) -> HostArray:
         """A copy of the elements as a NumPy array."""
         look_at(self.data)
-        found: HostArray = self.data.host()[self._places()]
+        found: HostArray = self.data.seen()[self._places()]
         return found.copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
@@ -211,14 +211,17 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
-        made = array(self.numpy(), self.dtype, self.shape)
+        made = array(self.numpy(), self.dtype, self.shape, CPU)
         found: list[Any] = made.list()
         return found
 
     def to(self, device: Device | str | None) -> "indexedarray":
         """These elements on a device: itself where it is there already."""
-        get_device(device)
-        return self
+        place = get_device(device)
+        if place == self.device:
+            return self
+        moved = [None if picked is None else picked.to(place) for picked in self.indices]
+        return indexedarray(self.data.to(place), moved)
 
     # -------------------------------------------------------------------------------------- parts
 
@@ -228,10 +231,10 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
                 _kernels(self.type)[how], self.shape, [self.data, *map(self._row, range(self.ndim)), elements]
             )
         elif how == "gather":
-            elements.host()[...] = self.data.host()[self._places()]
+            elements.blank()[...] = self.data.seen()[self._places()]
         else:
-            whole = self.data.host().copy()
-            whole[self._places()] = elements.host()
+            whole = self.data.seen().copy()
+            whole[self._places()] = elements.seen()
             self.data._overwrite(whole, how)
 
     def _within(self, key: Any) -> tuple[Any, ...]:
@@ -240,8 +243,8 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         require_inside(self.shape, keys)
         found = []
         for axis, wanted in enumerate(keys):
-            row = self._row(axis).host()
-            part = row[wanted.host() if isinstance(wanted, array) else wanted]
+            row = self._row(axis).seen()
+            part = row[wanted.seen() if isinstance(wanted, array) else wanted]
             found.append(int(part) if is_integer(wanted) else np.ascontiguousarray(part))
         return tuple(found)
 
@@ -249,11 +252,11 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         picked = self.indices[axis]
         if picked is not None:
             return picked
-        made: array = array(np.arange(self.shape[axis], dtype=np.int32))
+        made: array = array(np.arange(self.shape[axis], dtype=np.int32), device=self.device)
         return made
 
     def _places(self) -> tuple[Any, ...]:
-        rows = [self._row(axis).host() for axis in range(self.ndim)]
+        rows = [self._row(axis).seen() for axis in range(self.ndim)]
         for axis, (row, extent) in enumerate(zip(rows, self.data.shape, strict=True)):
             outside = row[(row < -extent) | (row >= extent)]
             if outside.size:
@@ -288,13 +291,13 @@ def pick(data: array, keys: Sequence[Any]) -> indexedarray:
     # Integers and slices first: what remains has the axes that the indices pick from.
     simple = tuple(key if isinstance(key, slice | int | np.integer) else slice(None) for key in keys)
     rest = [key for key in keys if not isinstance(key, int | np.integer)]
-    indices = [None if isinstance(key, slice) else _row_of(key) for key in rest]
+    indices = [None if isinstance(key, slice) else _row_of(key, data.device) for key in rest]
     view: Any = data
     return indexedarray(view[simple], indices)
 
 
-def _row_of(key: Any) -> array:
-    made: array = key if isinstance(key, array) else array(key, int32)
+def _row_of(key: Any, place: Device) -> array:
+    made: array = key if isinstance(key, array) else array(key, int32, device=place)
     return made
 
 
@@ -316,7 +319,7 @@ def _checked(data: array, indices: Any) -> tuple[array | None, ...]:
 
 
 def _repeats(picked: array) -> bool:
-    return len(np.unique(picked.host())) < picked.size
+    return len(np.unique(picked.seen())) < picked.size
 
 
 @cache

@@ -23,7 +23,7 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.kernel import Kernel, Plan
 from kernelab.runtime.memory import Allocation, allocate
@@ -32,6 +32,7 @@ from kernelab.runtime.races import CHECK_RACES, refuse_races
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
+from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_keeping
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import is_settled, touched
@@ -114,8 +115,6 @@ def launch(
     a `Launch` comes back, which runs when it is told to.
     Raises LaunchError, which names the argument, and the kernel's own errors.
     """
-    if device is not None:
-        get_device(device)
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
@@ -126,6 +125,8 @@ def launch(
         if record_cmd:
             return Launch(kernel, dim, arguments)
         kernel = kernel.of_arguments(arguments)
+    if device is not None:
+        _require_place(kernel, get_device(device), arguments)
     if adjoint:
         launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
     else:
@@ -275,6 +276,16 @@ class Call:
         arguments = self.arguments
         return [arguments[i].allocation for i in self.kernel.plan.arrays]
 
+    @property
+    def space(self) -> Space | None:
+        """The device's memory that the arrays are in; None for the host's."""
+        return next((memory.space for memory in self.memories()), None)
+
+    @property
+    def place(self) -> Device:
+        """Where the launch runs."""
+        return device_of(self.space)
+
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """The names of parameters that share memory which the launch changes, in groups."""
         return sharing(self.kernel, self.arguments)
@@ -305,7 +316,7 @@ class Call:
         if not reverse.residuals:
             self.primal()
             return ()
-        kept = [Residual(type, self.grid.threads) for type in reverse.residuals]
+        kept = [Residual(type, self.grid.threads, self.space) for type in reverse.residuals]
         packed = [*self.parts, *(residual.packed for residual in kept)]
         run_keeping(reverse.primal_entry, packed_slots(packed))
         return tuple(made for residual in kept for made in residual.arrays())
@@ -331,21 +342,21 @@ class Call:
 
     def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
         """Where a value of the kernel turned NaN or infinite; `replaced` are copies of what it writes."""
-        return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads)
+        return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads, self.place)
 
     def trace_adjoint(
         self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> Culprit | None:
         """Where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
         parts = self._adjoint_parts(bars, residuals, replaced)
-        return trace(reverse.tracing, parts, self.grid.threads)
+        return trace(reverse.tracing, parts, self.grid.threads, self.place)
 
 
-def trace(tracing: Tracing, parts: Sequence[bytes], threads: int) -> Culprit | None:
+def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
     """Run a program that finds where values turn, on packed arguments; None if none does."""
-    found = array(shape=(threads,), dtype=int32)
+    found = array(shape=(threads,), dtype=int32, device=place)
     enter(tracing.entry, [*parts, found.packed])
-    return tracing.culprit(found.host())
+    return tracing.culprit(found.seen())
 
 
 def _load_free() -> Callable[[int], None]:
@@ -359,17 +370,28 @@ _free = _load_free()
 
 
 class Residual:
-    """Room for the values that a launch appends, which its entry allocates and this object frees."""
+    """Room for the values that a launch appends, which its entry allocates and this object frees.
 
-    __slots__ = ("_starts", "_table", "elem")
+    `space` is the memory of the device where the launch runs; None for the host's.
+    """
 
-    def __init__(self, elem: Any, threads: int) -> None:
+    __slots__ = ("_space", "_starts", "_table", "_values", "elem")
+
+    def __init__(self, elem: Any, threads: int, space: Space | None = None) -> None:
         self.elem = elem
+        self._space = space
         self._table = (ctypes.c_longlong * 3)()
-        self._starts = allocate(8 * threads, cleared=True)
+        self._values: Allocation | None = None
+        nbytes = 8 * threads
+        self._starts = (
+            allocate(nbytes, cleared=True) if space is None else space.allocate(nbytes, cleared=True)
+        )
 
     def __del__(self, free: Callable[[int], None] = _free) -> None:
-        free(self._table[0])
+        if self._space is None:
+            free(self._table[0])
+        elif self._table[0] and self._values is None:
+            self._space.driver.free(self._table[0])
 
     @property
     def packed(self) -> bytes:
@@ -379,8 +401,12 @@ class Residual:
         """The values, and the position of each thread's first one."""
         address, length, _ = self._table
         itemsize = bytes_of(self.elem)
-        values = Allocation(address, length * itemsize, self)
-        self._starts = _shared_if_even(self._starts, length)
+        if self._space is None:
+            values = Allocation(address, length * itemsize, self)
+            self._starts = _shared_if_even(self._starts, length)
+        else:
+            self._values = self._values or self._space.adopt(address, length * itemsize)
+            values = self._values
         starts = self._starts.nbytes // 8
         return (
             array.over(values, 0, (length,), (itemsize,), self.elem),
@@ -483,6 +509,18 @@ def _has_adjoint(type: Type) -> bool:
 def _checked_bar(parameter: Parameter, bar: Any) -> array:
     type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
     return Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]  # type: ignore[no-any-return]
+
+
+def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:
+    """Raise LaunchError where an argument is not on the device that was asked for."""
+    for name, argument in zip(kernel.loaded.names, arguments, strict=False):
+        found = argument.device if isinstance(argument, array) else None
+        if isinstance(argument, np.ndarray):
+            found = CPU
+        if found is not None and found != place:
+            message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {found}"
+            hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
+            raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))
 
 
 def require_lists(**given: Any) -> None:

@@ -20,6 +20,7 @@ from kernelab.runtime.ranges import Ranges
 
 if TYPE_CHECKING:
     from kernelab.runtime.origin import Note
+    from kernelab.runtime.spaces import Space
     from kernelab.runtime.strided import array
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -135,6 +136,16 @@ class Allocation:
         return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
 
     @property
+    def space(self) -> "Space | None":
+        """The memory of the device that the bytes are in; None for the host's own."""
+        return None
+
+    @property
+    def host_address(self) -> int:
+        """Where the bytes begin, as the host sees them."""
+        return self.address
+
+    @property
     def is_exposed(self) -> bool:
         """Whether the host holds a view through which the bytes may change unseen."""
         return self.borrowed or (self._exposure is not None and self._exposure() is not None)
@@ -174,6 +185,18 @@ class Allocation:
         memory.allocation = self  # keeps the bytes alive, and leads back here from any NumPy view
         return memory
 
+    def image(self) -> Any:
+        """A buffer like `buffer`, for those who look at addresses alone: its bytes may be anything."""
+        return self.buffer()
+
+    def seen(self) -> Any:
+        """The bytes as a buffer that is only read."""
+        return self.buffer()
+
+    def blank(self) -> Any:
+        """The bytes as a buffer of which every one is about to be written."""
+        return self.buffer()
+
     def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
         """Tell `watcher` before bytes between two addresses change, as long as it lives."""
         if self.watches is _NOBODY:
@@ -201,8 +224,13 @@ class Allocation:
         self.version += 1
 
 
-def allocate(nbytes: int, *, cleared: bool) -> Allocation:
-    """New memory, zeros or uninitialised, aligned to 64 bytes; raises KernelMemoryError."""
+def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) -> Allocation:
+    """New memory, zeros or uninitialised, aligned to 64 bytes; raises KernelMemoryError.
+
+    It is the host's, or that of the device that `beside` is in.
+    """
+    if beside is not None and beside.space is not None:
+        return beside.space.allocate(nbytes, cleared=cleared)
     make: Callable[..., Bytes] = np.zeros if cleared else np.empty
     try:
         raw = make(nbytes + 64, np.uint8)
@@ -240,6 +268,30 @@ def point_at(
     return borrow(np.frombuffer(memory, np.uint8))
 
 
+def zeros_beside(memory: Allocation) -> Allocation:
+    """New zeros, as many bytes as some memory has, on the device where it is."""
+    return allocate(memory.nbytes, cleared=True, beside=memory)
+
+
+def duplicate_of(memory: Allocation) -> Allocation:
+    """New memory beside some other that holds the same bytes."""
+    made = allocate(memory.nbytes, cleared=False, beside=memory)
+    copy_bytes(made, 0, memory, 0, memory.nbytes)
+    return made
+
+
+def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
+    """Copy bytes between places that lie apart, wherever they are."""
+    if dest.space is None and source.space is None:
+        ctypes.memmove(dest.address + start, source.address + at, nbytes)
+    elif dest.space is source.space:
+        dest.copy_from(start, source, at, nbytes)  # type: ignore[attr-defined]
+    else:
+        dest.buffer()
+        source.seen()
+        ctypes.memmove(dest.host_address + start, source.host_address + at, nbytes)
+
+
 def youngest() -> int:
     """A number that no allocation made so far exceeds, and all later ones do."""
     return next(_SERIALS)
@@ -251,13 +303,15 @@ def set_aside(memory: Allocation) -> Iterator[None]:
     if not memory.writable:
         yield
         return
-    kept = ctypes.string_at(memory.address, memory.nbytes)
+    memory.seen()
+    kept = ctypes.string_at(memory.host_address, memory.nbytes)
     version, origin, watches, witnesses = memory.version, memory.origin, memory.watches, memory.witnesses
     memory.watches, memory.witnesses = Watches(), []
     try:
         yield
     finally:
-        ctypes.memmove(memory.address, kept, memory.nbytes)
+        memory.blank()
+        ctypes.memmove(memory.host_address, kept, memory.nbytes)
         memory.version, memory.origin = version, origin
         memory.watches, memory.witnesses = watches, witnesses
 

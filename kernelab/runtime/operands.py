@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError
 from kernelab.frontend.promote import default_scalar
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import (
@@ -28,6 +28,7 @@ from kernelab.lang.types import (
 )
 from kernelab.lang.values import type_of, value_of
 from kernelab.runtime.conversion import described
+from kernelab.runtime.device import CPU, Device
 from kernelab.runtime.interop import element, scalar_of_dtype
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.structs import Instance
@@ -56,7 +57,7 @@ def goes_through(value: Any) -> bool:
 def arrays_of(values: Sequence[Any]) -> list[array]:
     """The arrays among operands, those of NumPy as such."""
     return [
-        value if isinstance(value, array) else array(value, copy=False)
+        value if isinstance(value, array) else array(value, device=CPU, copy=False)
         for value in values
         if goes_through(value)
     ]
@@ -76,11 +77,16 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     """The operand as a launch takes it; `wanted` is the type that its parameter states, if it does."""
     if isinstance(value, array | Instance) or type_of(value) is not None:
         return value
+    place = next((given.device for given in arrays if given.device.is_cuda), CPU)
     if isinstance(wanted, Vec | Mat) and isinstance(value, np.ndarray | list | tuple):
         several = isinstance(value, np.ndarray) and value.ndim > len(shape_of(wanted))
-        return array(value, wanted, copy=False) if several else value_of(wanted, element(value, wanted))
+        return (
+            array(value, wanted, device=place, copy=False)
+            if several
+            else value_of(wanted, element(value, wanted))
+        )
     if isinstance(value, np.ndarray) and value.ndim:
-        return array(value, copy=False)
+        return array(value, device=place, copy=False)
     if not isinstance(value, np.generic | np.ndarray | bool | int | float):
         message = f"arrays, numbers, vectors and structs are mapped over, not {described(value)}"
         hint = "write kl.array(...) around it, or kl.vec3(...) for one vector"
@@ -90,6 +96,14 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     if isinstance(number, int) and scalar.is_int and not holds(scalar, number):
         raise KernelValueError(Diagnostic(f"{number} does not fit {scalar}", code="range"))
     return scalar(number)
+
+
+def require_place(place: Device | None, given: Sequence[Any]) -> None:
+    """Raise LaunchError where an array is on another device than the one that was asked for."""
+    for k, value in enumerate(given):
+        if place is not None and isinstance(value, array) and value.device != place:
+            message = f"map() is to run on {place}, and its array {k} is on {value.device}"
+            raise LaunchError(Diagnostic(message, code="device", hint=f'move it: x.to("{place}")'))
 
 
 def holds(scalar: Scalar, number: int) -> bool:

@@ -25,7 +25,7 @@ def share_bytes(one: "array", other: "array") -> bool:
     if _interleave(one, other):
         return False
     try:
-        return np.shares_memory(one.host(), other.host(), max_work=_WORK)  # type: ignore[arg-type]
+        return np.shares_memory(one.outline(), other.outline(), max_work=_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

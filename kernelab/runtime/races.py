@@ -22,10 +22,10 @@ from kernelab.errors import Diagnostic, KernelRaceError, KernelWarning, Related,
 from kernelab.lang.types import int64, scalar_of, with_scalar
 from kernelab.passes.races import UNMARKED, USES, Marked, Use, contested, marked, stored, unseen
 from kernelab.passes.scalarise import scalarise
-from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.kernel import Groups, Kernel
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, allocate, duplicate_of
+from kernelab.runtime.placed import place
 from kernelab.runtime.strided import array
 
 CHECK_RACES: ContextVar[bool] = ContextVar("kernelab check_races", default=False)
@@ -160,7 +160,7 @@ def _program(kernel: Kernel, watched: frozenset[str], aliased: bool) -> tuple[Ma
     key = (watched, aliased)
     if key not in known:
         program = marked(scalarise(replace(kernel.primal, aliased=aliased)), watched)
-        known[key] = program, CPU.backend.build([program.function])[program.function.name]
+        known[key] = program, place(program.function)
     return known[key]
 
 
@@ -170,8 +170,7 @@ def _copies(kernel: Kernel, arguments: Sequence[Any]) -> dict[Allocation, Alloca
     for i in kernel.plan.written:
         memory = arguments[i].allocation
         if memory not in copies:
-            copies[memory] = copy = allocate(memory.nbytes, cleared=False)
-            np.frombuffer(copy.buffer(), np.uint8)[:] = np.frombuffer(memory.buffer(), np.uint8)
+            copies[memory] = duplicate_of(memory)
     return copies
 
 
@@ -197,7 +196,7 @@ class _Marks:
         if (self.elements[name].allocation, use) not in self._memory:
             return None
         first, last = self._over(name, use)
-        return first.host(), last.host()
+        return first.seen(), last.seen()
 
     def _over(self, name: str, use: Use) -> tuple[array, array]:
         elements = self.elements[name]
@@ -208,8 +207,8 @@ class _Marks:
         return first, last
 
     def _fresh(self, memory: Allocation, end: int) -> Allocation:
-        made = allocate(memory.nbytes // self._granules[memory] * _ITEM, cleared=False)
-        np.frombuffer(made.buffer(), np.int64)[:] = UNMARKED[end]
+        made = allocate(memory.nbytes // self._granules[memory] * _ITEM, cleared=False, beside=memory)
+        np.frombuffer(made.blank(), np.int64)[:] = UNMARKED[end]
         return made
 
     def _view(self, elements: array, memory: Allocation) -> array:

@@ -14,6 +14,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Sourc
 from kernelab.frontend import UserFunction
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
+from kernelab.runtime.device import Device
 from kernelab.runtime.elementwise import apply, function_of
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
@@ -81,7 +82,7 @@ def array_sum(
     """
     values = _first(plain(values), value_count, axis)
     rows, shape = _rows(values, axis)
-    target = _target(out, shape, values.dtype, values.requires_grad)
+    target = _target(out, shape, values.dtype, values.requires_grad, values.device)
     _accumulate(_SUM, [rows], target)
     return _value(target) if out is None and axis is None else target
 
@@ -94,7 +95,8 @@ def array_inner(
     _require_alike(a, b)
     a, b = _first(a, count, axis), _first(b, count, axis)
     (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
-    target = _target(out, shape, scalar_of(a.dtype), a.requires_grad or b.requires_grad)
+    traced = a.requires_grad or b.requires_grad
+    target = _target(out, shape, scalar_of(a.dtype), traced, a.device)
     _accumulate(_INNER, [left, right], target)
     return _value(target) if out is None and axis is None else target
 
@@ -132,7 +134,7 @@ def store(part: array, values: array) -> None:
     elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
         apply("item_assignment", _cast(part.dtype), [values], (part,))
     else:
-        part.assign(np.broadcast_to(values.host(), part.host().shape))
+        part.assign(np.broadcast_to(values.seen(), part.outline().shape))
 
 
 def _cast(elem: Value) -> UserFunction:
@@ -203,11 +205,12 @@ def _axis(values: array, axis: int) -> int:
     return axis % values.ndim
 
 
-def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool) -> array:
+def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool, place: Device) -> array:
     if out is not None:
         require_array(out, "out is")
     if out is None:
-        made: array = array(shape=shape, dtype=elem, requires_grad=traced and scalar_of(elem).is_float)
+        wanted = traced and scalar_of(elem).is_float
+        made: array = array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
         return made
     if out.dtype != elem or out.shape != shape:
         message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"

@@ -4,10 +4,11 @@ import cProfile
 import pstats
 import sys
 import time
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.recorder import RECORDER, Recorder
+from kernelab.runtime.spaces import OPEN
 
 _DEPTH: ContextVar[int] = ContextVar("kernelab timer depth", default=0)
 
@@ -77,26 +78,40 @@ class ScopedTimer:
 
 
 class ScopedDevice:
-    """Run a ``with`` block on a device, which is the CPU; raises LaunchError for one that is not there."""
+    """Make a device the default for a ``with`` block: arrays that do not say where are made there.
+
+    None keeps the default.  Raises LaunchError for a device that is not there.
+    """
 
     def __init__(self, device: Device | str | None) -> None:
         self.device = get_device(device)
+        self._tokens: list[Token[Device]] = []
 
     def __enter__(self) -> Device:
+        self._tokens.append(DEFAULT.set(self.device))
         return self.device
 
     def __exit__(self, *_: object) -> None:
-        pass
+        DEFAULT.reset(self._tokens.pop())
 
 
 def set_device(device: Device | str) -> None:
-    """Make a device the default; raises LaunchError for one that is not there.  So far there is the CPU."""
-    get_device(device)
+    """Make a device the default, where arrays are made that do not say where.
+
+    Raises LaunchError for one that is not there.
+    """
+    DEFAULT.set(get_device(device))
 
 
 def get_preferred_device() -> Device:
-    """The device that a program had best run on."""
-    return get_device()
+    """The device that a program had best run on: the first CUDA device, else the CPU."""
+    return next(iter(get_cuda_devices()), CPU)
+
+
+def synchronize() -> None:
+    """Return when all launches have finished; they have, wherever they run."""
+    for space in OPEN.values():
+        space.driver.wait()
 
 
 def is_cpu_available() -> bool:
@@ -105,8 +120,8 @@ def is_cpu_available() -> bool:
 
 
 def is_cuda_available() -> bool:
-    """Whether kernels can run on a CUDA device: not in this version."""
-    return False
+    """Whether kernels can run on a CUDA device."""
+    return bool(get_cuda_devices())
 
 
 __all__ = [
@@ -116,4 +131,5 @@ __all__ = [
     "is_cpu_available",
     "is_cuda_available",
     "set_device",
+    "synchronize",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
 from kernelab.frontend.definitions import Formal
 from kernelab.lang.structs import Struct, StructArray, difference, layout, leaves
+from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import array_type
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import structarray
@@ -78,7 +79,7 @@ def _borrowed(argument: Any, elem: Struct) -> structarray | None:
         return None
     if argument.dtype != layout(elem):
         return None
-    shared = array(argument, elem, copy=False)
+    shared = array(argument, elem, device=CPU, copy=False)
     assert isinstance(shared, structarray)
     return shared
 

@@ -17,7 +17,7 @@ from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
-from kernelab.runtime.device import CPU, Device, get_device
+from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.fixed import Fixed
 from kernelab.runtime.gradients import Gradients
@@ -135,19 +135,19 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         pinned: bool = False,
         retain_grad: bool = False,
     ) -> None:
-        get_device(device)
+        place = get_device(device)
         elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
             self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter)
         elif data is None:
             assert shape is not None
-            self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides)
+            self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides, place)
         elif strides is not None:
             message = "data bring their own layout: strides go with shape= or ptr="
             hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
             raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
         else:
-            self._adopt(data, elem, shape, copy)
+            self._adopt(data, elem, shape, copy, place)
         if ndim is not None and ndim != self.ndim:
             message = f"the data have {self.ndim} dimensions, not {ndim}"
             raise KernelTypeError(Diagnostic(message, code="ndim"))
@@ -166,16 +166,24 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         memory.folded |= self.folds
 
     def _allocate(
-        self, shape: tuple[int, ...], elem: Value, strides: Any = None, cleared: bool = True
+        self,
+        shape: tuple[int, ...],
+        elem: Value,
+        strides: Any = None,
+        place: Device = CPU,
+        cleared: bool = True,
     ) -> None:
         steps, nbytes = laid_out(shape, elem, strides)
-        self._setup(allocate(nbytes, cleared=cleared), 0, shape, steps, elem)
+        self._setup(allocate_on(place, nbytes, cleared=cleared), 0, shape, steps, elem)
         self.allocation.folded = strides is not None and self.folds
 
-    def _adopt(self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool) -> None:
+    def _adopt(
+        self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool, place: Device
+    ) -> None:
         if isinstance(data, array):
             look_at(data)
-            elem, data = elem or data.dtype, data.host()
+            copy |= data.allocation.space is not None
+            elem, data = elem or data.dtype, data.seen()
         values, elem = host_values(data, elem)
         axes = values.ndim - len(shape_of(elem))
         if shape is not None:
@@ -185,9 +193,10 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
             values, axes = values[None], 1
         if axes > 4:
             raise KernelTypeError(too_many_axes(axes))
-        if copy or not fits(values, elem) or not np.may_share_memory(values, data):
-            self._allocate(values.shape[:axes], elem, cleared=False)
-            self.host()[...] = values
+        elsewhere = copy or place.is_cuda
+        if elsewhere or not fits(values, elem) or not np.may_share_memory(values, data):
+            self._allocate(values.shape[:axes], elem, place=place, cleared=False)
+            self.blank()[...] = values
         else:
             allocation = borrow(values)
             offset = address_of(values) - allocation.address
@@ -263,7 +272,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
 
     @property
     def device(self) -> Device:
-        return CPU
+        return device_of(self.allocation.space)
 
     @property
     def offset(self) -> int:
@@ -307,35 +316,60 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.host().copy(), self.dtype, self.requires_grad)
+        return _restored, (self.seen().copy(), self.dtype, self.requires_grad)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        values = np.array2string(self.host(), separator=", ", prefix="array(")
+        values = np.array2string(self.seen(), separator=", ", prefix="array(")
         gradient = ", requires_grad=True" if self.requires_grad else ""
         return f"array({values}, shape={self.shape}, dtype={self.dtype}, device={self.device}{gradient})"
 
     def __str__(self) -> str:
-        return str(self.host())
+        return str(self.seen())
 
     # -------------------------------------------------------------------------------------- values
 
     def host(self) -> HostArray:
-        """The elements as a NumPy array for kernelab's own use, components in the last axes."""
+        """The elements as a NumPy array for kernelab's own use, components in the last axes.
+
+        Those of a device are brought here, and go back there with the next launch: they are not to be kept.
+        """
         if self._host is None:
-            self._host = self._view(self.allocation.buffer())
+            made = self._view(self.allocation.buffer())
             if not self.allocation.writable:
-                self._host.flags.writeable = False
+                made.flags.writeable = False
+            if self.allocation.space is not None:
+                return made
+            self._host = made
         return self._host
+
+    def seen(self) -> HostArray:
+        """The same, only to be read, until the next launch."""
+        return self.host() if self.allocation.space is None else self._view(self.allocation.seen())
+
+    def outline(self) -> HostArray:
+        """A NumPy array that stands in memory like the elements do, whatever it holds."""
+        return self.host() if self.allocation.space is None else self._view(self.allocation.image())
+
+    def blank(self) -> HostArray:
+        """The same as `host`, where every element is about to be written."""
+        memory = self.allocation
+        whole = self.size * itemsize(self.dtype) == memory.nbytes and self.is_contiguous
+        return self._view(memory.blank()) if whole and memory.space is not None else self.host()
 
     def numpy(self) -> HostArray:
         """The elements as a NumPy array over the same memory, components in the last axes.
 
-        What is written through it changes the array; a tape that needs the old values notices.
+        What is written through it changes the array; a tape that needs the old values notices.  What is on a
+        CUDA device is copied, and the copy cannot be written: nothing would come of it.
         """
         look_at(self)
+        if self.allocation.space is not None:
+            copied = self.seen().copy()
+            copied.flags.writeable = False
+            return copied
         view = self._view(self.allocation.expose())
         if not self.allocation.writable:
             view.flags.writeable = False
@@ -354,7 +388,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""
         look_at(self)
-        flat = self.host().reshape((-1, *shape_of(self.dtype)))
+        flat = self.seen().reshape((-1, *shape_of(self.dtype)))
         return flat.tolist() if flat.ndim == 1 else [value_of(self.dtype, value.copy()) for value in flat]
 
     def item(self) -> Any:
@@ -388,12 +422,13 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         if any(is_indices(k) for k in keys):
             return picked(self, keys)
         try:
-            values = self.host()[keys]
+            values = self.outline()[keys]
         except IndexError as error:
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
         if axes == 0:
             look_at(self)
+            values = values if self.allocation.space is None else self.seen()[keys]
             return values if not values.ndim else frozen(self.dtype, values.copy())
         return self._seen(values, axes)
 
@@ -415,9 +450,12 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         return self if self.is_contiguous else duplicate(self, self.requires_grad, "contiguous")
 
     def to(self, device: Device | str | None) -> "array":
-        """This array on a device: itself where it is there already."""
-        get_device(device)
-        return self
+        """This array on a device: itself where it is there already, else a copy, which a tape sees.
+
+        Raises LaunchError for a device that is not there.
+        """
+        place = get_device(device)
+        return self if place == self.device else duplicate(self, self.requires_grad, "to", place)
 
     # -------------------------------------------------------------------------------------- writing
 
@@ -434,16 +472,16 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         else:
             memory.version += 1
         if isinstance(values, np.ndarray):
-            set_elements(self.host(), values)
+            set_elements(self.blank(), values)
         else:
-            self.host().fill(values)
+            self.blank().fill(values)
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.overwritten(self, how)
 
     def _fitting(self, values: Any) -> HostArray:
         """Host data as they can be written into this array; raises where they cannot."""
-        found, shape = fitting(values, self.dtype), self.host().shape
+        found, shape = fitting(values, self.dtype), self.outline().shape
         if found.ndim > len(shape) or any(
             n not in (1, m) for n, m in zip(found.shape[::-1], shape[::-1], strict=False)
         ):
@@ -466,7 +504,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
             transfer(self, src, "assign")
             return self
         values, _ = host_values(src, self.dtype)
-        if values.shape != self.host().shape:
+        if values.shape != self.outline().shape:
             raise KernelValueError(other_shape(self.shape, values.shape))
         self._write(values, "assign")
         return self
@@ -491,10 +529,19 @@ def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -
     return steps, bounds(0, shape, steps, size)[1]
 
 
-def duplicate(src: array, requires_grad: bool, how: str) -> array:
-    """A contiguous copy of `src`, in memory of its own."""
+def allocate_on(place: Device, nbytes: int, *, cleared: bool) -> Allocation:
+    """New memory of a device; raises KernelMemoryError."""
+    space = place.space
+    if space is None:
+        return allocate(nbytes, cleared=cleared)
+    return space.allocate(nbytes, cleared=cleared)
+
+
+def duplicate(src: array, requires_grad: bool, how: str, place: Device | None = None) -> array:
+    """A contiguous copy of `src`, in memory of its own, of the same device unless another is named."""
     size = itemsize(src.dtype)
-    memory, strides = allocate(src.size * size, cleared=False), contiguous_strides(src.shape, size)
+    memory = allocate_on(src.device if place is None else place, src.size * size, cleared=False)
+    strides = contiguous_strides(src.shape, size)
     made = array.over(memory, 0, src.shape, strides, src.dtype)
     if requires_grad:
         made.requires_grad = True

@@ -11,6 +11,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, a_thing
 from kernelab.lang.structs import Struct, has_derivative, layout, placed
 from kernelab.lang.types import Value, is_differentiable
+from kernelab.runtime.device import CPU, Device
 from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.memory import Allocation, address_of, borrow
 from kernelab.runtime.strided import array
@@ -49,7 +50,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         )
         self.__class__ = kind
 
-    def _adopt(self, data: Any, elem: Any, shape: Any, copy: bool) -> None:
+    def _adopt(self, data: Any, elem: Any, shape: Any, copy: bool, place: Device = CPU) -> None:
         elem = elem or _struct_in(data)
         array_type(elem, 1)  # refuses a struct that holds arrays
         values = _values(data, elem)
@@ -58,9 +59,9 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         if values.ndim == 0:
             values = values[None]
         shared = isinstance(data, np.ndarray) and np.may_share_memory(values, data)
-        if copy or not shared:
-            self._allocate(values.shape, elem)
-            self.host()[...] = values
+        if copy or not shared or place.is_cuda:
+            self._allocate(values.shape, elem, place=place)
+            self.blank()[...] = values
             return
         whole = borrow(values)
         self._setup(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
@@ -187,7 +188,7 @@ def _values(data: Any, struct: Struct) -> HostArray:
     if isinstance(data, int | float) and not isinstance(data, bool) and data == 0:
         return np.zeros((), wanted)
     if isinstance(data, structarray) and data.dtype == struct:
-        return data.host()
+        return data.seen()
     if isinstance(data, np.ndarray | np.void) and data.dtype == wanted:
         return np.asarray(data)
     if isinstance(data, Instance) and data._struct == struct:

@@ -24,6 +24,7 @@ from kernelab.lang.types import (
     size_of,
 )
 from kernelab.lang.values import frozen, value_of
+from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.strided import array
 from kernelab.runtime.viewing import is_picked
@@ -329,7 +330,7 @@ def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
         return value
     if isinstance(value, np.ndarray):
         elem: Any = wanted.elem
-        shared = array(value, elem, copy=False)
+        shared = array(value, elem, device=CPU, copy=False)
         assert isinstance(shared, array)
         return shared if np.shares_memory(shared.host(), value) or not value.size else None
     return None

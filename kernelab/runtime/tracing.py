@@ -10,8 +10,8 @@ from kernelab.errors import Span
 from kernelab.lang.ir import Function
 from kernelab.passes.poison import Poisoned, poison
 from kernelab.passes.scalarise import scalarise
-from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray
+from kernelab.runtime.placed import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +49,4 @@ class Culprit:
 def traced(function: Function) -> Tracing:
     """The program, built so."""
     program = poison(scalarise(function))
-    return Tracing(program, CPU.backend.build([program.function])[program.function.name])
+    return Tracing(program, place(program.function))

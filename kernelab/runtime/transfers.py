@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
-from kernelab.runtime.interop import HostArray
+from kernelab.runtime.interop import HostArray, itemsize
+from kernelab.runtime.memory import copy_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.viewing import other_shape
 
@@ -37,7 +38,10 @@ def transfer(dest: "array", src: "array", how: str) -> None:
     dest.allocation.will_write(dest)
     (low, high), (start, stop) = dest.extent, src.extent
     apart = high <= start or stop <= low
-    dest.host()[...] = src.host() if apart else src.host().copy()  # as in `set_elements`
+    if dest.allocation.space is not None or src.allocation.space is not None:
+        _across(dest, src)
+    else:
+        dest.host()[...] = src.host() if apart else src.host().copy()  # as in `set_elements`
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.copied(dest, src, how)
@@ -51,6 +55,17 @@ def _other_extents(dest: "array", src: "array") -> Diagnostic:
     else:
         hint = "copy the first ones: kl.copy(dest, src, count=dest.size)"
     return replace(other_shape(dest.shape, src.shape), hint=hint)
+
+
+def _across(dest: "array", src: "array") -> None:
+    """Copy where a device is involved: without the host, if all stands side by side on one device."""
+    into, source = dest.allocation, src.allocation
+    same = into.space is source.space and into is not source
+    if same and dest.is_contiguous and src.is_contiguous:
+        copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
+        return
+    values = src.seen()
+    dest.blank()[...] = values.copy() if into is source else values
 
 
 def set_elements(target: HostArray, values: Any) -> None:

@@ -35,6 +35,7 @@ class Views:
         strides: tuple[int, ...]
         dtype: Value
         ndim: int
+        _host: HostArray | None
 
         @property
         def offset(self) -> int: ...
@@ -43,6 +44,8 @@ class Views:
         def is_contiguous(self) -> bool: ...
 
         def host(self) -> HostArray: ...
+
+        def seen(self) -> HostArray: ...
 
         @classmethod
         def over(cls, *_: Any) -> "array": ...
@@ -57,7 +60,8 @@ class Views:
                 recorder = RECORDER.get()
                 if recorder is not None:
                     recorder.looked_at(self)  # type: ignore[arg-type]
-                value = self.host()[key]
+                values = self._host
+                value = (self.seen() if values is None else values)[key]
                 return frozen(self.dtype, value.copy()) if value.ndim else value
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
@@ -70,7 +74,7 @@ class Views:
         return self.over(self.allocation, offset, shape, strides, self.dtype)
 
     def _seen(self, values: HostArray, axes: int) -> "array":
-        offset = address_of(values) - self.allocation.address
+        offset = address_of(values) - self.allocation.host_address
         return self.over(self.allocation, offset, values.shape[:axes], values.strides[:axes], self.dtype)
 
     def reshape(self, *shape: Any) -> "array":

@@ -86,9 +86,9 @@ def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebo
     assert "unrecognized arguments: --shw" in unknown
     assert "the options are --show, --quiet, --device, --no-backward" in unknown
     assert "there is no sauce" in notebook.run(with_options("--show sauce")).stream
-    device = notebook.run(with_options("--device cuda"))
+    device = notebook.run(with_options("--device cuda:99"))
     assert device.error_name == "LaunchError"
-    assert "on the CPU only" in device.traceback
+    assert "no device 'cuda:99'" in device.traceback
 
 
 def test_a_mistake_is_shown_at_its_line_of_the_running_cell_and_nothing_else_is(notebook: Notebook) -> None:

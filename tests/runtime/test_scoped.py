@@ -48,14 +48,14 @@ def test_a_timer_that_outlives_its_tapes_reset_does_no_harm() -> None:
 
 def test_the_cpu_is_the_device_of_every_block() -> None:
     with kl.ScopedDevice("cpu") as device:
-        assert device == kl.get_device() == kl.get_preferred_device()
+        assert device == kl.get_device()
     kl.set_device("cpu")
     assert kl.is_cpu_available()
-    assert not kl.is_cuda_available()
+    assert kl.get_preferred_device().is_cuda == kl.is_cuda_available()
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
-    with pytest.raises(kl.LaunchError, match="no device 'cuda:0'"):
-        kl.ScopedDevice("cuda:0")
-    with pytest.raises(kl.LaunchError, match="no device 'cuda'"):
-        kl.set_device("cuda")
+    with pytest.raises(kl.LaunchError, match="no device 'cuda:99'"):
+        kl.ScopedDevice("cuda:99")
+    with pytest.raises(kl.LaunchError, match="no device 'cuda:99'"):
+        kl.set_device("cuda:99")

@@ -1,0 +1,236 @@
+"""The CUDA driver, through cuda-python.
+
+All work of a device goes to one stream of its primary context, which PyTorch and CuPy use too.  Memory comes
+from the device's stream-ordered pool.  cuda-python is loaded when a device is first asked for, and never
+before.  Must not know kernels or arrays.
+"""
+
+import ctypes
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from kernelab.backend import nvrtc
+from kernelab.backend.driver import fault
+from kernelab.errors import Diagnostic, KernelError, LaunchError
+
+_INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
+_NO_DRIVER = 'install NVIDIA\'s driver, and look at nvidia-smi; until then use device="cpu"'
+_MAPPED = 2
+"""Host memory that the device can reach: CU_MEMHOSTALLOC_DEVICEMAP."""
+
+
+class NoDriverError(KernelError):
+    """There is no way to CUDA devices: the message is the reason, the end of a sentence."""
+
+
+@cache
+def api() -> Any:
+    """The functions of the driver, initialised; raises NoDriverError."""
+    try:
+        found = import_module("cuda.bindings.driver")
+    except ImportError:
+        raise NoDriverError(Diagnostic("cuda-python is not installed", code="cuda", hint=_INSTALL)) from None
+    try:
+        code = found.cuInit(0)[0].name
+    except Exception as problem:
+        reason = "this machine has no CUDA driver that can be loaded"
+        raise NoDriverError(Diagnostic(reason, code="cuda", hint=_NO_DRIVER)) from problem
+    if code != "CUDA_SUCCESS":
+        raise NoDriverError(*fault(code, "starting the CUDA driver", "cuda").diagnostics)
+    return found
+
+
+def count_devices() -> int:
+    """How many CUDA devices can be used; 0 where the driver or cuda-python is missing."""
+    try:
+        return int(_done(api().cuDeviceGetCount(), "counting devices", "cuda"))
+    except NoDriverError:
+        return 0
+
+
+def version() -> tuple[int, int] | None:
+    """The version of CUDA that the driver serves; None where there is none."""
+    try:
+        number = int(_done(api().cuDriverGetVersion(), "asking for the version", "cuda"))
+    except NoDriverError:
+        return None
+    return number // 1000, number % 1000 // 10
+
+
+def open_driver(ordinal: int) -> "NvidiaDriver":
+    """The device of that number; raises LaunchError that says what is missing."""
+    absent = f"there is no device 'cuda:{ordinal}'"
+    try:
+        count = int(_done(api().cuDeviceGetCount(), "counting devices", "cuda"))
+    except NoDriverError as problem:
+        (why,) = problem.diagnostics
+        raise LaunchError(Diagnostic(f"{absent}: {why.message}", code="device", hint=why.hint)) from problem
+    if not 0 <= ordinal < count:
+        have = "no CUDA device" if not count else f"{count} CUDA device{'s' * (count > 1)}"
+        hint = 'use device="cpu"' if not count else f'use one of "cuda:0" to "cuda:{count - 1}"'
+        raise LaunchError(
+            Diagnostic(f"there is no device 'cuda:{ordinal}': this machine has {have}", hint=hint)
+        )
+    return NvidiaDriver(ordinal)
+
+
+def _done(returned: Any, doing: str, device: str) -> Any:
+    """What a call of the driver has returned, without its code; raises the error that the code stands for."""
+    code, *values = returned
+    if code.name != "CUDA_SUCCESS":
+        raise fault(code.name, doing, device)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class _Loaded:
+    """A function of a loaded module, which stays loaded as long as this object lives."""
+
+    __slots__ = ("_driver", "_module", "function")
+
+    def __init__(self, driver: "NvidiaDriver", module: Any, function: Any) -> None:
+        self._driver = driver
+        self._module = module
+        self.function = function
+
+
+class NvidiaDriver:
+    """One CUDA device; satisfies `kernelab.backend.driver.Driver`."""
+
+    def __init__(self, ordinal: int) -> None:
+        self._api = api()
+        self.name = f"cuda:{ordinal}"
+        self._device = self._do("opening the device", self._api.cuDeviceGet(ordinal))
+        self._context = self._do("opening the device", self._api.cuDevicePrimaryCtxRetain(self._device))
+        self._enter()
+        major, minor, self.processors = map(
+            self._attribute, ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
+        )
+        self.architecture = f"sm_{major}{minor}"
+        self._stream = self._do("opening the device", self._api.cuStreamCreate(1))
+        self._keep_freed_memory()
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._do("asking the device", self._api.cuDeviceGetAttribute(attribute, self._device)))
+
+    def _keep_freed_memory(self) -> None:
+        """Let the pool keep what is freed: asking the system for it again would wait for the device."""
+        pool = self._do("opening the memory pool", self._api.cuDeviceGetDefaultMemPool(self._device))
+        attribute = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        most = self._api.cuuint64_t(2**64 - 1)
+        self._do("opening the memory pool", self._api.cuMemPoolSetAttribute(pool, attribute, most))
+
+    def _do(self, doing: str, returned: Any) -> Any:
+        return _done(returned, doing, self.name)
+
+    def _enter(self) -> None:
+        """Make the context that of the calling thread: any thread may launch."""
+        self._do("entering the device", self._api.cuCtxSetCurrent(self._context))
+
+    @property
+    def identity(self) -> str:
+        """The architecture and the version of NVRTC."""
+        return f"{self.architecture} {nvrtc.version()}"
+
+    # ---------------------------------------------------------------------------------------- code
+
+    def compile(self, text: str) -> bytes:
+        """Machine code for the device; raises BuildError."""
+        return nvrtc.compile_to_cubin(text, self.architecture)
+
+    def load(self, code: bytes, symbol: str) -> object:
+        """A function of machine code; raises BuildError."""
+        self._enter()
+        module = self._do("loading a kernel", self._api.cuModuleLoadData(code))
+        function = self._do("loading a kernel", self._api.cuModuleGetFunction(module, symbol.encode()))
+        return _Loaded(self, module, function)
+
+    # ---------------------------------------------------------------------------------------- memory
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of new memory; raises KernelMemoryError."""
+        self._enter()
+        doing = f"allocating {nbytes:,} bytes"
+        return int(self._do(doing, self._api.cuMemAllocAsync(nbytes, self._stream)))
+
+    def free(self, address: int) -> None:
+        """Give memory back, when what was started has ended."""
+        self._enter()
+        self._do("freeing memory", self._api.cuMemFreeAsync(address, self._stream))
+
+    def memory(self) -> tuple[int, int]:
+        """How many bytes are free, those that the pool keeps included, and how many there are."""
+        self._enter()
+        free, total = self._do("asking for free memory", self._api.cuMemGetInfo())
+        pool = self._do("asking for free memory", self._api.cuDeviceGetDefaultMemPool(self._device))
+        kinds = self._api.CUmemPool_attribute
+        reserved, used = (
+            int(self._do("asking for free memory", self._api.cuMemPoolGetAttribute(pool, kind)))
+            for kind in (kinds.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, kinds.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+        )
+        return int(free) + reserved - used, int(total)
+
+    def upload(self, address: int, source: int, nbytes: int) -> None:
+        """Copy from the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
+        self.wait()
+
+    def download(self, target: int, address: int, nbytes: int) -> None:
+        """Copy to the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
+        self.wait()
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device, after what was started before and before what comes."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyDtoDAsync(target, source, nbytes, self._stream))
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set bytes to zero, likewise."""
+        self._enter()
+        self._do("clearing memory", self._api.cuMemsetD8Async(address, 0, nbytes, self._stream))
+
+    def shared(self, nbytes: int) -> tuple[int, int]:
+        """Page-locked memory of the host that the device reaches; it lives as long as the process."""
+        self._enter()
+        host = int(self._do("allocating shared memory", self._api.cuMemHostAlloc(nbytes, _MAPPED)))
+        ctypes.memset(host, 0, nbytes)
+        device = self._do("allocating shared memory", self._api.cuMemHostGetDevicePointer(host, 0))
+        return host, int(device)
+
+    # ---------------------------------------------------------------------------------------- running
+
+    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+        """Start a function; the driver copies its arguments before it returns."""
+        assert isinstance(function, _Loaded)
+        self._enter()
+        given = ctypes.create_string_buffer(slots, len(slots))
+        block = ctypes.c_void_p(status)
+        parameters = (ctypes.c_void_p * 2)(ctypes.addressof(given), ctypes.addressof(block))
+        started = self._api.cuLaunchKernel(
+            function.function,
+            *(blocks, 1, 1),
+            *(threads, 1, 1),
+            0,
+            self._stream,
+            ctypes.addressof(parameters),
+            0,
+        )
+        self._do("launching", started)
+
+    def finished(self) -> bool:
+        """Whether all that was started has ended; raises the error that a kernel has caused."""
+        self._enter()
+        (code,) = self._api.cuStreamQuery(self._stream)
+        if code.name == "CUDA_ERROR_NOT_READY":
+            return False
+        self._do("running a kernel", (code,))
+        return True
+
+    def wait(self) -> None:
+        """Return when all that was started has ended."""
+        self._enter()
+        self._do("running a kernel", self._api.cuStreamSynchronize(self._stream))

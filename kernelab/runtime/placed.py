@@ -1,0 +1,117 @@
+"""Programs that run where their arguments are: on the CPU, or on the CUDA device that holds all arrays.
+
+A program is built for a device when it first runs there.  Knows packed launches and spaces; must not know
+kernels.
+"""
+
+from collections.abc import Sequence
+
+from kernelab.backend.base import Args, Entry, slots_of
+from kernelab.backend.cuda import CudaEntry
+from kernelab.backend.reach import reach_of
+from kernelab.codegen.entry import EntryInfo, layout_of
+from kernelab.errors import Diagnostic, LaunchError
+from kernelab.lang.ir import Function
+from kernelab.runtime.device import CPU
+from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
+
+
+def place(function: Function) -> Entry:
+    """The entry of a scalarised function, wherever it will run.
+
+    It is built for the CPU at once, unless CUDA devices are in use.  Raises BuildError.
+    """
+    made = Placed(function)
+    if not OPEN:
+        made.on_cpu()
+    return made
+
+
+class Placed:
+    """A program with an entry for each place where it has run."""
+
+    __slots__ = ("_cpu", "_devices", "_layout", "function")
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._layout = layout_of(function)
+        self._cpu: Entry | None = None
+        self._devices: dict[Space, CudaEntry] = {}
+
+    @property
+    def info(self) -> EntryInfo:
+        """What a caller must know of it, which is the same everywhere but for the lines of its text."""
+        if self._cpu is None and self._devices:
+            return next(iter(self._devices.values())).info
+        return self.on_cpu().info
+
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+        """Run where the arrays are; raises LaunchError where they are not all in one place."""
+        if OPEN:
+            slots = slots_of(args)
+            held = self._held(slots)
+            if held:
+                self._run(held, args, limit, room)
+                return
+        if limit or done or room:
+            self.on_cpu()(args, limit, done, room)
+        else:
+            (self._cpu or self.on_cpu())(args)
+
+    def on_cpu(self) -> Entry:
+        """The entry for the CPU."""
+        if self._cpu is None:
+            self._cpu = CPU.backend.build([self.function])[self.function.name]
+        return self._cpu
+
+    def on(self, space: Space) -> CudaEntry:
+        """The entry for a device."""
+        if space not in self._devices:
+            made = space.backend.build([self.function])[self.function.name]
+            assert isinstance(made, CudaEntry)
+            self._devices[space] = made
+        return self._devices[space]
+
+    # ---------------------------------------------------------------------------------------- on a device
+
+    def _held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:
+        """The allocation of each array, by the name of its parameter, if they are a device's."""
+        found: dict[str, DeviceAllocation | None] = {}
+        for name, (low, high) in reach_of(self._layout, slots).items():
+            if low < high:
+                found[name] = _owner(low)
+        for param in self._layout.params:
+            if param.residual:
+                found[param.name] = _owner(slots[param.slot + 1])
+        held = {name: owner for name, owner in found.items() if owner is not None}
+        if (len(held) < len(found) and held) or len({owner.space for owner in held.values()}) > 1:
+            raise LaunchError(self._apart(found))
+        return held
+
+    def _apart(self, found: dict[str, DeviceAllocation | None]) -> Diagnostic:
+        places = {name: "cpu" if owner is None else owner.space.name for name, owner in found.items()}
+        first = next(iter(places))
+        other = next(name for name in places if places[name] != places[first])
+        message = (
+            f"the arrays of `{self.function.name}` are on different devices: "
+            f"`{first}` on {places[first]}, `{other}` on {places[other]}"
+        )
+        hint = f'move one of them: {other}.to("{places[first]}")'
+        return Diagnostic(message, self.function.span, "device", hint=hint)
+
+    def _run(self, held: dict[str, DeviceAllocation], args: Args, limit: int, room: int) -> None:
+        entry = self.on(next(iter(held.values())).space)
+        for owner in held.values():
+            owner.flush()
+        try:
+            entry(args, limit, room=room)
+        finally:
+            for name in entry.changed & held.keys():
+                held[name].changed_there()
+            for param in self._layout.params:
+                if param.residual:
+                    held[param.name].changed_there()
+
+
+def _owner(address: int) -> DeviceAllocation | None:
+    return next((owner for space in OPEN.values() if (owner := space.owner(address)) is not None), None)

@@ -1,0 +1,187 @@
+"""Memory of CUDA devices: allocations whose bytes the host sees through a mirror.
+
+A `Space` is the memory of one device.  An allocation there has its bytes on the device and, once the host has
+asked for them, a mirror on the host; it knows which of the two is newer.  What the host changes goes to the
+device before the next launch that is given the allocation, what a launch changes comes back when the host
+looks.  So whatever the host does to arrays it does on a device too; what can be done there without the host,
+copies and clearing, is.  Knows the driver; must not know kernels or launches.
+"""
+
+import ctypes
+import zlib
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelab.backend.cuda import CudaBackend
+from kernelab.backend.driver import Driver
+from kernelab.errors import Diagnostic, KernelMemoryError
+from kernelab.runtime.memory import Allocation, Bytes
+from kernelab.runtime.ranges import Ranges
+
+OPEN: "dict[str, Space]" = {}
+"""The devices in use, by their names."""
+
+
+class Space:
+    """The memory of a device, and the backend that builds for it.
+
+    `watchful` makes sure, for tests, that nobody writes into a mirror that has been given up.
+    """
+
+    def __init__(self, name: str, driver: Driver, watchful: bool = False) -> None:
+        self.name = name
+        self.driver = driver
+        self.backend = CudaBackend(driver, name)
+        self.watchful = watchful
+        self._living: Ranges[DeviceAllocation] = Ranges()
+
+    def __repr__(self) -> str:
+        return f"<memory of {self.name}>"
+
+    def allocate(self, nbytes: int, *, cleared: bool) -> "DeviceAllocation":
+        """New memory, zeros or uninitialised; raises KernelMemoryError."""
+        try:
+            address = self.driver.allocate(max(nbytes, 1))
+        except KernelMemoryError as problem:
+            raise KernelMemoryError(self._full(nbytes)) from problem
+        if cleared and nbytes:
+            self.driver.clear(address, nbytes)
+        return self.adopt(address, nbytes)
+
+    def _full(self, nbytes: int) -> Diagnostic:
+        free, total = self.driver.memory()
+        message = (
+            f"there is no memory for an array of {nbytes / 1e9:,.3f} GB on {self.name}: "
+            f"{free / 1e9:,.3f} of {total / 1e9:,.3f} GB are free"
+        )
+        hint = "let go of arrays that are no longer used, or make smaller ones; tapes keep theirs until reset"
+        return Diagnostic(message, code="memory", hint=hint)
+
+    def adopt(self, address: int, nbytes: int) -> "DeviceAllocation":
+        """The allocation over memory of the driver's, which it gives back at the end."""
+        made = DeviceAllocation(self, address, nbytes)
+        self._living.add(made)
+        return made
+
+    def owner(self, address: int) -> "DeviceAllocation | None":
+        """The allocation that an address stands in; None if it is no memory of this device."""
+        found = self._living.owners(address, address + 1)
+        return found[0] if found and found[0].address <= address else None
+
+
+class _Owned:
+    """Memory of a driver, given back when this object goes."""
+
+    __slots__ = ("_address", "_driver")
+
+    def __init__(self, driver: Driver, address: int) -> None:
+        self._driver = driver
+        self._address = address
+
+    def __del__(self) -> None:
+        self._driver.free(self._address)
+
+
+Side = Literal["device", "host", "both"]
+
+
+class DeviceAllocation(Allocation):
+    """Memory of a device; `address` is the device's."""
+
+    __slots__ = ("_mirror", "_newer", "_sum", "space")
+
+    space: Space
+
+    def __init__(self, space: Space, address: int, nbytes: int) -> None:
+        super().__init__(address, nbytes, _Owned(space.driver, address))
+        self.space = space
+        self._mirror: Bytes | None = None
+        self._newer: Side = "device"
+        self._sum: int | None = None
+
+    @property
+    def is_exposed(self) -> bool:
+        """Never: what the host gets of a device is a copy."""
+        return False
+
+    def expose(self) -> Any:
+        """The bytes of the mirror as a buffer that cannot be written."""
+        return self.seen()
+
+    @property
+    def host_address(self) -> int:
+        """Where the mirror begins."""
+        address: int = self._image().__array_interface__["data"][0]
+        return address
+
+    def image(self) -> Any:
+        """The mirror as a buffer, whatever it holds."""
+        return (ctypes.c_ubyte * self.nbytes).from_buffer(self._image())
+
+    def buffer(self) -> Any:
+        """The mirror as a buffer that holds the bytes, to be written until the next launch."""
+        self._fetch()
+        self._newer = "host"
+        return self.image()
+
+    def blank(self) -> Any:
+        """The mirror as a buffer of which every byte is about to be written."""
+        self._newer = "host"
+        return self.image()
+
+    def seen(self) -> Any:
+        """The mirror as a buffer that holds the bytes, to be read."""
+        self._fetch()
+        return memoryview(self.image()).toreadonly()
+
+    def flush(self) -> None:
+        """Bring to the device what the host has changed."""
+        self._require_untouched()
+        if self._newer == "host":
+            self.space.driver.upload(self.address, self.host_address, self.nbytes)
+            self._newer = "both"
+            self._remember()
+
+    def changed_there(self) -> None:
+        """The device has changed bytes."""
+        self._newer = "device"
+        self._sum = None
+
+    def _fetch(self) -> None:
+        self._require_untouched()
+        if self._newer == "device":
+            if self.nbytes:
+                self.space.driver.download(self.host_address, self.address, self.nbytes)
+            self._newer = "both"
+            self._remember()
+
+    def _image(self) -> Any:
+        if self._mirror is None:
+            self._mirror = np.empty(self.nbytes + 8, np.uint8)
+        return self._mirror
+
+    def _remember(self) -> None:
+        self._sum = zlib.crc32(self._image()[: self.nbytes]) if self.space.watchful else None
+
+    def _require_untouched(self) -> None:
+        if self._sum is not None and self._newer == "both":
+            message = "memory of a device was written through a view that had been given up"
+            assert self._sum == zlib.crc32(self._image()[: self.nbytes]), message
+
+    # --------------------------------------------------------------------------------- without the host
+
+    def clear(self, start: int, nbytes: int) -> None:
+        """Set bytes to zero."""
+        self.flush()
+        if nbytes:
+            self.space.driver.clear(self.address + start, nbytes)
+        self.changed_there()
+
+    def copy_from(self, start: int, source: "DeviceAllocation", at: int, nbytes: int) -> None:
+        """Copy bytes of an allocation of the same device, which lie apart from where they go."""
+        self.flush()
+        source.flush()
+        if nbytes:
+            self.space.driver.copy(self.address + start, source.address + at, nbytes)
+        self.changed_there()
