@@ -159,7 +159,8 @@ def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, clear
     """A new array of any number of dimensions, on the device where `beside` is, else in the host's memory."""
     strides = contiguous_strides(tuple(shape), itemsize(dtype))
     count = int(np.prod(shape, dtype=np.int64))
-    memory = allocate(count * itemsize(dtype), cleared=cleared, beside=beside and beside.allocation)
+    near = None if beside is None else beside.allocation
+    memory = allocate(count * itemsize(dtype), cleared=cleared, beside=near)
     return array.over(memory, 0, tuple(shape), strides, dtype)
 
 

@@ -150,9 +150,8 @@ def overlapping(info: EntryInfo, changed: frozenset[str], slots: Sequence[int]) 
     """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not."""
     reach = reach_of(info.layout, slots)
     for name in changed & reach.keys():
-        low, high = reach[name]
-        for other, (start, stop) in reach.items():
-            if other != name and low < stop and start < high:
+        for other, bytes_of_other in reach.items():
+            if other != name and reach[name].meets(bytes_of_other):
                 return f"`{name}`, which it changes, may share memory with `{other}`"
     return ""
 

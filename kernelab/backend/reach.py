@@ -1,12 +1,34 @@
 """Which bytes the array arguments of a launch reach: a fact of its packed slots."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kernelab.codegen.entry import Layout, Param
 from kernelab.lang.types import Array, bytes_of
 
-Reach = tuple[int, int]
-"""The lowest address of any element, and one past the highest; equal where there are none."""
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The lowest address of any element, and one past the highest: equal where there are none.
+
+    `first` is the address of the first element, of `size` bytes, and `steps` are the strides along which
+    there are more.
+    """
+
+    low: int
+    high: int
+    first: int
+    size: int
+    steps: tuple[int, ...]
+
+    def meets(self, other: "Reach") -> bool:
+        """Whether the two may have bytes in common; fields of the same structs have none."""
+        if self.high <= other.low or other.high <= self.low:
+            return False
+        period = math.gcd(*self.steps, *other.steps)
+        distance = (other.first - self.first) % period if period else 0
+        return not (distance >= self.size and distance + other.size <= period)
 
 
 def reach_of(layout: Layout, slots: Sequence[int]) -> dict[str, Reach]:
@@ -17,11 +39,13 @@ def reach_of(layout: Layout, slots: Sequence[int]) -> dict[str, Reach]:
 
 def _reach(param: Param, slots: Sequence[int]) -> Reach:
     assert isinstance(param.type, Array)
-    ndim, address = param.type.ndim, slots[param.slot]
+    ndim, first, size = param.type.ndim, slots[param.slot], bytes_of(param.type.elem)
     shape = slots[param.slot + 1 : param.slot + 1 + ndim]
     strides = slots[param.slot + 1 + ndim : param.slot + 1 + 2 * ndim]
     if 0 in shape:
-        return address, address
-    steps = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    low, high = (sum(step for step in steps if (step < 0) == below) for below in (True, False))
-    return address + low, address + high + bytes_of(param.type.elem)
+        return Reach(first, first, first, size, ())
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = first + sum(step for step in reach if step < 0)
+    high = first + sum(step for step in reach if step > 0) + size
+    steps = tuple(stride for extent, stride in zip(shape, strides, strict=True) if extent > 1)
+    return Reach(low, high, first, size, steps)

@@ -119,7 +119,8 @@ class Snapshot:
         self._driver = driver
         self._borrowed = Borrowed(driver)
         self._copies: list[tuple[int, int, int]] = []
-        for name, (low, high) in reach_of(info.layout, slots).items():
+        for name, reach in reach_of(info.layout, slots).items():
+            low, high = reach.low, reach.high
             if name not in changed or low == high:
                 continue
             copy = self._borrowed.allocate(high - low)

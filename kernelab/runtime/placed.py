@@ -77,9 +77,9 @@ class Placed:
     def _held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:
         """The allocation of each array, by the name of its parameter, if they are a device's."""
         found: dict[str, DeviceAllocation | None] = {}
-        for name, (low, high) in reach_of(self._layout, slots).items():
-            if low < high:
-                found[name] = _owner(low)
+        for name, reach in reach_of(self._layout, slots).items():
+            if reach.low < reach.high:
+                found[name] = _owner(reach.low)
         for param in self._layout.params:
             if param.residual:
                 found[param.name] = _owner(slots[param.slot + 1])

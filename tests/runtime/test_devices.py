@@ -305,7 +305,7 @@ def test_gradients_pass_from_device_to_device() -> None:
     assert x.grad.list() == [9, 36] and y.grad.list() == [3, 6] and str(y.grad.device) == "cuda:0"
 
 
-@pytest.mark.filterwarnings("ignore:.*no gradient flows through")
+@pytest.mark.filterwarnings("ignore:.*no gradient flows through", "ignore:.*runs on one thread")
 def test_jacobians_tangents_and_checks_are_the_same(kernels: dict[str, Any]) -> None:
     def run(device: str) -> list[Any]:
         x, y = leaf(reals(6), device), kl.zeros(5, device=device, requires_grad=True)

@@ -14,9 +14,24 @@ from pathlib import Path
 
 from kernelab.backend.compiler import open_compiler
 
-BEFORE = r"""
-#include <math.h>
-#include <stdio.h>
+_ONE = "acos asin atan cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor log log10 log1p log2 nearbyint"
+_ONE += " rint round sin sinh sqrt tan tanh trunc"
+_TWO = "atan2 copysign fmax fmin fmod nextafter pow"
+
+
+def _declared() -> str:
+    """The functions of C that device code may call, one by one: <math.h> takes longer than all the rest."""
+    lines = []
+    for type, end in (("float", "f"), ("double", "")):
+        lines += [f"{type} {name}{end}({type});" for name in _ONE.split()]
+        lines += [f"{type} {name}{end}({type}, {type});" for name in _TWO.split()]
+    lines += ["double ldexp(double, int);", "int ilogb(double);", "int printf(const char*, ...);"]
+    return 'extern "C" {\n' + "\n".join(lines) + "\n}\n"
+
+
+BEFORE = (
+    _declared()
+    + r"""
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -83,6 +98,7 @@ inline unsigned short shim_to_half(float value) {
 static ucontext_t shim_home, *shim_me;
 inline void __syncthreads() { swapcontext(shim_me, &shim_home); }
 """
+)
 
 AFTER = r"""
 static void (*shim_kernel)(const void*, i64*);
