@@ -25,9 +25,10 @@ from kernelab.lang.types import Value
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
 from kernelab.runtime.interop import itemsize
-from kernelab.runtime.launch import Call, Residual, grid_of, packed_slots
+from kernelab.runtime.launch import Call, grid_of, packed_slots
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
 

@@ -42,8 +42,10 @@ from kernelab.codegen.entry import (
     EntryInfo,
 )
 from kernelab.codegen.flavors import Cuda
+from kernelab.codegen.totals import wide
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning
 from kernelab.lang.ir import Function
+from kernelab.lang.types import HALVES, Array, scalar_of
 
 BLOCK = 256
 """The threads of a block."""
@@ -126,6 +128,8 @@ class CudaEntry:
         self._loaded = loaded
         self._room = Room.of(function)
         self._told = False
+        sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
+        self._narrow = [array.hint for array in sums if scalar_of(array.type.elem) in HALVES]  # type: ignore[union-attr]
 
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run the threads of the grid; the addresses of arrays are the device's.
@@ -135,6 +139,8 @@ class CudaEntry:
         """
         assert done == 0, "a device has run all threads or none"
         slots = slots_of(args)
+        if self._narrow:
+            self._warn_of_narrow_sums()
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
             crew = self._crew(slots)
@@ -195,6 +201,16 @@ class CudaEntry:
             free, _ = self._backend.driver.memory()
             most = min(most, max(free // SHARE // self._room.arena // BLOCK, 1))
         return Crew(max(1, min(-(-total // BLOCK), most)), BLOCK)
+
+    def _warn_of_narrow_sums(self) -> None:
+        message = (
+            f"`{self.info.name}` adds to many elements of `{self._narrow[0]}`, which stop growing after some "
+            f"hundreds of ones: on {self._backend.name} each addition is rounded"
+        )
+        hint = "add up in float32, and convert the sums; on the CPU they are taken in float64"
+        shown = Diagnostic(message, None, "sums", "warning", hint=hint).render()
+        self._narrow = []
+        warnings.warn(shown, KernelWarning, stacklevel=2)
 
     def _tell(self, why: str) -> None:
         if self._told:

@@ -11,7 +11,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thi
 from kernelab.lang.structs import Struct
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU, Capsule
 from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
 from kernelab.runtime.strided import allocate_on, array, duplicate, laid_out, require_array
@@ -197,7 +197,7 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     if source.__dlpack_device__()[0] != DLPACK_CPU:
         message = f"this {type(source).__name__} is not in the memory of the CPU"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first: x.cpu()"))
-    return from_numpy(np.from_dlpack(source), dtype, requires_grad=requires_grad)
+    return from_numpy(np.from_dlpack(source), dtype, device=CPU, requires_grad=requires_grad)
 
 
 def clone(

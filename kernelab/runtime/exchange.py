@@ -15,7 +15,15 @@ from kernelab.runtime.transfers import look_at
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
 
-DLPACK_CPU = 1
+DLPACK_CPU, DLPACK_CUDA = 1, 2
+
+
+def require_on_host(elements: "array", who: str) -> None:
+    """Raise KernelTypeError for an array on a device, whose memory `who` cannot share."""
+    space = elements.allocation.space
+    if space is not None:
+        message = f"this array is on {space.name}, and {who} shares memory of the CPU only"
+        raise KernelTypeError(Diagnostic(message, code="device", hint='copy it there first: x.to("cpu")'))
 
 
 class Exchange:
@@ -76,9 +84,10 @@ class Exchange:
     def __dlpack__(self, **options: Any) -> Any:
         """The memory for another library, shared; components stand in the last axes.
 
-        Raises KernelTypeError for bfloat16, and BufferError where the memory is read-only and the other
-        library cannot say that it minds.
+        Raises KernelTypeError for bfloat16 and for memory of a CUDA device, and BufferError where the memory
+        is read-only and the other library cannot say that it minds.
         """
+        require_on_host(cast("array", self), "another library")
         if scalar_of(self.dtype) == bfloat16:
             hint = "share the bits: x.view(kl.uint16), which the other side reads as bfloat16"
             raise KernelTypeError(
@@ -88,7 +97,8 @@ class Exchange:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device in DLPack's words."""
-        return DLPACK_CPU, 0
+        space = self.allocation.space
+        return (DLPACK_CPU, 0) if space is None else (DLPACK_CUDA, int(space.name.partition(":")[2]))
 
     def view(self, dtype: Any) -> "array":
         """The same bytes read as elements of another type.

@@ -13,7 +13,8 @@ from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.lang.types import SCALARS, Scalar, Value
 from kernelab.runtime.array import array, from_numpy
 from kernelab.runtime.conversion import described
-from kernelab.runtime.device import Device, get_device
+from kernelab.runtime.device import CPU, Device, get_device
+from kernelab.runtime.exchange import require_on_host
 from kernelab.runtime.interop import value_type
 
 
@@ -26,7 +27,7 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     """
     values = _values(t)
     elem = None if dtype is None else value_type(dtype)
-    made = from_numpy(values, elem)
+    made = from_numpy(values, elem, device=CPU)
     if values.size and not np.may_share_memory(made.host(), values):
         message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
         hint = f"convert it first: t.to(torch.{_scalar(made.dtype)})"
@@ -49,6 +50,7 @@ def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     `requires_grad` is the array's unless given.  Raises KernelTypeError for what a tensor cannot look at.
     """
     _require_array(a, "to_torch")
+    require_on_host(a, "a tensor")
     torch = _torch()
     if min(a.strides, default=0) < 0 or not a.allocation.writable:
         why = "its strides are negative" if a.allocation.writable else "its memory is read-only"

@@ -4,12 +4,11 @@ Knows kernels and arrays; must not know tapes.  The way without a recorder is ke
 a kernel before it is launched stands in its `Plan`, and arrays carry their packed slots with them.
 """
 
-import ctypes
 import functools
 import struct
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from kernelab.backend.base import Args, Entry
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
-from kernelab.lang.types import Array, Type, bytes_of, int32, int64, is_differentiable
+from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments import LARGEST, Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
@@ -26,10 +25,11 @@ from kernelab.runtime.derived import Reverse
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.kernel import Kernel, Plan
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import note_origin
 from kernelab.runtime.races import CHECK_RACES, refuse_races
 from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.residual import Residual
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.spaces import Space
@@ -45,10 +45,6 @@ MAX_THREADS = 2**31 - 1
 
 _REMEMBERED = 64
 """For how many layouts of its arguments a kernel knows which of them share bytes."""
-
-
-_WORTH_SHARING = 256
-"""How many threads a launch has before it looks for a table of starts that others have made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,78 +353,6 @@ def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device)
     found = array(shape=(threads,), dtype=int32, device=place)
     enter(tracing.entry, [*parts, found.packed])
     return tracing.culprit(found.seen())
-
-
-def _load_free() -> Callable[[int], None]:
-    free = ctypes.CDLL(None).free
-    free.argtypes, free.restype = [ctypes.c_void_p], None
-    release: Callable[[int], None] = free
-    return release
-
-
-_free = _load_free()
-
-
-class Residual:
-    """Room for the values that a launch appends, which its entry allocates and this object frees.
-
-    `space` is the memory of the device where the launch runs; None for the host's.
-    """
-
-    __slots__ = ("_space", "_starts", "_table", "_values", "elem")
-
-    def __init__(self, elem: Any, threads: int, space: Space | None = None) -> None:
-        self.elem = elem
-        self._space = space
-        self._table = (ctypes.c_longlong * 3)()
-        self._values: Allocation | None = None
-        nbytes = 8 * threads
-        self._starts = (
-            allocate(nbytes, cleared=True) if space is None else space.allocate(nbytes, cleared=True)
-        )
-
-    def __del__(self, free: Callable[[int], None] = _free) -> None:
-        if self._space is None:
-            free(self._table[0])
-        elif self._table[0] and self._values is None:
-            self._space.driver.free(self._table[0])
-
-    @property
-    def packed(self) -> bytes:
-        return struct.pack("=2q", ctypes.addressof(self._table), self._starts.address)
-
-    def arrays(self) -> tuple[array, array]:
-        """The values, and the position of each thread's first one."""
-        address, length, _ = self._table
-        itemsize = bytes_of(self.elem)
-        if self._space is None:
-            values = Allocation(address, length * itemsize, self)
-            self._starts = _shared_if_even(self._starts, length)
-        else:
-            self._values = self._values or self._space.adopt(address, length * itemsize)
-            values = self._values
-        starts = self._starts.nbytes // 8
-        return (
-            array.over(values, 0, (length,), (itemsize,), self.elem),
-            array.over(self._starts, 0, (starts,), (8,), int64),
-        )
-
-
-def _shared_if_even(starts: Allocation, length: int) -> Allocation:
-    """Where threads begin in a residual, in memory of all launches if each thread appends as many values."""
-    threads = starts.nbytes // 8
-    if threads < _WORTH_SHARING or length % threads:
-        return starts
-    even = _even_starts(threads, length // threads)
-    found, expected = (np.frombuffer(memory.buffer(), np.int64) for memory in (starts, even))
-    return even if np.array_equal(found, expected) else starts
-
-
-@functools.lru_cache(maxsize=16)
-def _even_starts(threads: int, step: int) -> Allocation:
-    made = allocate(8 * threads, cleared=False)
-    np.frombuffer(made.buffer(), np.int64)[:] = np.arange(0, threads * step, step) if step else 0
-    return made
 
 
 def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.types import Array, Value, scalar_of, shape_of
+from kernelab.lang.types import Array, Value, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
@@ -22,6 +22,7 @@ from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.fixed import Fixed
 from kernelab.runtime.gradients import Gradients
 from kernelab.runtime.hints import Hints
+from kernelab.runtime.hosting import Hosting
 from kernelab.runtime.interop import (
     HostArray,
     array_type,
@@ -62,7 +63,7 @@ from kernelab.runtime.viewing import (
 )
 
 
-class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -138,6 +139,10 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         place = get_device(device)
         elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
+            if device is not None and place.is_cuda:
+                message = f"an array cannot be made over an address of {place}, only over one of the host"
+                hint = "copy the data to the host and make an array of that: kl.array(data, device=...)"
+                raise KernelTypeError(Diagnostic(message, code="device", hint=hint))
             self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter)
         elif data is None:
             assert shape is not None
@@ -330,60 +335,6 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Views):  # noqa: N801
         return str(self.seen())
 
     # -------------------------------------------------------------------------------------- values
-
-    def host(self) -> HostArray:
-        """The elements as a NumPy array for kernelab's own use, components in the last axes.
-
-        Those of a device are brought here, and go back there with the next launch: they are not to be kept.
-        """
-        if self._host is None:
-            made = self._view(self.allocation.buffer())
-            if not self.allocation.writable:
-                made.flags.writeable = False
-            if self.allocation.space is not None:
-                return made
-            self._host = made
-        return self._host
-
-    def seen(self) -> HostArray:
-        """The same, only to be read, until the next launch."""
-        return self.host() if self.allocation.space is None else self._view(self.allocation.seen())
-
-    def outline(self) -> HostArray:
-        """A NumPy array that stands in memory like the elements do, whatever it holds."""
-        return self.host() if self.allocation.space is None else self._view(self.allocation.image())
-
-    def blank(self) -> HostArray:
-        """The same as `host`, where every element is about to be written."""
-        memory = self.allocation
-        whole = self.size * itemsize(self.dtype) == memory.nbytes and self.is_contiguous
-        return self._view(memory.blank()) if whole and memory.space is not None else self.host()
-
-    def numpy(self) -> HostArray:
-        """The elements as a NumPy array over the same memory, components in the last axes.
-
-        What is written through it changes the array; a tape that needs the old values notices.  What is on a
-        CUDA device is copied, and the copy cannot be written: nothing would come of it.
-        """
-        look_at(self)
-        if self.allocation.space is not None:
-            copied = self.seen().copy()
-            copied.flags.writeable = False
-            return copied
-        view = self._view(self.allocation.expose())
-        if not self.allocation.writable:
-            view.flags.writeable = False
-        return view
-
-    def _view(self, buffer: Any) -> HostArray:
-        known = self._host
-        if known is not None:
-            return np.ndarray(known.shape, known.dtype, buffer, self.offset, known.strides)
-        scalar, components = scalar_of(self.dtype).dtype, shape_of(self.dtype)
-        if not components:
-            return np.ndarray(self.shape, scalar, buffer, self.offset, self.strides)
-        strides = self.strides + contiguous_strides(components, scalar.itemsize)
-        return np.ndarray(self.shape + components, scalar, buffer, self.offset, strides)
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""

@@ -167,6 +167,17 @@ def test_a_device_without_room_says_how_much_there_is() -> None:
         kl.zeros(10**9, device="cuda:1")
 
 
+def test_memory_of_a_device_is_not_shared_by_mistake() -> None:
+    x = kl.zeros(3, device="cuda:1")
+    assert x.__dlpack_device__() == (2, 1) and not hasattr(x, "__array_interface__")
+    with pytest.raises(kl.KernelTypeError, match="this array is on cuda:1, and another library"):
+        np.from_dlpack(x)
+    with pytest.raises(kl.KernelTypeError, match="this array is on cuda:1, and a tensor"):
+        kl.to_torch(x)
+    with pytest.raises(kl.KernelTypeError, match="cannot be made over an address of cuda:1"):
+        kl.array(ptr=x.ptr, shape=3, dtype=float, device="cuda:1")
+
+
 def test_copies_by_pythons_own_means_stay_on_the_device() -> None:
     x = kl.array([1.0, 2.0], dtype=float, device="cuda")
     assert str(copy.deepcopy(x).device) == "cuda:0" and copy.copy(x).list() == [1, 2]
