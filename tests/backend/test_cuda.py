@@ -178,6 +178,7 @@ def total(scalar: Scalar) -> Function:
     return w.function()
 
 
+@pytest.mark.filterwarnings("ignore:.*stop growing")
 def test_sums_of_many_threads_do_not_stop_where_a_narrow_float_would(driver: SimulatedDriver) -> None:
     n, functions = 5000, [total(scalar) for scalar in (float32, float16, bfloat16)]
     built = CudaBackend(driver).build([scalarise(function) for function in functions])
@@ -189,6 +190,15 @@ def test_sums_of_many_threads_do_not_stop_where_a_narrow_float_would(driver: Sim
         launch(driver, built[function.name], function, (n,), x=x, y=y, z=z)
         assert float(y[0]) == float(np.float64(start + n).astype(dtype))
         assert np.all(z.astype(np.float32) == 2.0)
+
+
+def test_scattered_sums_of_halves_are_warned_of(driver: SimulatedDriver) -> None:
+    function = replace(total(float16), name="scattered")
+    entry = CudaBackend(driver).build([scalarise(function)])["scattered"]
+    x, y, z = np.ones(4, np.float16), np.zeros(1, np.float16), np.zeros(2, np.float16)
+    with pytest.warns(KernelWarning, match="`scattered` adds to many elements of `z`, which stop growing"):
+        launch(driver, entry, function, (4,), x=x, y=y, z=z)
+    assert z.tolist() == [2, 2]
 
 
 def test_each_block_adds_to_a_sum_once(driver: SimulatedDriver) -> None:
