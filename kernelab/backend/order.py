@@ -1,8 +1,9 @@
 """Whether the threads of a launch may run in any order, or together: a fact of the function's array accesses.
 
 Threads are independent if none can read what another changes: an array that is both read and changed is only
-ever accessed at one place, which the thread's own indices pick.  This is a proof where it says yes; where it
-says no, threads must run one after another to give what a sequential run gives.
+ever accessed at one place, which the thread's own indices pick.  An array that is changed in two ways, as by
+stores and by sums, counts as read: the order decides what is left.  This is a proof where it says yes; where
+it says no, threads must run one after another to give what a sequential run gives.
 """
 
 from collections.abc import Sequence
@@ -30,19 +31,22 @@ def independent(function: Function) -> bool:
     """Whether every thread computes the same whatever the others have done, but for sums by atomics."""
     used = frozenset(reads(function.body))
     places: dict[Var, set[tuple[Atom, ...]]] = {}
+    ways: dict[Var, set[str]] = {}
     read: set[Var] = set()
     for stmt in walk(function.body):
         match stmt:
             case Load(_, array, indices):
                 read.add(array)
-            case Atomic(out, _, array, indices):
+            case Atomic(out, kind, array, indices):
                 read |= {array} if out in used else set()
+                ways.setdefault(array, set()).add(kind)
             case Store(array, indices):
-                pass
+                ways.setdefault(array, set()).add("store")
             case _:
                 continue
         places.setdefault(array, set()).add(indices)
-    observed = (changed(function) & read) - locals_of(function.body)
+    mixed = {array for array, found in ways.items() if len(found) > 1}
+    observed = ((changed(function) & read) | mixed) - locals_of(function.body)
     return all(_is_own(function, places[array]) for array in observed)
 
 

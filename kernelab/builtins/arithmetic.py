@@ -95,12 +95,19 @@ def chain_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
     return moved if p_dot is None else moved + chain(d, p_dot)
 
 
+def of_partial(w: Expr, d: Expr) -> Expr:
+    """What a masked product gives to its partial: 0 where either factor is, even if the other is infinite."""
+    share: Expr = where(eq(d, 0), 0.0, chain(w, d))
+    return share
+
+
 @builtin(
     cpp="({d} == 0 ? 0 : {d} * {p})",
     numpy=lambda d, p: np.where(d == 0, 0, d * p),
     exact=True,
     symbol="*",
-    derivative=Rules(chain_jvp, lambda y, operands, w: (chain(w, operands[1]), chain(w, operands[0]))),
+    derivative=Rules(chain_jvp, lambda y, operands, w: (chain(w, operands[1]), of_partial(w, operands[0]))),
+    tags=SELECTS,
 )
 def chain(d: Float, p: Float) -> Float:
     """A derivative times a partial: ``d * p``, and 0 where ``d`` is 0, even if ``p`` is infinite or NaN."""

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.arithmetic import COMMUTATIVE, NONZERO, SELECTS, WHERE, chain, chain_jvp, where
+from kernelab.builtins.arithmetic import (
+    COMMUTATIVE,
+    NONZERO,
+    SELECTS,
+    WHERE,
+    chain,
+    chain_jvp,
+    of_partial,
+    where,
+)
 from kernelab.builtins.components import (
     Numpy,
     added,
@@ -138,7 +147,8 @@ def div_matrix(m: MatNM, s: Float) -> MatNM:
     exact=True,
     symbol="*",
     name="chain",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(chain(w, x[0]))))),
+    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(of_partial, w, x[0]))))),
+    tags=SELECTS,
 )
 def chain_scaled(d: MatNM, p: Float) -> MatNM:
     """A derivative times a partial: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN."""
@@ -150,7 +160,8 @@ def chain_scaled(d: MatNM, p: Float) -> MatNM:
     exact=True,
     symbol="*",
     name="chain",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), chain(w, x[0]))),
+    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(of_partial, w, x[0]))),
+    tags=SELECTS,
 )
 def chain_each(d: MatNM, p: MatNM) -> MatNM:
     """Derivatives times partials: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN there."""

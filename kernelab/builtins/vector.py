@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.arithmetic import COMMUTATIVE, NONZERO, chain, chain_jvp, gt, where
+from kernelab.builtins.arithmetic import (
+    COMMUTATIVE,
+    NONZERO,
+    SELECTS,
+    chain,
+    chain_jvp,
+    gt,
+    of_partial,
+    where,
+)
 from kernelab.builtins.components import Numpy, added, each, matrix, or_zero, parts, stacked, vector, zero_of
 from kernelab.builtins.patterns import Float, MatNM, Number, NumVec3, NumVecN, VecM, VecN
 from kernelab.builtins.scalar import sqrt
@@ -131,7 +140,8 @@ def div_vector(v: VecN, s: Float) -> VecN:
     exact=True,
     symbol="*",
     name="chain",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(chain_each(w, x[0]))))),
+    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(of_partial, w, x[0]))))),
+    tags=SELECTS,
 )
 def chain_scaled(d: VecN, p: Float) -> VecN:
     """A derivative times a partial: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN."""
@@ -143,7 +153,8 @@ def chain_scaled(d: VecN, p: Float) -> VecN:
     exact=True,
     symbol="*",
     name="chain",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), chain(w, x[0]))),
+    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(of_partial, w, x[0]))),
+    tags=SELECTS,
 )
 def chain_each(d: VecN, p: VecN) -> VecN:
     """Derivatives times partials: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN there."""

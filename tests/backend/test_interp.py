@@ -10,6 +10,7 @@ import pytest
 
 from kernelab.backend import interp
 from kernelab.backend.base import get
+from kernelab.backend.order import independent
 from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
 from kernelab.codegen.totals import is_deferred
@@ -490,3 +491,17 @@ def test_an_if_without_results_may_do_nothing_on_one_side() -> None:
     result = np.zeros(3, np.int32)
     interp.run(w.done(), (3,), {"out": result})
     assert result.tolist() == [0, 1, 1]
+
+
+def test_threads_that_store_to_an_element_and_add_to_it_take_turns() -> None:
+    function = lowered(
+        "def k(x: array[float], y: array[float]):\n"
+        "    i = tid()\n"
+        "    y[0] = 0.0\n"
+        "    atomic_add(y, 0, x[i])\n",
+        "k",
+    )
+    assert not independent(function)
+    y = np.zeros(1, np.float32)
+    interp.run(function, (3,), {"x": np.array([1, 2, 4], np.float32), "y": y})
+    assert y[0] == 4

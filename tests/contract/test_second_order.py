@@ -1,12 +1,16 @@
 """Second order composes: a derivative of a derivative obeys the same contract.
 
 ``jvp(f)`` is differentiated in reverse and forwards: the two agree by the inner product, and with differences
-of the tangent.
+of the tangent.  Through functions, all four orders of the modes give the same Hessian, that of differences.
 """
+
+from typing import Any
 
 import numpy as np
 import pytest
 
+import kernelab as kl
+from kernelab.errors import KernelTypeError
 from kernelab.passes.jvp import jvp
 from kernelab.passes.vjp import vjp
 from tests.support.derivatives import active_names, gradients, pushed
@@ -97,3 +101,137 @@ def test_second_derivatives_agree_with_each_other_and_with_differences(text: str
         return sum(float(np.sum(moved[name] * w[name])) for name in w)
 
     assert by_forward == pytest.approx((first(STEP) - first(-STEP)) / (2 * STEP), rel=1e-6, abs=1e-6)
+
+
+# ------------------------------------------------------------------------- transforms of functions
+
+SUM = """
+def squares(y: array[float64], total: array[float64]):
+    i = tid()
+    atomic_add(total, 0, y[i] * y[i])
+
+def masked(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = where(x[i] > 0.5, x[i] * log(x[i] - 0.5) * sqrt(x[i] - 0.5), x[i] * x[i])
+
+def as_often_as(x: array[float64], n: int, y: array[float64]):
+    i = tid()
+    s = x[i]
+    for k in range(n):
+        s = s * s * x[0]
+    y[i] = s
+
+def halfway(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = x[i] * x[(i + 1) % 3]
+
+def exchanged(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = x[i] * atomic_exch(x, 0, x[i])
+"""
+COUNT = 5
+ORDERS = {
+    "forward over reverse": lambda f: kl.func.jacfwd(kl.func.grad(f)),
+    "reverse over forward": lambda f: kl.func.jacrev(lambda x: kl.func.jacfwd(f)(x).reshape((COUNT,))),
+    "forward over forward": lambda f: kl.func.jacfwd(lambda x: kl.func.jacfwd(f)(x).reshape((COUNT,))),
+    "reverse over reverse": lambda f: kl.func.jacrev(kl.func.grad(f)),
+}
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("KERNELAB_BACKEND", "interp")
+    return kl.compile(SUM)
+
+
+def doubles(values: Any) -> Any:
+    return kl.array(np.asarray(values), dtype=kl.float64)
+
+
+def squares(kernels: dict[str, Any], *arrays: Any) -> Any:
+    total = kl.zeros(1, dtype=kl.float64)
+    for each in arrays:
+        kernels["squares"][each.shape[0]](each, total)
+    return total
+
+
+def by_differences(f: Any, x: Any) -> Any:
+    """The Hessian of a function by central differences of its gradient."""
+    gradient, columns = kl.func.grad(f), []
+    for unit in np.eye(len(x)):
+        ahead, behind = (gradient(doubles(x + h * unit)).numpy() for h in (STEP, -STEP))
+        columns.append((ahead - behind) / (2 * STEP))
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize("text", KERNELS.values(), ids=KERNELS)
+def test_every_order_of_modes_gives_the_hessian(text: str, kernels: dict[str, Any]) -> None:
+    kernel = kl.compile(text)["k"]
+    start = np.random.default_rng(5).uniform(0.2, 1.2, COUNT)
+
+    def f(x: Any) -> Any:
+        a, y = kl.clone(x), doubles([0.3, 0.5, 0.4])
+        kernel[3](a, y)
+        return squares(kernels, y, a)
+
+    expected = by_differences(f, start)
+    scale = max(1.0, float(np.abs(expected).max()))
+    found = {name: order(f)(doubles(start)).numpy() for name, order in ORDERS.items()}
+    for name, hessian in found.items():
+        np.testing.assert_allclose(hessian, expected, atol=1e-6 * scale, err_msg=name)
+        np.testing.assert_allclose(hessian, found["forward over reverse"], atol=1e-11 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_branch_that_is_masked_out_poisons_no_second_derivative(
+    order: str, kernels: dict[str, Any]
+) -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kernels["masked"][COUNT](x, y)
+        return squares(kernels, y)
+
+    start = np.array([0.5, 0.4, 0.1, 0.5, -0.3])
+    np.testing.assert_allclose(ORDERS[order](f)(doubles(start)).numpy(), np.diag(12.0 * start**2), atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_loop_that_runs_zero_times_leaves_second_derivatives_alone(
+    order: str, kernels: dict[str, Any]
+) -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kernels["as_often_as"][COUNT](x, 0, y)
+        return squares(kernels, y)
+
+    np.testing.assert_allclose(ORDERS[order](f)(doubles(np.ones(COUNT))).numpy(), 2.0 * np.eye(COUNT))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_array_that_a_later_launch_overwrites_counts_as_it_was(
+    order: str, kernels: dict[str, Any]
+) -> None:
+    def f(x: Any) -> Any:
+        a, b = kl.clone(x), kl.zeros_like(x)
+        kernels["halfway"][COUNT - 2](a, b)
+        kl.copy(a, b)
+        kernels["halfway"][COUNT - 2](a, b)
+        a.fill_(3.0)
+        return squares(kernels, b)
+
+    start = np.random.default_rng(6).uniform(0.4, 1.1, COUNT)
+    hessian = ORDERS[order](f)(doubles(start)).numpy()
+    np.testing.assert_allclose(hessian, by_differences(f, start), atol=1e-6)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_where_there_is_no_derivative_there_is_an_error_at_any_order(
+    order: str, kernels: dict[str, Any]
+) -> None:
+    def f(x: Any) -> Any:
+        a, y = kl.clone(x), kl.zeros_like(x)
+        kernels["exchanged"][COUNT](a, y)
+        return squares(kernels, y)
+
+    with pytest.raises(KernelTypeError, match="atomic_exch"):
+        ORDERS[order](f)(doubles(np.ones(COUNT)))
