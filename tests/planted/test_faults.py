@@ -4,8 +4,12 @@ import ast
 
 import pytest
 
-from tests.planted.faults import FAULTS, Fault
+from tests.planted.faults import FAULTS as FIRST
+from tests.planted.faults import Fault
+from tests.planted.later import LATER
 from tests.planted.plant import ROOT, places
+
+FAULTS = (*FIRST, *LATER)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

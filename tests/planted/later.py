@@ -1,0 +1,146 @@
+"""More faults: in boxes and indices, sums, the storage of loops, casts, checkpoints, races and versions."""
+
+from tests.planted.faults import AUTODIFF, CONTRACT, PASSES, RUNTIME, TAPES, Fault
+
+CODEGEN = "kernelab/codegen"
+BOXES = ("tests/passes/test_boxes.py", f"{CONTRACT}g5.py", f"{CONTRACT}g5_random.py")
+SUMS = ("tests/codegen/test_totals.py",)
+RACES = ("tests/runtime/test_races.py",)
+CHECKPOINTS = ("tests/autodiff/test_checkpoint.py",)
+VERSIONS = ("tests/autodiff/test_coverage.py", f"{CONTRACT}versions.py")
+
+LATER = (
+    Fault(
+        "a hull of two ranges forgets how far they are apart",
+        PASSES,
+        "math.gcd(a.step, b.step, abs(a.low - b.low))",
+        "math.gcd(a.step, b.step) or 1",
+        BOXES,
+    ),
+    Fault(
+        "the box of a counter ends one short",
+        PASSES,
+        "return Range(0, count - 1, int(count > 1))",
+        "return Range(0, max(count - 2, 0), int(count > 2))",
+        BOXES,
+    ),
+    Fault(
+        "a guard i < n keeps the last index out",
+        PASSES,
+        'case "lt":\n            yield Guard(left, right, 1)',
+        'case "lt":\n            yield Guard(left, right, 2)',
+        BOXES,
+    ),
+    Fault(
+        "a change in the same iteration counts as one before the read",
+        PASSES,
+        "(ahead > 0 if read.reverse else ahead < 0)",
+        "(ahead >= 0 if read.reverse else ahead <= 0)",
+        (*BOXES, f"{CONTRACT}g3.py", *TAPES),
+    ),
+    Fault(
+        "an element that is read in between has a running total",
+        CODEGEN,
+        "case Load(_, array) | Store(array) | Alloc(array):",
+        "case Store(array) | Alloc(array):",
+        SUMS,
+    ),
+    Fault(
+        "one thread index among the indices counts as an element of one's own",
+        CODEGEN,
+        "(threads and threads <= found)",
+        "(threads and threads & found)",
+        SUMS,
+    ),
+    Fault(
+        "sums beside an array reach half as far",
+        CODEGEN,
+        "*)low + (k << 8)",
+        "*)low + (k << 7)",
+        SUMS,
+    ),
+    Fault(
+        "arrays that share memory see sums late",
+        RUNTIME,
+        "if kernel.plan.totals and sharing(kernel, arguments):",
+        "if kernel.plan.totals and False:",
+        SUMS,
+    ),
+    Fault(
+        "threads that were swept before the memory ran out are swept again",
+        RUNTIME,
+        "frugal()(args, done=full.done, room=room)",
+        "frugal()(args, room=room)",
+        (f"{CONTRACT}g1_storage.py",),
+    ),
+    Fault(
+        "that a value was an integer on one of two ways is forgotten",
+        PASSES,
+        "if array not in known or (known[array] is None and since is not None):",
+        "if array not in known:",
+        ("tests/passes/test_casts.py", f"{CONTRACT}g6.py"),
+    ),
+    Fault(
+        "a thread that uses its element twice races with itself",
+        RUNTIME,
+        "(store // sites != other // sites)",
+        "(store != other)",
+        RACES,
+    ),
+    Fault(
+        "one access at the thread's own index proves that there is no race",
+        PASSES,
+        "any(all(indices[axis] is thread for indices in accesses) for axis in axes)",
+        "any(any(indices[axis] is thread for indices in accesses) for axis in axes)",
+        RACES,
+    ),
+    Fault(
+        "the last thread to read an element is not marked",
+        PASSES,
+        '(("min", first), ("max", last))',
+        '(("min", first), ("min", last))',
+        RACES,
+    ),
+    Fault(
+        "rows with one between them count as read",
+        AUTODIFF,
+        "start > first + count * step",
+        "start > first + (count + 1) * step",
+        VERSIONS,
+    ),
+    Fault(
+        "an input that the tape overwrites is taken for its own",
+        AUTODIFF,
+        "given.add(memory)",
+        "given.clear()",
+        VERSIONS,
+    ),
+    Fault(
+        "a grad function is not asked about arrays that the function changes",
+        RUNTIME,
+        "name: np.asarray(rng.normal(size=point[name].shape)) for name in self.bars",
+        "name: np.zeros(point[name].shape) for name in self.bars",
+        ("tests/runtime/test_rulecheck_arrays.py",),
+    ),
+    Fault(
+        "a checkpoint restores what was read last",
+        AUTODIFF,
+        "all(keep.restore() for keep in reversed(self.keeps))",
+        "all(keep.restore() for keep in self.keeps)",
+        CHECKPOINTS,
+    ),
+    Fault(
+        "a checkpoint whose second run does something else is not noticed",
+        AUTODIFF,
+        "inner.signature.sum != self.signature.sum or not",
+        "not",
+        CHECKPOINTS,
+    ),
+    Fault(
+        "arrays that share memory see sums late in a transform",
+        AUTODIFF,
+        "shares = program.totals and bool(sharing(program, arguments))",
+        "shares = False",
+        ("tests/autodiff/test_func.py",),
+    ),
+)
