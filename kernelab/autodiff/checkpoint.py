@@ -18,6 +18,7 @@ from typing import Any
 from kernelab.autodiff.cuts import warn_of
 from kernelab.autodiff.hazards import Guard
 from kernelab.autodiff.keeps import Keep
+from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.records import Record, Recording
 from kernelab.autodiff.sweep import (
     Buffers,
@@ -359,7 +360,8 @@ class CheckpointRecord:
         found = flow(steps, seeds)
         warn_of(found.cuts)
         retired = retirements(steps, shared)
-        sweep(tuple(inner.records), found.live, bars, Publications(), (), pulling, retired)
+        narrow = narrow_sums(steps, found.live, ())
+        sweep(tuple(inner.records), found.live, bars, Publications(), (), pulling, retired, narrow)
 
 
 def _alike(again: Sequence[array], made: Sequence[array]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from kernelab.autodiff.coverage import Coverage
 from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
+from kernelab.autodiff.narrow import NarrowSums
 from kernelab.autodiff.pieces import WHOLE, Written, box_in
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.runtime.interop import HostArray, itemsize
@@ -244,11 +245,13 @@ def sweep(
     replaced: Collection[Allocation] = (),
     pulling: Pulling | None = None,
     retired: Mapping[int, Sequence[Allocation]] | None = None,
+    narrow: NarrowSums | None = None,
 ) -> None:
     """Run the adjoints of the live records in reverse, and publish the gradients.
 
     `replaced` are allocations whose gradient is replaced even where they are leaves; `pulling` makes what
-    takes the adjoints through a record; adjoints `retired` with a record are let go of after it.
+    takes the adjoints through a record; adjoints `retired` with a record are let go of after it; `narrow`
+    takes the adjoints of halves that many records add to.
     """
     puller = Pulls(records) if pulling is None else pulling(records)
     leaves = [p.elements for p in plan.all() if p.leaf and p.elements.allocation not in replaced]
@@ -258,11 +261,15 @@ def sweep(
     for i in range(len(records) - 1, -1, -1):
         if i in live:
             puller.pull(i, adjoints)
+            if narrow is not None:
+                narrow.take(i, adjoints)
         for publication in plan.after.get(i, ()):
             if publication.elements not in grown:
                 _publish(publication.elements, adjoints, None)
         for memory in retired.get(i, ()) if retired is not None else ():
             adjoints.drop(memory)
+    if narrow is not None:
+        narrow.give(adjoints)
     for elements, before in grown.items():
         _publish(elements, adjoints, before)
 

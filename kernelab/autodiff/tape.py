@@ -22,6 +22,7 @@ from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.habits import Habits, no_loss
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.magnitudes import measuring
+from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.sweep import (
@@ -277,7 +278,8 @@ class Tape(Observed, Habits):
                 pulling = measuring(pulling, self._magnitudes)
             retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
             with self._noting_what_is_not_finite():
-                sweep(records, found.live, adjoints, plan, replaced, pulling, retired)
+                narrow = narrow_sums(steps, found.live, replaced)
+            sweep(records, found.live, adjoints, plan, replaced, pulling, retired, narrow)
         finally:
             RECORDER.reset(token)
         self._recording.guard.swept = True

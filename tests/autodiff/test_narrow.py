@@ -1,0 +1,59 @@
+"""Gradients of halves to which many launches add: their sum over the launches is rounded once."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def scale_{name}(x: array[{name}], w: array[{name}], y: array[{name}]):
+    i = tid()
+    y[i] = x[i] * w[0]
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return kl.compile("".join(TEXT.format(name=name) for name in ("float16", "bfloat16", "float32")))
+
+
+def gradient(kernels: dict[str, Any], name: str, launches: int, sweeps: int = 1, parts: int = 1) -> float:
+    dtype = getattr(kl, name)
+    x, w = kl.ones(2, dtype=dtype), kl.ones(parts, dtype=dtype, requires_grad=True)
+    y = kl.zeros((launches, 2), dtype=dtype, requires_grad=True)
+    with kl.Tape() as tape:
+        for k in range(launches):
+            kernels[f"scale_{name}"][2](x, w if parts == 1 else w[k % parts :], y[k])
+    for _ in range(sweeps):
+        tape.backward(grads={y: kl.ones_like(y)})
+    return float(w.grad.numpy()[0])
+
+
+@pytest.mark.parametrize(("name", "launches"), [("float16", 2000), ("bfloat16", 1200), ("float32", 10)])
+def test_the_shares_of_many_launches_add_up(kernels: dict[str, Any], name: str, launches: int) -> None:
+    assert gradient(kernels, name, launches) == 2.0 * launches
+
+
+def test_a_second_sweep_adds_the_whole_gradient_again(kernels: dict[str, Any]) -> None:
+    assert gradient(kernels, "bfloat16", 600, sweeps=2) == 2400.0
+
+
+def test_views_keep_shares_of_their_own(kernels: dict[str, Any]) -> None:
+    assert gradient(kernels, "float16", 6, parts=2) == 6.0
+
+
+def test_in_a_checkpoint_they_add_up_too(kernels: dict[str, Any]) -> None:
+    x, w = kl.ones(1, dtype=kl.bfloat16), kl.ones(1, dtype=kl.bfloat16, requires_grad=True)
+
+    def several(w: Any) -> Any:
+        y = kl.zeros((600, 1), dtype=kl.bfloat16, requires_grad=True)
+        for k in range(600):
+            kernels["scale_bfloat16"][1](x, w, y[k])
+        return y
+
+    with kl.Tape() as tape:
+        y = kl.checkpoint(several, w)
+    tape.backward(grads={y: np.ones((600, 1))})
+    assert float(w.grad.numpy()[0]) == 600.0
