@@ -186,6 +186,8 @@ def index_error(site: Site, index: int, extent: int, axis: int, thread: str) -> 
         f" in thread {thread}"
     )
     hint = f"launch over fewer threads, or test the index against `{site.array}.shape[{axis}]` first"
+    if not extent:
+        hint = f"it has no elements, as where None is passed: pass an array, or test `if {site.array}:` first"
     return KernelIndexError(Diagnostic(message, _span(site), "index-error", hint=hint))
 
 

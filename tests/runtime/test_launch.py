@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelError, LaunchError
+from kernelab.errors import KernelError, KernelIndexError, LaunchError
 from kernelab.runtime.launch import MAX_THREADS, grid_of, sharing
 
 TEXT = """
@@ -132,7 +132,6 @@ X, Y = kl.zeros(2), kl.zeros(2)
         ([X, 1.0, Y, Y], "kernel `scale` takes 3 arguments, not 4"),
         ([1.0, 1.0, Y], "argument `x` of kernel `scale` expects an array of float32 with 1 dimension"),
         ([[1.0, 2.0], 1.0, Y], "not a list of 2"),
-        ([None, 1.0, Y], "not None"),
         ([kl.zeros(2, dtype=kl.float64), 1.0, Y], "not an array of float64"),
         ([kl.zeros((2, 2)), 1.0, Y], "not an array of 2 dimensions"),
         ([np.zeros(2), 1.0, Y], "not a NumPy array of dtype float64"),
@@ -147,6 +146,11 @@ X, Y = kl.zeros(2), kl.zeros(2)
 def test_a_wrong_argument_is_named(scale: kl.Kernel, arguments: list[Any], message: str) -> None:
     with pytest.raises(LaunchError, match=message):
         kl.launch(scale, dim=2, inputs=arguments)
+
+
+def test_none_stands_for_an_array_without_elements_which_cannot_be_read(scale: kl.Kernel) -> None:
+    with pytest.raises(KernelIndexError, match=r"array `x` with size 0(.*\n)*.*where None is passed"):
+        kl.launch(scale, dim=2, inputs=[None, 1.0, Y])
 
 
 def test_the_message_shows_the_parameter_in_the_text_of_the_kernel(scale: kl.Kernel) -> None:
