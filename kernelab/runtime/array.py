@@ -9,6 +9,7 @@ import numpy as np
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
 from kernelab.lang.structs import Struct
+from kernelab.lang.types import scalar_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
@@ -187,7 +188,8 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     """An array over the memory of another library's array, by DLPack: of a tensor of PyTorch, of JAX, ...
 
     A DLPack capsule will do too, once.  With a vector or matrix for a `dtype` the last axes are its
-    components.  Raises KernelTypeError for what does not speak DLPack, or is not in the memory of the CPU.
+    components, and integers may be read as others of the same size.  Raises KernelTypeError for what does not
+    speak DLPack, is not in the memory of the CPU, or cannot be shared as that type.
     """
     if type(source).__name__ == "PyCapsule":
         source = Capsule(source)
@@ -197,7 +199,15 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     if source.__dlpack_device__()[0] != DLPACK_CPU:
         message = f"this {type(source).__name__} is not in the memory of the CPU"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first: x.cpu()"))
-    return from_numpy(np.from_dlpack(source), dtype, device=CPU, requires_grad=requires_grad)
+    values = np.from_dlpack(source)
+    wanted = values.dtype if dtype is None else scalar_of(value_type(dtype)).dtype
+    if wanted != values.dtype:
+        if wanted.kind not in "biu" or values.dtype.kind not in "biu" or wanted.itemsize != values.itemsize:
+            message = f"numbers of {values.dtype} cannot be shared as {wanted}"
+            hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
+            raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+        values = values.view(wanted)
+    return from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
 
 
 def clone(

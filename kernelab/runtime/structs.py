@@ -25,7 +25,7 @@ from kernelab.lang.types import (
 )
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.device import CPU
-from kernelab.runtime.interop import HostArray
+from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.strided import array
 from kernelab.runtime.viewing import is_picked
 
@@ -62,6 +62,12 @@ class Instance:
             raise KernelTypeError(Diagnostic(message, code="field"))
         for name, value in (given | named).items():
             setattr(self, name, value)
+
+    @classmethod
+    def numpy_dtype(cls) -> np.dtype[Any]:
+        """The dtype of NumPy arrays of the struct; raises KernelTypeError for a struct that holds arrays."""
+        array_type(cls.__kernelab_struct__, 1)  # refuses a struct that holds arrays
+        return layout(cls.__kernelab_struct__)
 
     @classmethod
     def _read(cls, value: Any, of: array) -> "Instance":

@@ -158,3 +158,15 @@ def test_a_column_of_vectors_is_an_array_of_vectors() -> None:
     assert kl.array(np.ones((5, 4, 1)), dtype=kl.vec4).shape == (5,)
     assert kl.array(np.ones((6, 1)), dtype=kl.vec3).shape == (2,)
     assert kl.array(np.ones((2, 3, 1)), dtype=kl.types.matrix((3, 1), float)).shape == (2,)
+
+
+def test_memory_from_dlpack_is_shared_or_refused() -> None:
+    data = np.array([1, 0, 255], np.uint8)
+    x = kl.from_dlpack(Producer(data), dtype=kl.int8)
+    assert x.list() == [1, 0, -1]
+    x.fill_(7)
+    assert data.tolist() == [7, 7, 7]
+    assert kl.from_dlpack(Producer(np.array([1, 0], np.int8)), dtype=bool).list() == [True, False]
+    for wanted in (float, kl.uint16):
+        with pytest.raises(kl.KernelTypeError, match=r"uint8 cannot be shared as (float32|uint16)"):
+            kl.from_dlpack(Producer(data), dtype=wanted)
