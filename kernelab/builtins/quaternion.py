@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.builtins.composite import composite
-from kernelab.builtins.patterns import Float, Mat33, QuatF, Vec3, Vec4
+from kernelab.builtins.patterns import Float, Mat33, Mat44, QuatF, Vec3, Vec4
 from kernelab.lang.ops import Bilinear, Linear
 
 UNIT = (0.0, 1.0)
@@ -187,3 +187,12 @@ def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
 @composite(quaternion_of)
 def quat_from_matrix(m: Mat33) -> QuatF:
     """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is."""
+
+
+def _quaternion_of_corner(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return quaternion_of(m, [row[:3] for row in rows[:3]])
+
+
+@composite(_quaternion_of_corner, name="quat_from_matrix")
+def quat_from_corner(m: Mat44) -> QuatF:
+    """The same of the rotation in the upper left corner of a matrix that moves points."""

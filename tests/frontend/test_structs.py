@@ -436,3 +436,13 @@ def test_the_struct_of_another_definition_is_named() -> None:
     found = error(text, f=old["f"])
     expected = "the argument p of f is P, not P of another definition: the other one has a field y too"
     assert found.message == expected
+
+
+def test_operators_of_structs_mean_functions_of_the_notebook() -> None:
+    first = cell(PAIR + "def add(a: Pair, b: Pair):\n    return Pair(a.x + b.x, a.y + b.y)\n")
+    text = "def kernel(out: array[float]):\n    p = Pair(1.0, 2.0) + Pair(3.0, 4.0)\n    out[0] = p.y\n"
+    found = cell(text, Pair=first.definitions["Pair"].struct, add=first.definitions["add"])  # type: ignore[union-attr]
+    assert found.errors == ()
+
+
+PAIR = "class Pair:\n    x: float\n    y: float\n"
