@@ -259,8 +259,8 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
                 names.add(name)
             case ast.Constant(value=str() as text):
                 names.update(_WORD.findall(text))
-    # `a + b` of structs means a function that the text does not name.
-    operators = {name for name in OPERATORS if hasattr(namespace.get(name), "__kernelab_function__")}
+    # `a + b` of structs means a function that the text does not name; asking the object itself would load it.
+    operators = {name for name in OPERATORS if hasattr(type(namespace.get(name)), "__kernelab_function__")}
     return {name: namespace[name] for name in names | operators if name in namespace}
 
 
