@@ -140,6 +140,9 @@ class Batch(Level):
         else:
             self.parent.move(dest, src, add)
 
+    def forget(self, memory: Allocation) -> None:
+        self.parent.forget(self.wide.pop(memory, memory))
+
     # -------------------------------------------------------------------------------------- in and out
 
     def split(self, elements: array, axis: int = 0) -> array:

@@ -84,6 +84,11 @@ class Level:
         """Copy the elements of `src` to `dest`, or add them; extents may be repeated by strides of zero."""
         raise NotImplementedError
 
+    def forget(self, memory: Allocation) -> None:
+        """Let go of what goes with a memory that no program will touch any more."""
+        if self.parent is not self:
+            self.parent.forget(memory)
+
     # -------------------------------------------------------------------------------------- as a recorder
 
     @contextmanager
@@ -291,6 +296,12 @@ class Forward(Level):
         active = tuple(i for i in program.floats if i in found or i in program.changed)
         dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active), grid, [*arguments, *dots])
+
+    def forget(self, memory: Allocation) -> None:
+        dot = self.dots.pop(memory, None)
+        if dot is not None:
+            self.parent.forget(dot)
+        self.parent.forget(memory)
 
     def _moves(self, given: Argument) -> bool:
         """Whether a tangent comes in with an argument."""

@@ -134,6 +134,12 @@ class Bars:
             case _:
                 raise AssertionError("neither numbers nor starts have adjoints")
 
+    def drop(self, primal: Allocation, level: Level) -> None:
+        """Let go of an adjoint that nobody will ask for any more."""
+        bar = self.memory.pop(primal, None)
+        if bar is not None:
+            level.forget(bar)
+
     def of_kept(self, kept: Kept) -> array:
         """The adjoint of what a program has appended."""
         if kept not in self.kept:
@@ -159,6 +165,7 @@ class Reverse(Level):
         super().__init__(parent)
         self.tracked: set[Allocation] = set()
         self._appended: set[Kept] = set()
+        self._made: dict[int, list[Allocation]] = {}
         self.entries: list[Run | Move] = []
         self._keepers: dict[tuple[bytes, Value], weakref.ref[Keeper]] = {}
 
@@ -186,9 +193,15 @@ class Reverse(Level):
         for i in active:
             given = arguments[i]
             if isinstance(given, array):
-                self.tracked.add(given.allocation)
+                self._track(given.allocation)
             elif isinstance(given, Kept):
                 self._appended.add(given)
+
+    def _track(self, memory: Allocation) -> None:
+        """The last entry has made what stands in a memory: nothing before it has an adjoint there."""
+        if memory not in self.tracked:
+            self.tracked.add(memory)
+            self._made.setdefault(len(self.entries) - 1, []).append(memory)
 
     def _is_tracked(self, given: Argument) -> bool:
         match given:
@@ -207,7 +220,7 @@ class Reverse(Level):
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
         if touched and is_differentiable(dest.dtype):
             self.entries.append(Move(dest, src, add))
-            self.tracked.add(dest.allocation)
+            self._track(dest.allocation)
 
     def _keeper(self, elements: array) -> Keeper:
         key = elements.packed, elements.dtype
@@ -219,6 +232,14 @@ class Reverse(Level):
         return found
 
     def pull(self, level: Level, bars: Bars) -> None:
-        """Take adjoints back through all that ran, the last first, at a level."""
-        for entry in reversed(self.entries):
-            entry.pull(level, bars)
+        """Take adjoints back through all that ran, the last first, at a level.
+
+        What is left are the adjoints of what was tracked from the beginning: all others are let go of.
+        """
+        for i in range(len(self.entries) - 1, -1, -1):
+            self.entries[i].pull(level, bars)
+            for memory in self._made.get(i, ()):
+                bars.drop(memory, level)
+
+    def forget(self, memory: Allocation) -> None:
+        """What runs here is remembered, with all its memories."""

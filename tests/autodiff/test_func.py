@@ -1,12 +1,15 @@
 """Transforms of functions that launch kernels: right alone, and composed."""
 
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff import reverse
 from kernelab.errors import GradientError, KernelError, KernelTypeError, TapeError
+from kernelab.runtime import memory
 
 CELL = """
 def sine(x: array[float], y: array[float]):
@@ -525,3 +528,26 @@ def test_an_index_outside_is_told_by_the_axis_of_the_kernel_and_its_lane() -> No
 def test_a_tape_does_not_see_through_a_transform() -> None:
     with kl.Tape(), pytest.raises(TapeError, match="outside of the tape"):
         kl.func.grad(sum_of_sines)(reals(3))
+
+
+@pytest.mark.parametrize("lanes", [False, True])
+def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    counts = []
+
+    def counted(nbytes: int, cleared: bool) -> Any:
+        made = memory.allocate(nbytes, cleared=cleared)
+        alive.add(made)
+        counts.append(len(alive))
+        return made
+
+    def f(x: Any) -> Any:
+        for _ in range(20):
+            x = sine(x)
+        return x
+
+    monkeypatch.setattr(reverse, "allocate", counted)
+    jacobian = kl.func.jacrev(f)
+    found = kl.func.vmap(jacobian)(reals(1, 2)) if lanes else jacobian(reals(2))
+    assert np.isfinite(found.numpy()).all()
+    assert len(counts) >= 20 and max(counts) <= 4
