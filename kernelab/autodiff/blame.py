@@ -7,6 +7,7 @@ result does not, is where the function has a kink or a jump.  Must not know repo
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,8 +34,8 @@ from kernelab.runtime.strided import array
 
 Numpy = np.ndarray[Any, Any]
 
-MOST_NUMBERS = 1 << 22
-"""How many numbers a trace notes: what comes later is not looked at."""
+MOST_NUMBERS, MOST_STATEMENTS = 1 << 22, 50_000
+"""After how many numbers, or statements, a trace ends: what comes later is not looked at."""
 
 MOST_THREADS = 1 << 14
 """Launches of more threads are not traced."""
@@ -88,17 +89,24 @@ class Event:
     result: Numpy | None
 
 
+class _EnoughError(Exception):
+    """A trace has become so long that it ends here."""
+
+
 class Trace:
-    """The events of a run, in order, up to some number of values."""
+    """The events of a run, in order, up to some number of statements and values."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._room = MOST_NUMBERS
+        self._numbers = MOST_NUMBERS
+        self._statements = MOST_STATEMENTS
 
-    def add(self, event: Event) -> None:
-        self._room -= sum(values.size for values in event.operands)
-        if self._room > 0:
-            self.events.append(event)
+    def step(self, lanes: int) -> None:
+        """Count a statement that runs for some threads."""
+        self._numbers -= lanes
+        self._statements -= 1
+        if self._numbers < 0 or self._statements < 0:
+            raise _EnoughError
 
 
 class _Tracing(Wide):
@@ -129,6 +137,7 @@ class _Noting(Chunk):
         self.trace = trace
 
     def stmt(self, stmt: Stmt, frame: Frame) -> None:
+        self.trace.step(len(frame))
         if isinstance(stmt, Custom):
             self.custom(stmt, frame)
         else:
@@ -138,13 +147,13 @@ class _Noting(Chunk):
         super().let(stmt, frame)
         if stmt.op is not SHAPE and any(is_differentiable(type_of(arg)) for arg in stmt.args):
             operands = tuple(frame.values(arg) for arg in stmt.args)
-            self.trace.add(Event(stmt, frame.threads, operands, frame.values(stmt.out)))
+            self.trace.events.append(Event(stmt, frame.threads, operands, frame.values(stmt.out)))
 
     def custom(self, stmt: Custom, frame: Frame) -> None:
         arrays = [arg for arg in stmt.args if _is_array(arg)]
         operands = () if arrays else tuple(frame.values(arg) for arg in stmt.args)
         if operands:
-            self.trace.add(Event(stmt, frame.threads, operands, None))
+            self.trace.events.append(Event(stmt, frame.threads, operands, None))
         if any(isinstance(inner, Native) for inner in walk(stmt.body)) and operands:
             results = evaluate(inline(stmt.rules.function), *operands)
         else:
@@ -163,7 +172,8 @@ def _traced(subject: Subject, i: int, column: int, step: float) -> list[Event]:
     values = scalars(level.wide(started.inputs[i])).host()
     place = np.unravel_index(column, values.shape)
     values[place] += step * max(1.0, abs(float(values[place])))
-    started.go(level)
+    with suppress(_EnoughError):
+        started.go(level)
     return level.trace.events
 
 

@@ -72,7 +72,7 @@ def first_racing(line: Line) -> int | None:
         usual = line.run(count)
         return any(first_difference(usual.of(a), turned.of(a)) for a in line.targets(count))
 
-    return _first(line, differs) if differs(len(line.records)) else None
+    return _first(line, differs) if line.meets and differs(len(line.records)) else None
 
 
 def spoiled(line: Line, writer: int) -> Spoiled | None:

@@ -11,6 +11,7 @@ from typing import Any
 from kernelab.autodiff.hazards import Policy
 from kernelab.autodiff.levels import BASE, Level, fresh
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.programs import Program
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.reverse import Keeper, Reverse
 from kernelab.lang.types import is_differentiable
@@ -55,6 +56,12 @@ class Line:
     def nbytes(self) -> int:
         """How much memory the tape touched."""
         return sum(memory.nbytes for memory in self._starts)
+
+    @property
+    def meets(self) -> bool:
+        """Whether threads of any launch may meet."""
+        kernels = {record.kernel for record in self.records if isinstance(record, LaunchRecord)}
+        return any(Program.of(kernel.by_leaves).meets for kernel in kernels)
 
     def run(self, count: int, level: Level = BASE) -> "Run":
         """The first `count` records, at a level, over copies of their own."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff import blame
 from kernelab.errors import GradientError
 
 CELL = """
@@ -162,6 +163,14 @@ def test_in_a_function_of_several_launches_the_line_is_found_too(kernels: dict[s
     assert worst.verdict == "custom"
     assert worst.span is not None
     assert LINES[worst.span.line - 1].startswith("def adj_off_by_one_percent")
+
+
+def test_a_trace_that_would_be_long_ends_early(
+    kernels: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blame, "MOST_STATEMENTS", 1)
+    worst = judged(kernels["bent"], [1.0, 1e-12], [kl.zeros(2)]).worst()
+    assert (worst.verdict, worst.span) == ("both", None)
 
 
 def test_the_next_worst_entries_are_listed(
