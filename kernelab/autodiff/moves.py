@@ -55,7 +55,7 @@ class CopyRecord:
 class OverwriteRecord:
     """Elements set from the host: what was computed into them before is gone.
 
-    `value` is what all of them were set to, None where they differ; `version` is that of their memory then.
+    `value` is what they were set to, None where these are many; `version` is that of their memory then.
     """
 
     dest: array

@@ -259,6 +259,9 @@ class Scope:
 FILLS = ("fill_", "zero_")
 """Overwrites by one number, which is rarely computed from an array."""
 
+FEW = 1 << 12
+"""Of how many elements that the host writes the values are remembered, so that the tape can run again."""
+
 
 class Recording:
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
@@ -464,8 +467,11 @@ class Recording:
 
 
 def _overwrite(dest: array, how: str, place: Place) -> OverwriteRecord:
-    filled = how in FILLS and dest.size > 0
-    value = dest.host()[(0,) * dest.ndim].copy() if filled else None
+    value = None
+    if how in FILLS and dest.size:
+        value = dest.host()[(0,) * dest.ndim].copy()
+    elif dest.size <= FEW:
+        value = dest.host().copy()
     return OverwriteRecord(dest, how, place, value, dest.allocation.version)
 
 

@@ -131,7 +131,7 @@ def _play(record: Record) -> Play:
             return lambda run, level: launch(kernel, extents, _arguments(record, run))
         case CopyRecord(dest, src):
             if dest.overlaps(src):
-                raise NotReplayableError(f"{record.title} copies between overlapping views")
+                return lambda run, level: _move(level, run.of(dest), _aside(level, run.of(src)))
             return lambda run, level: _move(level, run.of(dest), run.of(src))
         case OverwriteRecord(dest):
             values = _overwriting(record)
@@ -143,6 +143,13 @@ def _play(record: Record) -> Play:
 def _move(level: Level, dest: array, src: array) -> None:
     dest.allocation.will_write(dest)
     level.move(dest, src)
+
+
+def _aside(level: Level, elements: array) -> array:
+    """A copy of elements that are about to be overwritten."""
+    made = fresh(elements.shape, elements.dtype)
+    level.move(made, elements)
+    return made
 
 
 def _arguments(record: LaunchRecord, run: Run) -> list[Any]:

@@ -17,7 +17,9 @@ from kernelab.autodiff.endtoend import (
     spoiled,
 )
 from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
+from kernelab.autodiff.hazards import Watch
 from kernelab.autodiff.jacobian import Selection
+from kernelab.autodiff.levels import duplicate
 from kernelab.autodiff.progress import steps
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.replay import Line, NotReplayableError
@@ -28,6 +30,7 @@ from kernelab.errors import GradientError, KernelError
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
+from kernelab.runtime.touched import part
 
 Mask = Sequence[tuple[Key, Key]]
 
@@ -134,7 +137,8 @@ def check_tape(
                 report = _as_a_whole(tape, tolerance, fast)
         except (NotReplayableError, KernelError) as error:
             report = TapeReport((), None, _sentence(error))
-        if report.launches and not (report and fast is False):
+        known = report.whole is not None or not report
+        if known and (fast is not False or not report or not chosen):
             return report
         whole, alone = report.whole, report.alone
     each = steps("launches of the tape", chosen)
@@ -142,6 +146,8 @@ def check_tape(
     if all(launch.report is None for launch in checks):
         reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
         hint = "record launches whose inputs require gradients, and check before they are overwritten"
+        if alone:
+            hint = f"it could not be checked as a whole: {alone}"
         raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
     return TapeReport(tuple(sorted(checks, key=lambda launch: launch.index)), whole, alone)
 
@@ -237,13 +243,19 @@ def _lost(record: LaunchRecord) -> str:
 
 
 def _subject(record: LaunchRecord) -> Subject:
-    saved = {i: watch.saved for i, watch in record.watches if watch.saved is not None}
+    watches = {i: watch for i, watch in record.watches if watch.saved is not None}
     arguments: list[Any] = []
     for i, given in enumerate(record.call.arguments):
         value = given.array if isinstance(given, Reference) else given
-        kept = saved.get(i)
-        if kept is not None and isinstance(value, array):
-            kept.requires_grad = value.requires_grad
-            value = kept
-        arguments.append(value)
+        kept = watches.get(i)
+        arguments.append(value if kept is None else _as_read(value, kept))
     return of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
+
+
+def _as_read(elements: array, watch: Watch) -> array:
+    """An array with the elements in it as they were that the tape has saved."""
+    made, saved, box = duplicate(elements), watch.saved, watch.reader.box()
+    if saved is not None and box is not None:
+        part(made, box).host()[...] = part(saved, box).host()
+    made.requires_grad = elements.requires_grad
+    return made

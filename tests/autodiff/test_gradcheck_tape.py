@@ -206,6 +206,36 @@ def test_copies_and_fills_are_a_part_of_the_whole(kernels: dict[str, Any]) -> No
     assert len(report.launches) == 4
 
 
+def test_copies_between_overlapping_views_are_a_part_of_the_whole(kernels: dict[str, Any]) -> None:
+    x, y = reals(6), kl.zeros(6, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][6](x, y)
+        kl.copy(y[1:5], y[0:4])
+        kl.copy(y[::-1], y)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is not None
+    assert report.whole.is_exact
+
+
+def test_elements_that_were_saved_in_part_are_read_as_they_were(kernels: dict[str, Any]) -> None:
+    x, y = reals(8), kl.zeros(3, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][3](x, y)
+        x[1:3].fill_(9.0)
+    (launch,) = kl.autograd.gradcheck_tape(tape, show_summary=False, whitelist_kernels=["right"]).launches
+    assert launch.report is not None
+    assert launch.report
+
+
+def test_a_tape_of_copies_alone_passes(kernels: dict[str, Any]) -> None:
+    x, y = reals(4), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.copy(y, x)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False)
+    assert report.whole is not None
+    assert report.launches == ()
+
+
 def test_a_tape_that_overwrote_what_it_began_with_is_checked_at_what_stands_there(
     kernels: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
