@@ -92,6 +92,23 @@ class OverwriteRecord:
             dest_bar.host()[...] = 0
 
 
+FILLS = ("fill_", "zero_")
+"""Overwrites by one number, which is rarely computed from an array."""
+
+FEW = 1 << 12
+"""Of how many elements that the host writes the values are remembered, so that the tape can run again."""
+
+
+def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
+    """The record of an overwrite that has just happened."""
+    value = None
+    if how in FILLS and dest.size:
+        value = dest.host()[(0,) * dest.ndim].copy()
+    elif dest.size <= FEW:
+        value = dest.host().copy()
+    return OverwriteRecord(dest, how, place, value, dest.allocation.version)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FunctionRecord:
     """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.

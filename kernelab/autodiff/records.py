@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.keeps import Keep, Marked
-from kernelab.autodiff.moves import CopyRecord, FunctionRecord, OverwriteRecord
+from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, overwrite_of
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
 from kernelab.errors import Diagnostic, KernelTypeError, Related, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
@@ -256,13 +256,6 @@ class Scope:
     end: int
 
 
-FILLS = ("fill_", "zero_")
-"""Overwrites by one number, which is rarely computed from an array."""
-
-FEW = 1 << 12
-"""Of how many elements that the host writes the values are remembered, so that the tape can run again."""
-
-
 class Recording:
     """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
 
@@ -463,16 +456,7 @@ class Recording:
         if targets:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
-            self.records += [_overwrite(target, how, caller()) for target in targets]
-
-
-def _overwrite(dest: array, how: str, place: Place) -> OverwriteRecord:
-    value = None
-    if how in FILLS and dest.size:
-        value = dest.host()[(0,) * dest.ndim].copy()
-    elif dest.size <= FEW:
-        value = dest.host().copy()
-    return OverwriteRecord(dest, how, place, value, dest.allocation.version)
+            self.records += [overwrite_of(target, how, caller()) for target in targets]
 
 
 def _reverse(
