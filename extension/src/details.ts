@@ -75,7 +75,7 @@ export class Details {
       html("dl", {}, ...facts.flatMap(([name, value]) => [html("dt", {}, name!), html("dd", {}, value!)])),
       ...(step.reads.length ? [html("h6", {}, "reads"), html("ul", {}, ...side(step.reads, false))] : []),
       ...(step.writes.length ? [html("h6", {}, "changes"), html("ul", {}, ...side(step.writes, true))] : []),
-      ...(step.kind === "launch" ? [this.button("kernel and arguments", "record", record)] : []),
+      ...(step.kind === "launch" ? [this.button("kernel and arguments", "record", record), this.tracer(record, threads)] : []),
     ];
   }
 
@@ -97,14 +97,27 @@ export class Details {
     ];
   }
 
+  /** One thread of a launch, by its number in the grid. */
+  private tracer(record: number, threads: number): HTMLElement {
+    const ask = () => this.ask("thread", record, `run of thread ${input.value}`, { thread: Number(input.value) });
+    const input = html("input", {
+      type: "number", min: 0, max: threads - 1, value: 0,
+      keydown: (event: KeyboardEvent) => {
+        event.stopPropagation();
+        if (event.key === "Enter") ask();
+      },
+    });
+    return html("div", {}, html("label", {}, "thread ", input), " ", html("button", { type: "button", class: "klt-button", click: ask }, "trace"));
+  }
+
   private button(title: string, ask: "array" | "record", number: number): HTMLElement {
     return html("button", { type: "button", class: "klt-button", click: () => this.ask(ask, number, title) }, title);
   }
 
-  private ask(ask: "array" | "record", number: number, title: string): void {
+  private ask(ask: "array" | "record" | "thread", number: number, title: string, more: object = {}): void {
     const id = `${this.prefix}-${++this.asked}`;
     this.reply.replaceChildren(html("p", { class: "klt-quiet" }, `asking the kernel for the ${title} …`));
-    this.model.send({ op: "ask", id, ask, number });
+    this.model.send({ op: "ask", id, ask, number, ...more });
     setTimeout(() => {
       if (id === `${this.prefix}-${this.asked}` && !this.reply.dataset.answered) this.reply.replaceChildren(html("p", { class: "klt-quiet" }, SILENCE));
     }, PATIENCE);

@@ -101,6 +101,16 @@ test("arrow keys pick launches and arrays, Enter asks, Escape lets go", () => {
   expect(words(".klt-facts")).toContain("Pick a launch");
 });
 
+test("a thread of a launch is traced by its number", () => {
+  const model = view();
+  press(".klt-scroller", "ArrowDown");
+  const input = el.querySelector<HTMLInputElement>(".klt-facts input")!;
+  input.value = "7";
+  press(".klt-facts input", "Enter");
+  expect(model.sent).toHaveLength(1);
+  expect(model.sent[0]).toMatchObject({ op: "ask", ask: "thread", number: 0, thread: 7 });
+});
+
 test("only the answer to the last question is shown", () => {
   const model = view();
   press(".klt-scroller", "ArrowDown", "Enter");

@@ -61,6 +61,9 @@ def test_launches_and_an_overwrite_appear_while_the_cell_runs_and_questions_are_
     rows(shown).nth(0).locator("text.klt-title").click()
     shown.get_by_role("button", name="kernel and arguments").click()
     expect(shown.locator(".klt-answer")).to_contain_text("y[i] = x[i] * x[i]")
+    shown.locator(".klt-facts input").fill("3")
+    shown.get_by_role("button", name="trace").click()
+    expect(shown.locator(".klt-answer")).to_contain_text("thread 3 of square")
     expect(rows(shown)).to_have_count(2)  # the cell waits for the gate
     gate.touch()
     expect(rows(shown)).to_have_count(3)

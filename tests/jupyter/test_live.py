@@ -4,9 +4,12 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import comm
+import nbclient
+import nbformat
 import pytest
 from comm.base_comm import BaseComm
 
@@ -176,3 +179,17 @@ def test_without_a_front_end_the_static_forms_say_why(monkeypatch: pytest.Monkey
     assert "node" in shown["text/html"]
     assert "application/vnd.jupyter.widget-view+json" not in shown
     assert tape.times == {}
+
+
+def test_a_notebook_run_without_a_page_keeps_all_of_a_tape(front_end: Path) -> None:
+    cells = (
+        "import kernelab as kl",
+        "%%kernel --quiet\ndef square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]",
+        "x, y = kl.ones(4, dtype=float), kl.zeros(4, dtype=float)\ntape = kl.Tape()\nkl.show(tape)",
+        "with tape:\n    for _ in range(3):\n        square[4](x, y)",
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    states = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
+    (snapshot,) = [one["state"]["snapshot"] for one in states if "snapshot" in one["state"]]
+    assert json.loads(snapshot)["records"] == [0, 0, 0]

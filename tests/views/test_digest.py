@@ -233,6 +233,10 @@ def test_answers_show_values_or_kernels_or_say_why_not() -> None:
     shown = render(answer(digest, {"ask": "record", "number": 0}))
     assert "y[i] = x[i] * x[i]" in shown
     assert "array of 3 float32, requires gradients" in shown
+    traced = render(answer(digest, {"ask": "thread", "number": 0, "thread": 1}))
+    assert "thread 1 of square, run alone on copies" in traced
+    assert "arrays are as they are now" in traced
+    assert "there is no thread 5" in render(answer(digest, {"ask": "thread", "number": 0, "thread": 5}))
     for question in ({"ask": "array", "number": 9}, {"ask": "record", "number": 7}):
         assert "run the cell again" in render(answer(digest, question))
     assert "does not know" in render(answer(digest, {"ask": "tea"}))
