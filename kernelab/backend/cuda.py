@@ -6,6 +6,7 @@ what went wrong, as on a CPU.  Knows the driver's protocol and the launch ABI; m
 
 import ctypes
 import struct
+import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ class CudaBackend:
         self.driver = driver
         self.cache = Cache() if cache is None else cache
         self._status: tuple[int, int] | None = None
+        self.turn = threading.Lock()
+        """Held while a launch runs: there is one status block."""
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
@@ -223,6 +226,10 @@ class CudaEntry:
 
     def _launch(self, slots: Sequence[int], crew: Crew, limit: int) -> list[int]:
         """Run, and return the status block."""
+        with self._backend.turn:
+            return self._launched(slots, crew, limit)
+
+    def _launched(self, slots: Sequence[int], crew: Crew, limit: int) -> list[int]:
         driver, (host, device) = self._backend.driver, self._backend.status()
         status = (ctypes.c_longlong * STATUS_FIELDS).from_address(host)
         ctypes.memset(host, 0, ctypes.sizeof(status))

@@ -1,0 +1,82 @@
+"""What can be known of the real driver without a GPU: its words, and machine code for devices of its kind."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kernelab.backend import nvidia, nvrtc
+from kernelab.backend.driver import fault
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cuda
+from kernelab.errors import BuildError, KernelMemoryError, LaunchError
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.vjp import vjp
+from tests.codegen import kernels
+from tests.support.lowering import lowered
+from tests.support.zoo import ZOO
+
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
+
+
+def test_every_function_of_the_driver_that_is_called_is_one_of_cuda_pythons() -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    text = Path(nvidia.__file__).read_text()
+    called = set(re.findall(r"(?:_api|api\(\))\.(\w+)", text))
+    assert len(called) > 20
+    assert not [name for name in called if not hasattr(driver, name)]
+    for name in re.findall(r"CU_MEMPOOL_ATTR_\w+", text):
+        assert hasattr(driver.CUmemPool_attribute, name)
+    for name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT"):
+        assert hasattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+
+
+def test_without_cuda_python_or_a_driver_the_reason_and_a_way_out_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(_: str) -> object:
+        raise ImportError
+
+    def broken(_: int) -> object:
+        raise RuntimeError("no library")
+
+    for found, reason in (
+        (missing, "cuda-python is not installed"),
+        (lambda _: SimpleNamespace(cuInit=broken), "no CUDA driver that can be loaded"),
+    ):
+        nvidia.api.cache_clear()
+        monkeypatch.setattr(nvidia, "import_module", found)
+        with pytest.raises(LaunchError, match=f"there is no device 'cuda:0': .*{reason}") as caught:
+            nvidia.open_driver(0)
+        assert 'use device="cpu"' in str(caught.value)
+        assert (nvidia.count_devices(), nvidia.version()) == (0, None)
+    nvidia.api.cache_clear()
+
+
+def test_what_the_driver_reports_says_what_to_do() -> None:
+    full = fault("CUDA_ERROR_OUT_OF_MEMORY", "allocating 5 bytes", "cuda:0")
+    assert isinstance(full, KernelMemoryError) and "there is no memory left on the device" in str(full)
+    lost = fault("CUDA_ERROR_ILLEGAL_ADDRESS", "running a kernel", "cuda:0")
+    assert "everything on the device is lost" in str(lost) and "restart the notebook's kernel" in str(lost)
+    old = fault("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "loading a kernel", "cuda:0")
+    assert isinstance(old, BuildError) and "the driver is older than NVRTC" in str(old)
+    assert "CUDA_ERROR_UNKNOWN" in str(fault("CUDA_ERROR_UNKNOWN", "copying", "cuda:0"))
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_zoo_becomes_machine_code(architecture: str) -> None:
+    programs = [lowered(animal.text, animal.name) for animal in ZOO[:4]]
+    programs += [vjp(programs[0], ZOO[0].differentiable).adjoint, kernels.saving().function]
+    text = emit([scalarise(program) for program in programs], Cuda()).text
+    code = nvrtc.compile_to_cubin(text, architecture)
+    assert code.startswith(b"\x7fELF")
+    assert all(f"{program.name}_entry".encode() in code for program in programs)
+
+
+@pytest.mark.nvrtc
+def test_an_architecture_that_nvrtc_does_not_know_is_refused_by_name() -> None:
+    with pytest.raises(BuildError, match=r"NVRTC \d+\.\d+ does not compile for sm_999") as caught:
+        nvrtc.compile_to_cubin("", "sm_999")
+    assert "it knows sm_" in str(caught.value)
