@@ -82,3 +82,34 @@ def test_a_name_can_be_given_and_unknown_options_are_refused() -> None:
     assert kl.kernel(plain, name="other").key == "other"
     with pytest.raises(KernelValueError, match="kernel has no option modul"):
         kl.kernel(plain, modul="unique")
+
+
+@kl.struct
+class Complex:
+    re: float
+    im: float
+
+
+@kl.func
+def add(a: Complex, b: Complex):
+    return Complex(a.re + b.re, a.im + b.im)
+
+
+@kl.func
+def neg(a: Complex):
+    return Complex(-a.re, -a.im)
+
+
+@kl.kernel
+def combine(out: kl.array[float]):
+    a = Complex(1.0, 2.0)
+    b = a + Complex(3.0, 4.0)
+    c = -b
+    out[0] = c.re
+    out[1] = c.im
+
+
+def test_operators_of_structs_are_the_functions_of_the_file_which_may_use_operators() -> None:
+    out = kl.zeros(2)
+    kl.launch(combine, 1, [out])
+    assert out.list() == [-4.0, -6.0]
