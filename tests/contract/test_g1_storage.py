@@ -39,6 +39,13 @@ def shared(rate: array[float64], start: float64, steps: int, population: array[f
         p = sin(p) + rate[0] * rate[j]
     population[i] += p
 
+def fewer(rate: array[float64], start: float64, steps: int, population: array[float64]):
+    i = tid()
+    p = start
+    for k in range(steps * (61 - 20 * i)):
+        p = sin(p) + rate[0] * rate[i]
+    population[i] += p
+
 def kept(rate: array[float64], start: float64, steps: int, population: array[float64]):
     i = tid()
     p = start
@@ -122,6 +129,15 @@ def test_derivatives_of_any_order_stay_within_the_budget(
         np.testing.assert_array_equal(transform(rate).numpy(), expected)
         assert any(spills)
         spills.clear()
+
+
+def test_threads_that_fit_before_one_does_not_are_swept_once(kernels: dict[str, Any], budget: Any) -> None:
+    kernel = kernels["fewer"]
+    budget.loop_memory = 0
+    expected, before = gradient(kernel, 4, 10), spilled(kernel)
+    budget.loop_memory = 1000
+    np.testing.assert_array_equal(gradient(kernel, 4, 10), expected)
+    assert spilled(kernel) == before + 1
 
 
 def test_a_loop_within_the_budget_saves_every_iteration(kernels: dict[str, Any], budget: Any) -> None:

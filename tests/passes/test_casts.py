@@ -20,6 +20,7 @@ def found(body: str) -> list[tuple[str, str, int]]:
         ("i = tid()\ny[i] = float(int(x[i]))", [("x", "y", 2)]),
         ("i = tid()\nk = int(v[i][1])\ny[i] = float(k) + x[i]", [("v", "y", 2)]),
         ("i = tid()\nm[i] = int(x[i])", [("x", "m", 2)]),
+        ("i = tid()\ny[i] = x[i] + float(int(x[i]))", [("x", "y", 2)]),
         ("i = tid()\ny[i] = float(n[i])", [("n", "y", 2)]),
         ("i = tid()\nk = int(0)\nfor j in range(3):\n    k += int(x[j])\ny[i] = float(k)", [("x", "y", 4)]),
         ("i = tid()\nk = int(0)\nif x[i] > 0.0:\n    k = int(x[i])\ny[i] = float(k)", [("x", "y", 4)]),
