@@ -184,8 +184,8 @@ Value = Scalar | Vec | Mat
 Type = Value | Array
 
 
-LARGEST = 36
-"""How many scalars a value holds at most: those of a spatial matrix."""
+LARGEST = 144
+"""How many scalars a value holds at most, those of a 12 by 12 matrix: each one is a variable of the C++."""
 
 _SUFFIXES = {
     float32: "", float64: "d", float16: "h", bfloat16: "bf",
@@ -274,7 +274,7 @@ def named_types() -> dict[str, Value]:
 
 @cache
 def type_named(name: str) -> Value | None:
-    """The value type of a name, of any size up to 36 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
+    """The value type of a name, of any size up to 144 scalars: ``vec5``, ``mat23d``, ``mat1x12i``."""
     known = _named().get(name)
     shaped = _SHAPED.fullmatch(name)
     if known is not None or shaped is None or shaped[6] not in _BY_SUFFIX:

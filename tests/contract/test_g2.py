@@ -235,3 +235,16 @@ def k(v: array[vec3d], x: array[float64], y: array[float64]):
 """
     v = [[0.3, -1.2, 0.8], [1.1, 0.4, -0.5], [0.2, 0.9, 0.7]]
     gradients_are_right(text, 2, v=v, x=X, y=[0.0] * 2)
+
+
+def test_values_as_large_as_the_stiffness_of_a_tetrahedron_are_products_and_are_written() -> None:
+    text = """
+def k(m: array[mat12x12d], u: array[vec12d], y: array[float64]):
+    i = tid()
+    f = m[i] * u[i]
+    for a in range(12):
+        f[a] *= f[11 - a] + 0.1
+    y[i] = dot(f, u[i])
+"""
+    rng = np.random.default_rng(5)
+    gradients_are_right(text, 1, m=rng.normal(size=(1, 12, 12)), u=rng.normal(size=(1, 12)), y=[0.0])
