@@ -1,9 +1,10 @@
 """Effects: which array parameters a function reads, writes and accumulates into."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Native, Store, Var, locals_of, walk
+from kernelab.errors import Source
+from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Native, Stmt, Store, Var, locals_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +23,32 @@ class Effects:
 
 def effects(function: Function) -> Effects:
     """What a function does to its array parameters, on any path through it."""
-    found, own = block_effects(function.body), locals_of(function.body)
+    return _outside(function, block_effects(function.body))
+
+
+def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
+    """What each line of source that has statements does to the array parameters of a function."""
+    lines: dict[tuple[Source, int], list[Stmt]] = {}
+    for stmt in walk(function.body):
+        lines.setdefault((stmt.span.source, stmt.span.line), []).append(stmt)
+    return {line: _outside(function, _effects(stmts)) for line, stmts in lines.items()}
+
+
+def _outside(function: Function, found: Effects) -> Effects:
+    own = locals_of(function.body)
     return Effects(found.reads - own, found.writes - own, found.accumulates - own) if own else found
 
 
 def block_effects(block: Block) -> Effects:
     """What a block does to arrays, with the blocks inside it."""
+    return _effects(walk(block))
+
+
+def _effects(stmts: Iterable[Stmt]) -> Effects:
     reads: set[Var] = set()
     writes: set[Var] = set()
     accumulates: set[Var] = set()
-    for stmt in walk(block):
+    for stmt in stmts:
         match stmt:
             case Load(_, array):
                 if stmt.held is None:

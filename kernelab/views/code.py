@@ -25,9 +25,10 @@ from kernelab.lang.types import Array
 from kernelab.passes.effects import effects
 from kernelab.passes.storage import LoopStorage
 from kernelab.views import highlight
-from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Words, words
+from kernelab.views.lines import facts_of, lines_table
+from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, Words, words
 
-MAX_GENERATED = 150
+MAX_GENERATED = 140
 """How many lines of generated text a view folds in, so that notebooks stay small."""
 
 WIDTH = 76
@@ -45,10 +46,14 @@ PANES: dict[str, str] = {
     "tangent": "tangent",
     "cpp": "C++ for the CPU",
     "cuda": "CUDA",
+    "lines": "what each line does",
 }
 """The panes of a view, and what their titles are."""
 
 DEFAULT = ("source", "adjoint")
+
+FOLDED = ("tangent", "cpp", "cuda")
+"""What can be unfolded below the default ones; what each line does is told in the pane of the source too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +82,7 @@ def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
     beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
     folds: list[Node] = []
     if tuple(shown) == DEFAULT:
-        closed = [name for name in PANES if name not in shown]
-        panes = ((PANES[name], pane) for name in closed for pane in _pane(name, parts, places, whole=False))
+        panes = ((PANES[name], pane) for name in FOLDED for pane in _pane(name, parts, places, whole=False))
         folds = [Fold(title, _untitled(pane)) for title, pane in panes]
     return Below((_title(parts), *_notes(parts), Beside(tuple(beside)), *folds))
 
@@ -95,6 +99,8 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
             return [Below(panes) if len(panes) > 1 else panes[0]]
         case "adjoint":
             return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places)]
+        case "lines":
+            return [places.table()]
         case "tangent":
             return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
         case _:
@@ -110,6 +116,8 @@ class _Places:
         for span in (stmt.span for stmt in walk(parts.primal.body)):
             if span.source is not NOWHERE.source:
                 self.used.setdefault(span.source, set()).add(span.line)
+        saved = () if parts.adjoint is None else parts.adjoint.savings
+        self.facts = facts_of(parts.primal, saved, parts.residuals, parts.loops)
 
     def line(self, runs: Iterable[Run], span: Span | None, goes_on: bool = False) -> CodeLine:
         if span is None or span.source not in self.used:
@@ -122,7 +130,23 @@ class _Places:
             runs = highlight.python(source.text)
             wanted = _definitions(source, used)
             lines = tuple(CodeLine(runs[n - source.first_line], n, number) for n in wanted)
-            yield Code(source.label, lines)
+            yield Code(source.label, lines, tuple(self._told(source, wanted)))
+
+    def _told(self, source: Source, wanted: Iterable[int]) -> Iterator[CodeLine]:
+        number = list(self.used).index(source)
+        for n in wanted:
+            facts = self.facts.get((source, n))
+            if facts is not None:
+                yield CodeLine((Run(facts.sentence),), n, number)
+
+    def table(self) -> Table:
+        """What each line does, the kernel's own cell first, called as in the gutters."""
+        names = {
+            (source, n): CodeLine((), n, number).mark
+            for number, (source, used) in enumerate(self.used.items())
+            for n in sorted(used)
+        }
+        return lines_table(PANES["lines"], self.facts, names)
 
 
 def _definitions(source: Source, used: set[int]) -> list[int]:

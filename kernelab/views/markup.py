@@ -1,7 +1,7 @@
 """The small language of views: what is shown, as data that becomes text or HTML.
 
     node ::= Words(run...)                       a sentence
-           | Code(title, lines)                  lines of code, linked by the source line they come from
+           | Code(title, lines, told)            lines of code, linked by the source line they come from
            | Table(title, head, rows)
            | Drawing(title, html, lines)         a picture, and the lines that a terminal shows instead
            | Beside(nodes) | Below(nodes)        next to each other where there is room | one under the other
@@ -59,10 +59,11 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines of code under a title."""
+    """Lines of code under a title; `told` are remarks on some, which a page shows who points at a line."""
 
     title: str
     lines: tuple[CodeLine, ...]
+    told: tuple[CodeLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """A view as static HTML: no script, its own style, light and dark after the notebook's theme.
 
-Lines of code carry a class for the source line they come from, and hovering one lights the others by style
-alone.  Where a host strips the style, the numbers in the gutters still link them.  Classes are scoped by a
-digest of the content, so that equal views are equal text and two views never share a rule.
+Lines of code carry a class for the source line they come from, and pointing at one lights the others by
+style alone; lines with remarks can be reached by the Tab key, and a click holds them.  Where a host strips
+the style, the numbers in the gutters still link them.  Classes are scoped by a digest of the content, so
+that equal views are equal text and two views never share a rule.
 """
 
 import hashlib
@@ -38,6 +39,8 @@ WIDEST = 76
 
 GUTTER = 6
 """The room that the gutter and the edges of a pane take, in characters."""
+
+INVITATION = "point at a line, or press Tab: what comes from it lights up"
 
 _CLASSES: dict[Style, str] = {"dim": "s1", "keyword": "sk", "comment": "sc", "number": "sn"}
 _CLASSES |= {"string": "ss", "name": "sd", "good": "sg", "bad": "sb"}
@@ -116,14 +119,31 @@ def _run(run: Run) -> str:
 
 def _code(code: Code) -> str:
     groups = groupby(gutters(code), lambda numbered: _link(numbered[1]))
-    lines = "".join(_linked(link, group) for link, group in groups)
+    told = {_link(line) for line in code.told}
+    lines = "".join(_linked(link, group, link in told) for link, group in groups)
     title = f"<figcaption>{escape(code.title)}</figcaption>" if code.title else ""
     label = f' role="region" aria-label="{escape(code.title)}"' if code.title else ""
-    return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre></figure>'
+    return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre>{_told(code)}</figure>'
 
 
-def _linked(link: str, lines: Iterable[tuple[str, CodeLine]]) -> str:
-    """Neighbouring lines that come from one source line."""
+def _told(code: Code) -> str:
+    """The remarks, all in one place: that on the line pointed at covers the others."""
+    if not code.told:
+        return ""
+    remarks = "".join(
+        f"<p class={_remark(_link(line))}>{line.mark} · {_runs(line.runs)}</p>" for line in code.told
+    )
+    return f'<div class="kl-told" aria-live="polite"><p>{INVITATION}</p>{remarks}</div>'
+
+
+def _remark(link: str) -> str:
+    return f"d{link[1:]}"
+
+
+def _linked(link: str, lines: Iterable[tuple[str, CodeLine]], told: bool) -> str:
+    """Neighbouring lines that come from one source line; they take the focus if something is told of it."""
+    if told:
+        link += " tabindex=0"
     # An element of our own is shorter than a span with a class, and a host that drops it keeps its text.
     text = "".join(f"<k-n>{gutter}</k-n>{_runs(line.runs)}\n" for gutter, line in lines)
     return f"<span class={link}>{text}</span>" if link else f"<span>{text}</span>"
@@ -156,9 +176,18 @@ def _kind(is_number: bool) -> str:
 
 
 def _links(node: Node, scope: str) -> str:
-    """One rule for each source line: hovering any line that comes from it lights all of them."""
-    selectors = [f".{scope}:has(.{link}:hover) .{link}" for link in sorted(_all_links(node))]
-    return f"{','.join(selectors)}{{background:var(--kl-lit)}}" if selectors else ""
+    """Rules for each source line: any line that comes from it lights all of them, and shows the remark."""
+    links = sorted(_all_links(node))
+    if not links:
+        return ""
+    return f".{scope}{{{''.join(map(_rules, links))}}}"
+
+
+def _rules(link: str) -> str:
+    remark = _remark(link)
+    lit = f".{link}{{background:var(--kl-lit)}}.{remark}{{visibility:visible}}"
+    # What is pointed at lies over what a click holds.
+    return f"&:has(.{link}:hover,.{link}:focus){{{lit}}}&:has(.{link}:hover) .{remark}{{z-index:1}}"
 
 
 def _all_links(node: Node) -> set[str]:

@@ -68,6 +68,18 @@ def test_a_cell_shows_its_kernel_and_hovering_a_line_lights_what_comes_from_it(
     panes.nth(1).locator(".l5").first.hover()
     assert background(panes.nth(0).locator(".l5")) == lit
     assert background(derived) == before
+    told = panes.nth(0).locator(".kl-told")
+    expect(told.locator(".d5")).to_be_visible()
+    page.mouse.move(1, 1)
+    panes.nth(0).locator(".l4").click()
+    page.mouse.move(1, 1)
+    expect(told.locator(".d4")).to_be_visible()
+    assert background(derived) == lit
+    page.keyboard.press("Tab")
+    expect(told.locator(".d5")).to_be_visible()
+    expect(told.locator(".d5")).to_have_text("5 · adds to energy")
+    expect(told.locator(".d4")).not_to_be_visible()
+    assert background(derived) == before
 
 
 def test_a_mistake_in_a_cell_shows_its_line_with_a_caret_and_nothing_of_the_machinery(

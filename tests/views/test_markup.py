@@ -89,8 +89,19 @@ def test_every_line_that_comes_from_one_source_line_is_lit_by_hovering_any_of_th
     html = page.render(Beside((SOURCE, ADJOINT)))
     scope = re.search(r'class="kl (kl-\w+)"', html)
     assert scope is not None
-    assert f".{scope[1]}:has(.l9:hover) .l9" in html
+    assert f"{scope[1]}{{&:has(" in html
+    assert "&:has(.l9:hover,.l9:focus){.l9{background" in html
     assert len(re.findall("<span class=l9>", html)) == 2
+
+
+def test_a_remark_stands_once_and_its_line_can_be_focused() -> None:
+    told = Code("Cell In[2]", SOURCE.lines, (CodeLine((Run("reads <x>"),), 9),))
+    html = page.render(Beside((told, ADJOINT)))
+    assert html.count("<span class=l9 tabindex=0>") == 1
+    assert html.count("<span class=l9>") == 1
+    assert html.count("<p class=d9>9 · reads &lt;x&gt;</p>") == 1
+    assert ".d9{visibility:visible}" in html
+    assert "kl-told" not in page.render(SOURCE).partition("</style>")[2]
 
 
 def test_lines_of_two_cells_with_one_number_are_not_linked() -> None:
