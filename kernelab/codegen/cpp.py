@@ -145,11 +145,12 @@ class _Body(Writer):
         if function.linear is not None:
             self.name.alias(function.linear, "thread")
         coordinates = tuple(self.name(var) for var in function.threads)
-        self.totals = {stmt: total_of(stmt, self.name) for stmt in self.flavor.totals(function)}
-        self.needs.update(need for total in self.totals.values() for need in total.helpers)
         many = self.flavor.wide(function)
         beside = {array: wide_of(array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)}
         self.wide = {stmt: beside[stmt.array] for stmt in many}
+        steady = self.flavor.totals(function)
+        self.totals = {stmt: total_of(stmt, self.name, self.wide.get(stmt)) for stmt in steady}
+        self.needs.update(need for total in self.totals.values() for need in total.helpers)
         self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)

@@ -7,8 +7,9 @@
 A float32 that sums ones stops at 2**24, a float16 at 2**11, a bfloat16 at 2**8: each addition is lost
 against the sum.  Where the element stays the same from one addition to the next, a running total is a float64
 that reaches it once, when another element's turn comes or the launch ends.  Where elements change, additions
-that are small against their element, and all of halves, go to a float64 beside the element (`beside`).  That
-is only done where nothing in the function looks at the array in between.
+that are small against their element, and all of halves, go to a float64 beside the element (`beside`); so do
+running totals that come to an element again and again.  That is only done where nothing in the function looks
+at the array in between.
 """
 
 from collections.abc import Iterator
@@ -39,24 +40,34 @@ from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, floa
 
 def totals(function: Function) -> tuple[Atomic, ...]:
     """The additions that go to a running total, in order."""
-    if function.aliased:
-        return ()
-    looked_at = _looked_at(function)
-    threads = {*function.threads} | ({function.linear} if function.linear is not None else set())
-    return tuple(stmt for stmt in _steady(function.body, set(threads)) if _is_sum(stmt, looked_at))
+    return tuple(_totals(function))
 
 
 def wide(function: Function) -> tuple[Atomic, ...]:
     """The additions that may go to a float64 beside each element, in order: those to changing elements.
 
-    Left out are those by which each thread reaches an element at most once.
+    Left out are those by which each thread reaches an element at most once.  Of a running total it is what
+    has come together that goes there.
     """
     if function.aliased:
         return ()
-    looked_at, known = _looked_at(function), frozenset(totals(function))
+    looked_at, known = _looked_at(function), _totals(function)
     threads, own = frozenset(function.threads), function.linear
-    sums = (stmt for stmt in _repeated(function.body, threads, own) if stmt not in known)
+    sums = (stmt for stmt in _repeated(function.body, threads, own) if known.get(stmt, True))
     return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
+
+
+def _totals(function: Function) -> dict[Atomic, bool]:
+    """The additions that go to a running total, and whether one may come to an element more than once."""
+    if function.aliased:
+        return {}
+    looked_at = _looked_at(function)
+    threads, own = frozenset(function.threads), function.linear
+    told_apart: set[Atom] = {*threads} if own is None else {*threads, own}
+    found = _steady(function.body, (_Turns(told_apart, ()),))
+    return {
+        stmt: _comes_again(stmt, turns, threads, own) for stmt, turns in found if _is_sum(stmt, looked_at)
+    }
 
 
 def is_deferred(function: Function) -> bool:
@@ -71,9 +82,7 @@ def _repeated(
     for stmt in block.stmts:
         match stmt:
             case Atomic(indices=indices):
-                found = frozenset(indices)
-                apart = own in found or (threads and threads <= found)
-                if not (apart and loops <= found):
+                if not (_apart(stmt, threads, own) and loops <= {*indices}):
                     yield stmt
             case If(then=then, orelse=orelse):
                 yield from _repeated(then, threads, own, loops)
@@ -82,6 +91,11 @@ def _repeated(
                 yield from _repeated(body, threads, own, loops | {index})
             case While(carries=carries, body=body):
                 yield from _repeated(body, threads, own, loops | {*carries})
+
+
+def _apart(stmt: Atomic, threads: frozenset[Var], own: Var | None) -> bool:
+    """Whether each thread has elements of its own."""
+    return own in stmt.indices or (bool(threads) and threads <= {*stmt.indices})
 
 
 def _looked_at(function: Function) -> frozenset[Var]:
@@ -104,30 +118,55 @@ def _is_sum(stmt: Atomic, looked_at: frozenset[Var]) -> bool:
     return stmt.array not in looked_at and scalar_of(stmt.array.type.elem) in (float16, bfloat16, float32)
 
 
-def _steady(block: Block, changing: set[Atom]) -> Iterator[Atomic]:
-    """The atomics of one element while `changing` are what differs between one turn and the next."""
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """What differs between one turn and the next of a loop or of the launch, and what counts a loop's."""
+
+    changing: set[Atom]
+    counted: tuple[Var, ...]
+
+
+def _steady(block: Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[Atomic, tuple[_Turns, ...]]]:
+    """The atomics of one element while the innermost loop runs, each with those turns in which it changes."""
     for stmt in block.stmts:
         match stmt:
-            case Atomic(indices=indices) if not changing.intersection(indices):
-                yield stmt
+            case Atomic(indices=indices) if not turns[-1].changing.intersection(indices):
+                yield stmt, _until_steady(turns, indices)
             case If(then=then, orelse=orelse):
-                yield from _steady(then, changing)
-                yield from _steady(orelse, changing)
+                yield from _steady(then, turns)
+                yield from _steady(orelse, turns)
             case For(index=index, carries=carries, body=body):
-                yield from _steady(body, {index, *carries})
+                yield from _steady(body, (*turns, _Turns({index, *carries}, (index,))))
             case While(carries=carries, body=body):
-                yield from _steady(body, {*carries})
-        if not isinstance(stmt, Let) or changing.intersection(atoms(stmt)):
-            changing.update(defs(stmt))
+                yield from _steady(body, (*turns, _Turns({*carries}, carries)))
+        for turn in turns:
+            if not isinstance(stmt, Let) or turn.changing.intersection(atoms(stmt)):
+                turn.changing.update(defs(stmt))
+
+
+def _until_steady(turns: tuple[_Turns, ...], indices: tuple[Atom, ...]) -> tuple[_Turns, ...]:
+    while turns and not turns[-1].changing.intersection(indices):
+        turns = turns[:-1]
+    return turns
+
+
+def _comes_again(stmt: Atomic, turns: tuple[_Turns, ...], threads: frozenset[Var], own: Var | None) -> bool:
+    """Whether two of those turns may have the same element."""
+    counted = {var for turn in turns for var in turn.counted}
+    return bool(turns) and not (_apart(stmt, threads, own) and counted <= {*stmt.indices})
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The locals of a running total: the float64, and the address that it belongs to, at first none."""
+    """The locals of a running total: the float64, and the address that it belongs to, at first none.
+
+    `beside` are the sums that it goes to, None where it goes to its element.
+    """
 
     name: str
     place: str
     scalar: Scalar
+    beside: "Wide | None" = None
 
     @property
     def helper(self) -> str:
@@ -150,11 +189,13 @@ class Total:
 
     def moved(self, pointer: str) -> str:
         """The statement that makes it the total of the element at `pointer`."""
-        return f"if ({self.place} != {pointer}) {self.settled[:-1]}, {self.place} = {pointer};"
+        return f"if ({self.place} != {pointer}) {{ {self.settled} {self.place} = {pointer}; }}"
 
     @property
     def settled(self) -> str:
-        return f"{self.helper}({self.place}, {self.name});"
+        if self.beside is None:
+            return f"{self.helper}({self.place}, {self.name});"
+        return f"if ({self.place}) {self.beside.added(self.place, self.name)} {self.name} = 0.0;"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +253,8 @@ def wide_of(array: Var, names: Names) -> Wide:
     return Wide(name, sums, low, places, scalar, array.type.ndim, bytes_of(array.type.elem))
 
 
-def total_of(stmt: Atomic, names: Names) -> Total:
-    """The running total of an addition, with fresh names."""
+def total_of(stmt: Atomic, names: Names, beside: Wide | None) -> Total:
+    """The running total of an addition, with fresh names, and the sums that it goes to."""
     assert isinstance(stmt.array.type, Array)
     array, scalar = names(stmt.array), scalar_of(stmt.array.type.elem)
-    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar)
+    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside)

@@ -44,8 +44,18 @@ def test_additions_to_changing_elements_have_sums_beside_them() -> None:
     assert scattered("m[i, 0] += x[i]", head="i, j = tid()") == ["m"]
 
 
+def test_so_have_running_totals_that_come_to_an_element_again() -> None:
+    assert scattered("for n in range(k):\n    s[y[i]] += x[n]") == ["s"]
+    assert scattered("for n in range(k):\n    for j in range(k):\n        s[y[n]] += x[j]") == ["s"]
+    assert scattered("for n in range(k):\n    for j in range(k):\n        m[i, y[j]] += x[i]") == ["m"]
+
+
 def test_where_a_thread_comes_to_an_element_once_there_are_none() -> None:
     assert scattered("s[i] += x[i]") == []
+    assert scattered("s[k] += x[i]") == []
+    assert scattered("for n in range(k):\n    s[i] += x[n]") == []
+    assert scattered("for n in range(k):\n    for j in range(k):\n        m[i, n] += x[j]") == []
+    assert scattered("for n in range(k):\n    for j in range(k):\n        m[i, k] += x[j]") == []
     assert scattered("for n in range(k):\n    m[i, n] += x[i]") == []
     assert scattered("m[j, i] += x[i]", head="i, j = tid()") == []
 
@@ -91,6 +101,11 @@ def half_bins(of: array[int], s: array[float16]):
 
 def brain_bins(of: array[int], s: array[bfloat16]):
     s[of[tid()]] += bfloat16(1.0)
+
+def threes(of: array[int], s: array[bfloat16]):
+    i = tid()
+    for _ in range(3):
+        s[of[i]] += bfloat16(1.0)
 
 def tenths(of: array[int], s: array[float]):
     s[of[tid()]] += 0.1
@@ -199,6 +214,16 @@ def test_scattered_halves_are_rounded_once(backend: str, monkeypatch: pytest.Mon
     kl.launch(kernels["brain_bins"], 5000, [of, brains])
     assert halves.list() == [1, 5000]  # 5001 lies between two halves, 5000 and 5004
     assert [float(value) for value in brains.list()] == [1, 4992]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_what_comes_together_in_a_loop_of_each_thread_does_not_saturate(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    s = kl.zeros(2, dtype=kl.bfloat16)
+    kl.launch(kl.compile(SUMS)["threes"], 4096, [kl.array(np.arange(4096) % 2, dtype=int), s])
+    assert [float(value) for value in s.list()] == [6144, 6144]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interp"])
