@@ -57,6 +57,9 @@ class Race:
     second: Visit
     threads: tuple[str, str]
 
+    def __repr__(self) -> str:
+        return f"<race of threads {' and '.join(self.threads)} of `{self.kernel}` at {self.element}>"
+
     def __str__(self) -> str:
         return self.describe().render()
 

@@ -132,6 +132,7 @@ def test_two_stores_to_one_element(kernels: dict[str, Any]) -> None:
     assert "threads 1 and 4 of `scatter` both store to y[1]" in str(found[0])
     assert "Cell In[3], line 8\n    8 |     y[to[i]] = x[i]" in str(found[0])
     assert not np.any(arguments[2].numpy())
+    assert repr(found) == "(<race of threads 1 and 4 of `scatter` at y[1]>,)"
 
 
 def test_equal_values_are_a_race_too(kernels: dict[str, Any]) -> None:
