@@ -85,13 +85,14 @@ def _is_current(record: LaunchRecord, elements: array) -> bool:
 def _inputs(record: LaunchRecord) -> dict[int, array] | None:
     """What a launch read and others have overwritten since, as it was; None where that is lost."""
     plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    written = [record.call.arguments[i] for i in plan.written]
     found: dict[int, array] = {}
     for i in plan.read:
         given = record.call.arguments[i]
         kept = saved.get(i)
         if kept is not None:
             found[i] = kept
-        elif i in plan.written or not _is_current(record, given):
+        elif any(map(given.overlaps, written)) or not _is_current(record, given):
             return None
     return found
 

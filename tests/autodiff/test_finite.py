@@ -186,6 +186,15 @@ def test_an_array_changed_in_place_is_named_though_its_line_is_lost() -> None:
     assert "the launch of `in_place` leaves `x` inf at [1]" in text
 
 
+def test_so_is_one_that_a_kernel_reads_and_writes_under_two_names() -> None:
+    x, loss = leaf(1, -2), result()
+    with kl.Tape() as tape:
+        kernels["roots"][2](x, x)
+        total[2](x, loss)
+    text = refusal(tape, loss)
+    assert "the launch of `roots` leaves `x` nan at [1]" in text
+
+
 def test_nothing_changes_when_everything_is_finite() -> None:
     x = leaf(1, 2)
     tape, loss = through("logs", x)
