@@ -15,7 +15,7 @@ from typing import Protocol
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records import HostValues, LaunchRecord, Record
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import origin_of
 from kernelab.runtime.recorder import Place, name_in_caller
@@ -224,8 +224,11 @@ class Detour:
 
     def describe(self) -> Diagnostic:
         seen = called(self.values.source)
+        way = f"from {called(self.elements)} back to {seen}: the"
+        if self.values.source.allocation is self.elements.allocation:
+            way = f"through {seen} here: its new"
         return Diagnostic(
-            f"no gradient flows from {called(self.elements)} back to {seen}: the values came by the host",
+            f"no gradient flows {way} values came by the host",
             self.place.span,
             "cut",
             hint="compute it on the tape (kl.map, operators of arrays, copy, a kernel); if the gradient is "
@@ -235,12 +238,45 @@ class Detour:
 
 
 def detours(
-    values: Mapping[Allocation, HostValues], on_the_way: Mapping[Allocation, array]
+    values: Mapping[Allocation, HostValues],
+    on_the_way: Mapping[Allocation, array],
+    steps: Sequence[Step],
+    seeds: Iterable[array],
 ) -> Iterator[Detour]:
     """The arrays on the way from the loss whose values the host seems to have computed from the tape's."""
+    ends = {seed.allocation for seed in seeds}
     for memory, made in values.items():
-        if memory in on_the_way and made.source.allocation not in on_the_way:
+        if memory not in on_the_way:
+            continue
+        back = made.source.allocation is memory
+        if _is_replaced(memory, steps, set(ends)) if back else made.source.allocation not in on_the_way:
             yield Detour(on_the_way[memory], made)
+
+
+def _is_replaced(memory: Allocation, steps: Sequence[Step], needed: set[Allocation]) -> bool:
+    """Whether the host replaced what launches had computed, before anything on the way read it."""
+    steps = list(steps)
+    while steps and not _replaces(steps[-1], memory):
+        _follow(steps.pop(), needed)
+    needed.discard(memory)
+    computed = False
+    for step in reversed(steps):
+        computed = computed or (bool(step.reached) and any(w.allocation is memory for w in step.written))
+        _follow(step, needed)
+    return computed and memory not in needed
+
+
+def _follow(step: Step, needed: set[Allocation]) -> None:
+    if not needed.isdisjoint([target.allocation for target in step.written]):
+        needed.update([source.allocation for source in step.reached if source.requires_grad])
+
+
+def _replaces(step: Step, memory: Allocation) -> bool:
+    """Whether the host sets all elements."""
+    record = step.record
+    if not isinstance(record, OverwriteRecord) or record.dest.allocation is not memory:
+        return False
+    return record.dest.size * bytes_of(record.dest.dtype) == memory.nbytes
 
 
 # ------------------------------------------------------------------------------ launches that no tape saw

@@ -445,7 +445,7 @@ class Recording:
         if self._seen is None or not is_differentiable(elements.dtype):
             return
         source, taken = self._seen
-        if elements.size <= source.size and elements.allocation is not source.allocation:
+        if elements.size <= source.size:
             self.from_host[elements.allocation] = HostValues(caller(), source, taken)
 
     def overwritten(self, dest: array, how: str) -> None:

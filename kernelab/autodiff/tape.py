@@ -7,7 +7,7 @@ tape.backward(l)                                          # x.grad, y.grad
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import Token
 from os import PathLike
 from pathlib import Path
@@ -320,12 +320,12 @@ class Tape(Observed, Habits):
                 raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
 
     def _cuts_outside(
-        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Iterable[array]
+        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
     ) -> list[Cut]:
         """Where chains go on outside of the tape: by the host, or through launches that it did not see."""
         on_the_way = found.on_the_way(seeds)
         leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
-        outside: list[Cut] = [*detours(self._recording.from_host, on_the_way)]
+        outside: list[Cut] = [*detours(self._recording.from_host, on_the_way, steps, seeds)]
         strangers = unrecorded(steps, leaves)
         if len(strangers) == len(leaves):
             return [*outside, *strangers]

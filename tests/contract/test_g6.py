@@ -214,6 +214,32 @@ def test_a_round_trip_through_numpy_is_reported(how: str) -> None:
     assert "the host took `y` here" in text
 
 
+@pytest.mark.parametrize("how", ["assign", "item assignment"])
+def test_so_is_one_back_into_the_same_array(how: str) -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        if how == "assign":
+            y.assign(np.sqrt(y.numpy()))
+        else:
+            y[:] = y.numpy() * 2
+        total[3](y, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows through `y` here: its new values came by the host" in text
+
+
+def test_an_array_that_starts_again_after_it_was_used_and_looked_at_is_silent() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        for _ in range(2):
+            y.assign([1.0, 2.0, 3.0])
+            square[3](y, x)
+            square[3](x, y)
+            total[3](y, loss)
+            assert y.numpy()[0] == 1.0
+    assert told(lambda: tape.backward(loss)) == ""
+
+
 def test_looking_at_results_while_a_tape_records_is_silent() -> None:
     x, y, loss = leaf(), result(), result(1)
     with kl.Tape() as tape:
