@@ -48,8 +48,8 @@ LATER = (
     Fault(
         "one thread index among the indices counts as an element of one's own",
         CODEGEN,
-        "(threads and threads <= found)",
-        "(threads and threads & found)",
+        "(bool(threads) and threads <= {*stmt.indices})",
+        "bool(threads & {*stmt.indices})",
         SUMS,
     ),
     Fault(
