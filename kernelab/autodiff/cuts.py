@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kernelab.autodiff.fromhost import HostValues, PassedOn
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records import HostValues, LaunchRecord, Record
+from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.runtime.memory import Allocation
@@ -277,6 +278,51 @@ def _replaces(step: Step, memory: Allocation) -> bool:
     if not isinstance(record, OverwriteRecord) or record.dest.allocation is not memory:
         return False
     return record.dest.size * bytes_of(record.dest.dtype) == memory.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number:
+    """A number that the host saw in an array of the tape, and gave to a launch."""
+
+    record: Record
+    source: array
+    taken: Place
+
+    @property
+    def place(self) -> Place:
+        return self.record.place
+
+    @property
+    def key(self) -> object:
+        return self.source.allocation
+
+    def describe(self) -> Diagnostic:
+        seen = called(self.source)
+        return Diagnostic(
+            f"no gradient flows from {self.record.title} back to {seen}: the host took a number there and "
+            "passed it on",
+            self.place.span,
+            "cut",
+            hint="pass the array itself to a kernel: one element may stand for a number; if the gradient is "
+            "meant to end there, take the number from a clone: clone(x, requires_grad=False).item()",
+            related=(Related(f"the host took {seen} here:", self.taken.span),),
+        )
+
+
+def passed_on(
+    numbers: Iterable[PassedOn],
+    steps: Sequence[Step],
+    live: Collection[int],
+    on_the_way: Mapping[Allocation, array],
+) -> Iterator[Number]:
+    """The numbers from the tape on the way from the loss.
+
+    Of those that may have been written by hand, only where nothing else leads back to their arrays.
+    """
+    for number in numbers:
+        doubtful = number.written and number.source.allocation in on_the_way
+        if number.record in live and not doubtful:
+            yield Number(steps[number.record].record, number.source, number.taken)
 
 
 # ------------------------------------------------------------------------------ launches that no tape saw

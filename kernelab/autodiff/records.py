@@ -10,6 +10,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from kernelab.autodiff.fromhost import FromHost
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.keeps import Keep, Marked
 from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, overwrite_of
@@ -238,15 +239,6 @@ def _bar(argument: Any, adjoints: Adjoints) -> array:
 
 
 @dataclass(frozen=True, slots=True)
-class HostValues:
-    """Where the host made an array of its values, and what of the tape it had looked at before, and where."""
-
-    place: Place
-    source: array
-    taken: Place
-
-
-@dataclass(frozen=True, slots=True)
 class Scope:
     """A named stretch of a tape: the records from `begin` up to `end`, counted from 0."""
 
@@ -276,8 +268,7 @@ class Recording:
         self._written: dict[Allocation, Written] = {}
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
-        self._seen: tuple[array, Place] | None = None
-        self.from_host: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
+        self.from_host = FromHost()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -289,7 +280,6 @@ class Recording:
         self._watches.clear()
         self._written.clear()
         self._marks.clear()
-        self._seen = None
         self.from_host.clear()
         self.lost.clear()
         self.guard.clear()
@@ -389,6 +379,7 @@ class Recording:
             watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
         versions = tuple([memory.version for memory in memories])
         self.guard.swept = False
+        self.from_host.passed_on(len(self.records), map(call.arguments.__getitem__, call.kernel.plan.numbers))
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in call.kernel.plan.written:
             self.has_written(call.arguments[i].allocation)
@@ -435,28 +426,23 @@ class Recording:
     def looked_at(self, elements: array) -> None:
         """Remember what of the tape's results the host has seen last."""
         if elements.requires_grad and elements.allocation in self._written:
-            self._seen = elements, caller()
+            self.from_host.saw(elements)
 
     def came_in(self, elements: array) -> None:
         """Remember what the host had seen when it made an array: that may be where the values come from."""
-        self._link_to_host(elements)
-
-    def _link_to_host(self, elements: array) -> None:
-        if self._seen is None or not is_differentiable(elements.dtype):
-            return
-        source, taken = self._seen
-        if elements.size <= source.size:
-            self.from_host[elements.allocation] = HostValues(caller(), source, taken)
+        self.from_host.came_in(elements)
 
     def overwritten(self, dest: array, how: str) -> None:
         """Record an overwrite from the host."""
         if how not in FILLS:
-            self._link_to_host(dest)
+            self.from_host.came_in(dest)
         targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
         if targets:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
-            self.records += [overwrite_of(target, how, caller()) for target in targets]
+            made = [overwrite_of(target, how, caller()) for target in targets]
+            self.from_host.passed_on(len(self.records), [made[0].value])
+            self.records += made
 
 
 def _reverse(

@@ -228,6 +228,56 @@ def test_so_is_one_back_into_the_same_array(how: str) -> None:
     assert "no gradient flows through `y` here: its new values came by the host" in text
 
 
+NUMBERS = kl.compile("""
+def scale(x: array[float], factor: float):
+    x[tid()] *= factor
+""")
+
+
+def test_a_number_that_the_host_takes_and_passes_on_is_reported() -> None:
+    x, y, metric, loss = leaf(), result(), result(1), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, metric)
+        kl.launch(NUMBERS["scale"], 3, [x, metric.item()])
+        total[3](x, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows from the launch of `scale` back to `metric`: the host took a number" in text
+    assert "metric.item()" in text
+
+
+def test_so_is_one_that_it_fills_an_array_with() -> None:
+    x, y, z, loss = leaf(), result(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        z.fill_(y[1])
+        total[3](z, loss)
+        total[3](x, loss)
+    text = told(lambda: tape.backward(loss))
+    assert "no gradient flows from `fill_` back to `y`: the host took a number" in text
+
+
+def test_so_is_one_of_an_array_that_gradients_reach_otherwise() -> None:
+    x, y, loss = kl.array([0.1, 0.2, 0.3], dtype=float, requires_grad=True), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        kl.launch(NUMBERS["scale"], 3, [y, y[2]])
+        total[3](y, loss)
+    assert "from the launch of `scale` back to `y`" in told(lambda: tape.backward(loss))
+
+
+def test_a_number_of_a_detached_clone_or_one_that_people_write_is_silent() -> None:
+    x, y, loss = leaf(), result(), result(1)
+    with kl.Tape() as tape:
+        square[3](x, y)
+        kl.launch(NUMBERS["scale"], 3, [x, kl.clone(y, requires_grad=False).numpy()[1]])
+        assert y.list() == [1.0, 4.0, 9.0]
+        kl.launch(NUMBERS["scale"], 3, [y, 4.0])
+        total[3](x, loss)
+        total[3](y, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
 def test_an_array_that_starts_again_after_it_was_used_and_looked_at_is_silent() -> None:
     x, y, loss = leaf(), result(), result(1)
     with kl.Tape() as tape:

@@ -1,0 +1,100 @@
+"""What the host has seen of a tape's results, and what may come from that: arrays, fills, launched numbers.
+
+No tape can follow values through the host.  That they were seen first is all that is known of arrays; a
+number that is one of those seen is taken for it.  Knows arrays and lines; must not know records.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from kernelab.lang.types import Scalar, is_differentiable
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import Place, caller
+from kernelab.runtime.strided import array
+
+FEW = 16
+"""Of arrays with more elements no number is remembered."""
+
+MANY = 256
+"""How many numbers are remembered, the latest."""
+
+ORDINARY = frozenset((0.0, 1.0, -1.0))
+"""Numbers that everybody writes."""
+
+DIGITS = 6
+"""A number with more significant digits has hardly been written by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostValues:
+    """Where the host made an array of its values, and what of the tape it had looked at before, and where."""
+
+    place: Place
+    source: array
+    taken: Place
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOn:
+    """The record, counted from 0, that was given a number which the host had seen in `source`, and where.
+
+    `written` says that it may as well have been written by hand.
+    """
+
+    record: int
+    source: array
+    taken: Place
+    written: bool
+
+
+class FromHost:
+    """What the host saw last, the arrays that it made or changed afterwards, and the numbers passed on."""
+
+    def __init__(self) -> None:
+        self.arrays: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
+        self.numbers: list[PassedOn] = []
+        self._last: tuple[array, Place] | None = None
+        self._seen: dict[float, tuple[array, Place]] = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.arrays.clear()
+        self.numbers.clear()
+        self._last = None
+        self._seen.clear()
+
+    def saw(self, elements: array) -> None:
+        """Remember what the host looks at."""
+        self._last = last = elements, caller()
+        if elements.size <= FEW and isinstance(elements.dtype, Scalar):
+            values = {float(value) for value in elements.host().ravel()}
+            self._seen |= dict.fromkeys(values - ORDINARY, last)
+            for old in list(islice(self._seen, max(0, len(self._seen) - MANY))):
+                del self._seen[old]
+
+    def came_in(self, elements: array) -> None:
+        """Remember an array that the host has made or changed."""
+        if (
+            self._last is not None
+            and is_differentiable(elements.dtype)
+            and elements.size <= self._last[0].size
+        ):
+            self.arrays[elements.allocation] = HostValues(caller(), *self._last)
+
+    def passed_on(self, record: int, values: Iterable[Any]) -> None:
+        """Look for numbers that the host has seen among those that a record is given."""
+        if not self._seen:
+            return
+        for value in values:
+            if isinstance(value, float | np.floating) and float(value) in self._seen:
+                source, taken = self._seen[float(value)]
+                self.numbers.append(PassedOn(record, source, taken, _is_short(float(value))))
+
+
+def _is_short(value: float) -> bool:
+    return float(f"{value:.{DIGITS}g}") == value
