@@ -535,8 +535,8 @@ def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.Monk
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
     counts = []
 
-    def counted(nbytes: int, cleared: bool) -> Any:
-        made = memory.allocate(nbytes, cleared=cleared)
+    def counted(beside: memory.Allocation) -> Any:
+        made = memory.zeros_beside(beside)
         alive.add(made)
         counts.append(len(alive))
         return made
@@ -546,7 +546,7 @@ def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.Monk
             x = sine(x)
         return x
 
-    monkeypatch.setattr(reverse, "allocate", counted)
+    monkeypatch.setattr(reverse, "zeros_beside", counted)
     jacobian = kl.func.jacrev(f)
     found = kl.func.vmap(jacobian)(reals(1, 2)) if lanes else jacobian(reals(2))
     assert np.isfinite(found.numpy()).all()
