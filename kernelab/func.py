@@ -10,13 +10,23 @@ The module is also the decorator ``@kl.func``, which makes a function that kerne
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import cycle
 from types import ModuleType
 from typing import Any, Literal
 
 from kernelab.autodiff import transforms
 from kernelab.autodiff.levels import current
 from kernelab.autodiff.subject import mark_gradient
-from kernelab.autodiff.trees import leaves, positions, rebuilt, refusal, require_like, scalar_shape, shaped
+from kernelab.autodiff.trees import (
+    is_whole,
+    leaves,
+    positions,
+    rebuilt,
+    refusal,
+    require_like,
+    scalar_shape,
+    shaped,
+)
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.runtime import decorators
 from kernelab.runtime.strided import array
@@ -42,7 +52,7 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
         value, found = both(*args)
         return (found, value[1]) if has_aux else found
 
-    return gradient if has_aux or not isinstance(argnums, int) else mark_gradient(gradient, argnums)
+    return gradient if has_aux or isinstance(argnums, Sequence) else mark_gradient(gradient, argnums)
 
 
 def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
@@ -142,18 +152,20 @@ def jacfwd(
     return jacobian
 
 
-def hessian(func: Function, argnums: int = 0) -> Function:
-    """A function that returns the Hessian of `func` by one argument: ``jacfwd(jacrev(func))``.
+def hessian(func: Function, argnums: Argnums = 0) -> Function:
+    """A function that returns the Hessian of `func`: ``jacfwd(jacrev(func))``.
 
-    Where `func` returns one number, the result has the argument's shape twice, without an axis for it.
+    Where `func` returns one number, the result has the argument's shape twice, without an axis for it.  With
+    a tuple for `argnums`, a tuple of tuples: what is at ``[i][j]`` has the shape of argument i, then j.
     """
 
     @wraps(func)
     def second(*args: Any) -> Any:
         made = jacfwd(jacrev(func, argnums), argnums)(*args)
-        (position,) = positions(func, args, argnums)
-        shape = scalar_shape(args[position])
-        return rebuilt(made, iter([_without_one(part, (*shape, *shape)) for part in leaves(made, func)]))
+        shapes = [scalar_shape(args[n]) for n in positions(func, args, argnums)]
+        both = cycle([(*a, *b) for a in shapes for b in shapes])
+        parts = zip(leaves(made, func), both, strict=False)
+        return rebuilt(made, iter([_without_one(part, shape) for part, shape in parts]))
 
     return second
 
@@ -201,12 +213,14 @@ def vmap(
 
 
 def _as_asked(found: list[array], argnums: Argnums) -> Any:
-    return found[0] if isinstance(argnums, int) else tuple(found)
+    return found[0] if is_whole(argnums) else tuple(found)
 
 
 def _require_chunk(size: int | None) -> None:
-    if size is not None and size < 1:
-        raise refusal(KernelValueError, f"chunk_size={size} is no number of lanes", "chunk", "pass 1 or more")
+    if size is not None and (not is_whole(size) or size < 1):
+        raise refusal(
+            KernelValueError, f"chunk_size={size!r} is no number of lanes", "chunk", "pass 1 or more"
+        )
 
 
 def _require_randomness(randomness: str) -> None:

@@ -5,7 +5,8 @@ functions.
 """
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 import numpy as np
@@ -22,13 +23,17 @@ from kernelab.runtime.strided import array
 
 
 class Batch(Level):
-    """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them."""
+    """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them.
+
+    `before` counts the lanes that ran earlier, where all together are more than run at once.
+    """
 
     ALIGNED: ClassVar[int] = 16
 
-    def __init__(self, parent: Level, lanes: int, randomness: str = "same") -> None:
+    def __init__(self, parent: Level, lanes: int, randomness: str = "same", before: int = 0) -> None:
         super().__init__(parent)
         self.lanes = lanes
+        self.before = before
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
 
@@ -70,18 +75,21 @@ class Batch(Level):
         starts = tuple(
             i for i, a in enumerate(arguments) if isinstance(a, KeptStarts) and self in a.kept.levels
         )
-        if not given and not starts:
+        distinct = self._distinct(program)
+        drawn = program.changed if distinct else ()
+        if not given and not starts and not drawn:
             self.parent.run(program, grid, arguments)
             return
-        wide = self._differing(program, arguments, {*given, *starts})
+        wide = self._differing(program, arguments, {*given, *starts, *drawn})
         if program.is_opaque:
             self._one_by_one(program, grid, arguments, wide)
             return
         parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
         threads = int(np.prod(grid, dtype=np.int64))
         extents = self._rank(program, grid, threads)
-        made = program.batched(wide, len(extents), self._distinct(program))
-        parts += [struct.pack("=q", threads), struct.pack("=q", extents[0])]
+        made = program.batched(wide, len(extents), distinct)
+        numbers = (threads, extents[0], self.before) if distinct else (threads, extents[0])
+        parts += [struct.pack("=q", number) for number in numbers]
         first, rest = (self.lanes,), extents
         if len(extents) == 4:
             first, rest = (self.lanes * extents[0],), extents[1:]
@@ -109,6 +117,10 @@ class Batch(Level):
             message = f"`{program.name}` overwrites values that its adjoint needs, beside native C++"
             hint = "write its results to another array, or leave vmap away"
             raise GradientError(Diagnostic(message, program.function.span, "lanes", hint=hint))
+        if self._distinct(program):
+            message = f"`{program.name}` draws random numbers beside native C++, the same ones in every lane"
+            hint = 'draw them in a kernel of its own, or say randomness="same"'
+            raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
         views = {i: self.widen(given) for i in wide if isinstance(given := arguments[i], array)}
         for lane in range(self.lanes):
             parts = [_lane(views[i], lane) if i in views else given for i, given in enumerate(arguments)]
@@ -174,6 +186,22 @@ class Batch(Level):
         order.insert(axis, 0)
         shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
         return array.over(made.allocation, 0, shape, strides, made.dtype)
+
+
+@contextmanager
+def drawing_again(level: Level, recorded: Level) -> Iterator[None]:
+    """Within it, the lanes from `level` up to where a function was recorded draw what it has drawn there."""
+    asked: list[tuple[Batch, str]] = []
+    while level is not recorded and level.parent is not level:
+        if isinstance(level, Batch):
+            asked.append((level, level.randomness))
+            level.randomness = "same"
+        level = level.parent
+    try:
+        yield
+    finally:
+        for batch, randomness in asked:
+            batch.randomness = randomness
 
 
 def _in_its_lane(

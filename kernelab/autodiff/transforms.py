@@ -4,19 +4,19 @@ Each runs the function at a level of its own (`kernelab.autodiff.levels`), so th
 not change its arguments, and returns arrays; `requires_grad` plays no part.
 """
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.lanes import Batch
+from kernelab.autodiff.lanes import Batch, drawing_again
 from kernelab.autodiff.levels import Forward, Level, current, fresh
 from kernelab.autodiff.progress import steps
 from kernelab.autodiff.reverse import Bars, Reverse
 from kernelab.autodiff.trees import (
     argument_name,
+    is_whole,
     leaves,
     lines,
     name_of,
@@ -28,7 +28,7 @@ from kernelab.autodiff.trees import (
     shaped,
 )
 from kernelab.errors import GradientError, a_thing
-from kernelab.lang.types import Scalar, scalar_of
+from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.strided import array
 
 Function = Callable[..., Any]
@@ -74,7 +74,8 @@ class Recorded:
         for output, seed in zip(self.outputs, seeds, strict=True):
             if seed is not None:
                 level.move(bars.of(output), seed, add=True)
-        self.level.pull(level, bars)
+        with drawing_again(level, self.level.parent):
+            self.level.pull(level, bars)
         return [bars.of(source) for source in self.inputs]
 
     def depends(self, output: array) -> bool:
@@ -153,6 +154,7 @@ def _checked_loss(found: Recorded) -> array:
 
 def rows(found: Recorded, chunk_size: int | None = None) -> list[list[array]]:
     """For each output the Jacobian by each input, outputs' axes first, from batches of adjoints."""
+    _require_float_outputs(found.func, found.outputs)
     return [[*_rows(found, k, chunk_size)] for k in range(len(found.outputs))]
 
 
@@ -165,18 +167,18 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
     parts = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
     for chunk in steps("rows of the Jacobian", parts):
         seeds: list[array | None] = [None] * len(found.outputs)
-        level = parent if len(chunk) == count == 1 else Batch(parent, len(chunk))
+        batch = None if len(chunk) == count == 1 else Batch(parent, len(chunk))
         values = unit_vectors(chunk, count, scalar.dtype)
-        if isinstance(level, Batch):
-            seeds[k] = level.seeds(output, values)
+        if batch is not None:
+            seeds[k] = batch.seeds(output, values)
         else:
             seed = seeds[k] = fresh(output.shape, output.dtype, output)
             seed.host()[...] = values.reshape(seed.host().shape)
-        for matrix, source, bar in zip(made, found.inputs, found.pull(level, seeds), strict=True):
+        for matrix, source, bar in zip(made, found.inputs, found.pull(batch or parent, seeds), strict=True):
             across = lines(matrix, 0, chunk.start, len(chunk), scalar_shape(source))
             view = (
-                level.view(bar)
-                if isinstance(level, Batch)
+                batch.view(bar)
+                if batch is not None
                 else array.over(bar.allocation, bar.offset, (1, *bar.shape), (0, *bar.strides), bar.dtype)
             )
             parent.move(across, scalars(view))
@@ -202,11 +204,12 @@ def columns(
         made: list[array] = []
         parts = chunks(count, chunk_size, 2 * source.allocation.nbytes)
         for chunk in steps("columns of the Jacobian", parts):
-            level = Batch(parent, len(chunk), randomness)
+            level = Batch(parent, len(chunk), randomness, chunk.start)
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
             outputs = leaves(value, func)
+            _require_float_outputs(func, outputs)
             made = made or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
             for matrix, out, out_dot in zip(made, outputs, dots, strict=True):
                 down = lines(matrix, 1, chunk.start, len(chunk), scalar_shape(out))
@@ -229,6 +232,15 @@ def _first_lane(level: Batch, value: Any) -> Any:
     made = fresh(value.shape, value.dtype, value)
     level.parent.move(made, array.over(view.allocation, view.offset, value.shape, value.strides, value.dtype))
     return made
+
+
+def _require_float_outputs(func: Function, outputs: Sequence[array]) -> None:
+    for k, output in enumerate(outputs):
+        if not is_differentiable(output.dtype):
+            message = f"output {k} of {name_of(func)} is an array of {output.dtype}, which has no derivative"
+            raise refusal(
+                GradientError, message, "result", "return arrays of floats only; has_aux=True for the rest"
+            )
 
 
 def unit_vectors(chunk: range, count: int, dtype: Any) -> np.ndarray[Any, Any]:
@@ -262,6 +274,9 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
         if dim is None:
             continue
         name = argument_name(func, i)
+        if not is_whole(dim):
+            message = f"in_dims says {dim!r} for argument {name}, which is no axis"
+            raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
         if not isinstance(arg, array):
             message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
             raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
@@ -285,7 +300,7 @@ def map_lanes(
     result: Any = None
     whole: list[array] = []
     for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
-        level = Batch(parent, len(chunk), randomness)
+        level = Batch(parent, len(chunk), randomness, chunk.start)
         with level.active():
             given = [_lanes(level, arg, dim, chunk) for arg, dim in zip(args, dims, strict=True)]
             result, _ = call(func, given, False)
@@ -293,8 +308,25 @@ def map_lanes(
         whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
         for joined, out in zip(whole, outputs, strict=True):
             parent.move(_slice(joined, 0, chunk), level.view(out))
-    axes = itertools.repeat(out_dims) if isinstance(out_dims, int) else iter(out_dims)
-    return rebuilt(result, iter([_turned(joined, dim) for joined, dim in zip(whole, axes, strict=False)]))
+    axes = _out_axes(func, whole, out_dims)
+    return rebuilt(result, iter([_turned(joined, dim) for joined, dim in zip(whole, axes, strict=True)]))
+
+
+def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
+    """Where the axis of lanes goes in each result; GradientError where `out_dims` does not say so."""
+    given = list(out_dims) if isinstance(out_dims, tuple | list) else [out_dims] * len(whole)
+    if len(given) != len(whole):
+        message = (
+            f"out_dims has {len(given)} entries for the {len(whole)} arrays that {name_of(func)} returns"
+        )
+        raise refusal(GradientError, message, "out_dims")
+    for dim, joined in zip(given, whole, strict=True):
+        if not is_whole(dim) or not -joined.ndim <= dim < joined.ndim:
+            message = (
+                f"out_dims says {dim!r} for a result that has {joined.ndim} axes, that of the lanes included"
+            )
+            raise refusal(GradientError, message, "out_dims", f"pass {-joined.ndim} to {joined.ndim - 1}")
+    return given
 
 
 def _lanes(level: Batch, arg: Any, dim: int | None, chunk: range) -> Any:

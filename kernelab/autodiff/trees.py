@@ -72,15 +72,33 @@ def rebuilt(value: Any, parts: Iterator[Any]) -> Any:
     return next(parts)
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, and not a truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
     """The arguments to differentiate by; an error names the one that has no derivative."""
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    _require_callable(func)
+    one = is_whole(argnums)
+    chosen: tuple[Any, ...] = (argnums,) if one else tuple(argnums) if isinstance(argnums, Sequence) else ()
+    if not chosen or not all(map(is_whole, chosen)):
+        message = f"argnums={argnums!r} chooses no argument of {name_of(func)}"
+        raise refusal(KernelTypeError, message, "argnums", "pass a position, such as 0, or a tuple of them")
     for n in chosen:
         if not -len(args) <= n < len(args):
             message = f"argnums={argnums!r}: {name_of(func)} was called with {len(args)} arguments"
             raise refusal(KernelTypeError, message, "argnums")
         require_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
     return tuple(n % len(args) for n in chosen)
+
+
+def _require_callable(func: object) -> None:
+    if not callable(func):
+        message = f"transforms take a Python function, not {a_thing(func)}"
+        raise refusal(
+            KernelTypeError, message, "function", "write a function of arrays that launches kernels"
+        )
 
 
 def require_floats(value: Any, what: str) -> None:

@@ -52,12 +52,13 @@ def batched(function: Function, wide: Collection[int], rank: int, distinct: bool
 
     `rank` is how many coordinates the grid had.  Its last parameters are then two int64: how many threads
     a lane has, and, where the grid would have too many coordinates, the extent of the first one, which the
-    lane is folded into.  With `distinct`, every lane draws random numbers of its own.
+    lane is folded into.  With `distinct`, every lane draws random numbers of its own, and a third int64 says
+    how many lanes other launches have run before.
     """
     lane, linear = Var(int32, "lane"), Var(int64, "thread")
-    threads, first = Var(int64, "threads"), Var(int64, "first_extent")
+    threads, first, before = Var(int64, "threads"), Var(int64, "first_extent"), Var(int64, "lanes_before")
     own = (*function.threads, *(Var(int32) for _ in range(rank - len(function.threads))))
-    writer = _Batcher(lane, _widened(function, wide), distinct)
+    writer = _Batcher(lane, _widened(function, wide), before if distinct else None)
     b = writer.builder
     coordinates = (lane, *own)
     if len(coordinates) > MOST_COORDINATES:
@@ -69,6 +70,7 @@ def batched(function: Function, wide: Collection[int], rank: int, distinct: bool
     if function.linear is not None:
         writer.env[function.linear] = b.apply("mod", linear, threads)
     params = (*(writer.wide.get(param, param) for param in function.params), threads, first)
+    params = (*params, before) if distinct else params
     body = writer.body(function)
     made = replace(function, name=f"{function.name}_batch", params=params, threads=coordinates, body=body)
     return simplify(replace(made, linear=None if function.linear is None else linear))
@@ -94,11 +96,11 @@ def _widened(function: Function, wide: Collection[int]) -> dict[Var, Var]:
 
 
 class _Batcher(Copier):
-    def __init__(self, lane: Atom, wide: dict[Var, Var], distinct: bool = False) -> None:
+    def __init__(self, lane: Atom, wide: dict[Var, Var], lanes_before: Var | None = None) -> None:
         super().__init__(env=dict(wide))
         self.lane = lane
         self.wide = wide
-        self.distinct = distinct
+        self.lanes_before = lanes_before
 
     def body(self, function: Function) -> Block:
         self.stmts(function.body)
@@ -118,17 +120,20 @@ class _Batcher(Copier):
         if stmt.op is SHAPE and stmt.args[0] in self.wide:
             array, axis = stmt.args
             super().let(replace(stmt, args=(array, self._next(axis))))
-        elif stmt.op.name == "rand_init" and self.distinct:
-            args = self.atoms(stmt.args)
-            mixed = self.builder.apply(
-                "mul", self.builder.apply("uint32", self.lane), Const(0x9E3779B9, uint32)
-            )
-            turned = self.builder.apply("bit_xor", self.builder.apply("uint32", args[0]), mixed)
-            first = self.builder.apply(str(args[0].type), turned)
-            out = stmt.out
-            self.env[out] = self.builder.let(stmt.op, (first, *args[1:]), type_of(out), out.hint)
+        elif stmt.op.name == "rand_init" and self.lanes_before is not None:
+            seed, *rest = self.atoms(stmt.args)
+            out, own = stmt.out, self._own_seed(seed, self.lanes_before)
+            self.env[out] = self.builder.let(stmt.op, (own, *rest), type_of(out), out.hint)
         else:
             super().let(stmt)
+
+    def _own_seed(self, seed: Atom, lanes_before: Var) -> Atom:
+        """A seed for this lane alone; not the same where lanes within lanes change places."""
+        b = self.builder
+        lane = b.apply("add", b.apply("int64", self.lane), lanes_before)
+        spread = b.apply("mul", b.apply("uint32", lane), Const(0x9E3779B9, uint32))
+        mixed = b.apply("bit_xor", b.apply("uint32", seed), spread)
+        return b.apply(str(seed.type), b.apply("mul", mixed, Const(0x85EBCA6B, uint32)))
 
     def _next(self, axis: Atom) -> Atom:
         if isinstance(axis, Const):

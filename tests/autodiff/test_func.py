@@ -421,6 +421,104 @@ def test_randomness_is_an_error_the_same_or_different() -> None:
         kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
 
 
+def noisy(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    K["noisy"][2](x, y)
+    return y
+
+
+def test_lanes_that_run_in_chunks_draw_what_they_draw_together() -> None:
+    ones = kl.ones((5, 2))
+    together = kl.func.vmap(noisy, randomness="different")(ones).numpy()
+    for size in (1, 2):
+        chunks = kl.func.vmap(noisy, randomness="different", chunk_size=size)(ones).numpy()
+        np.testing.assert_array_equal(chunks, together)
+    tangents = [
+        kl.func.jacfwd(noisy, randomness="different", chunk_size=size)(ones[0]).numpy() for size in (1, 2)
+    ]
+    np.testing.assert_array_equal(*tangents)
+
+
+def test_lanes_within_lanes_all_draw_different_numbers() -> None:
+    inner = kl.func.vmap(noisy, randomness="different")
+    found = kl.func.vmap(inner, randomness="different")(kl.ones((4, 4, 2))).numpy()
+    assert len(np.unique(found)) == found.size
+
+
+def test_a_kernel_that_draws_is_looked_at_though_nothing_else_differs() -> None:
+    def f(x: Any) -> Any:
+        return noisy(kl.ones(2))
+
+    with pytest.raises(GradientError, match="draws random numbers inside a vmap"):
+        kl.func.vmap(f)(kl.ones((3, 2)))
+    assert len(np.unique(kl.func.vmap(f, randomness="different")(kl.ones((3, 2))).numpy())) == 6
+
+
+def test_an_adjoint_draws_what_was_drawn_where_its_function_ran() -> None:
+    y, pull = kl.func.vjp(noisy, kl.ones(2))
+    for randomness in ("error", "same", "different"):
+        bars = kl.func.vmap(lambda c: pull(c)[0], randomness=randomness)(kl.ones((3, 2)))
+        close(bars, np.tile(y.numpy(), (3, 1)))
+
+    def value_and_adjoint(c: Any) -> Any:
+        y, pull = kl.func.vjp(noisy, kl.ones(2))
+        return y, pull(c)[0]
+
+    values, bars = kl.func.vmap(value_and_adjoint, randomness="different")(kl.ones((3, 2)))
+    close(bars, values.numpy())
+
+
+def test_the_jacobian_of_a_loss_is_mapped_over_lanes() -> None:
+    xs = reals(3, 4)
+    close(kl.func.vmap(kl.func.jacrev(sum_of_sines))(xs), np.cos(xs.numpy())[:, None, :])
+    second = kl.func.vmap(kl.func.jacrev(kl.func.jacrev(sum_of_sines)))(xs)
+    close(second, [[np.diag(-np.sin(x))] for x in xs.numpy()])
+
+
+def test_the_hessian_by_several_arguments_is_a_tuple_of_tuples() -> None:
+    def energy(x: Any, y: Any) -> Any:
+        z = kl.zeros_like(x)
+        K["add_squares"][3](sine(x), y, z)
+        return total(z)
+
+    x, y = reals(3), reals(3)
+    (xx, xy), (yx, yy) = kl.func.hessian(energy, argnums=(0, 1))(x, y)
+    close(xx, np.diag(-np.sin(x.numpy())))
+    close(yy, 2 * np.eye(3))
+    close(xy, np.zeros((3, 3)))
+    close(yx, np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"out_dims": 2}, "out_dims says 2 for a result that has 2 axes"),
+        ({"out_dims": -3}, "out_dims says -3"),
+        ({"out_dims": None}, "out_dims says None"),
+        ({"out_dims": (0, 1)}, "out_dims has 2 entries for the 1 arrays that sine returns"),
+        ({"in_dims": "a"}, "in_dims says 'a' for argument `x`"),
+        ({"in_dims": 0.5}, "in_dims says 0.5 for argument `x`"),
+        ({"chunk_size": 2.5}, "chunk_size=2.5 is no number of lanes"),
+        ({"chunk_size": "2"}, "chunk_size='2' is no number of lanes"),
+    ],
+)
+def test_axes_and_chunks_that_mean_nothing_are_named(options: Any, told: str) -> None:
+    with pytest.raises(KernelError, match=told):
+        kl.func.vmap(sine, **options)(reals(3, 4))
+
+
+def test_what_a_jacobian_cannot_be_of_is_named() -> None:
+    x = reals(3)
+    for argnums in ("x", (), 0.5):
+        with pytest.raises(KernelTypeError, match="chooses no argument of sine"):
+            kl.func.jacfwd(sine, argnums=argnums)(x)  # type: ignore[arg-type]
+    with pytest.raises(KernelTypeError, match="transforms take a Python function, not an int"):
+        kl.func.jacrev(3)(x)  # type: ignore[arg-type]
+    for transform in (kl.func.jacrev, kl.func.jacfwd):
+        with pytest.raises(GradientError, match="output 1 of <lambda> is an array of int32"):
+            transform(lambda x: (sine(x), kl.zeros(3, dtype=int)))(x)
+
+
 @kl.func_native(
     "y[i] = x[i] * x[n - 1 - i];",
     "adj_x[i] += adj_y[i] * x[n - 1 - i];\nadj_x[n - 1 - i] += adj_y[i] * x[i];",
