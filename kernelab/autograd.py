@@ -10,7 +10,15 @@ from typing import Any, Literal
 
 from kernelab.autodiff import tapecheck
 from kernelab.autodiff.differences import differences
-from kernelab.autodiff.gradcheck import VERDICTS, Fast, GradcheckReport, Tolerance, check
+from kernelab.autodiff.gradcheck import (
+    VERDICTS,
+    Fast,
+    GradcheckReport,
+    Tolerance,
+    check,
+    require_choice,
+    require_step,
+)
 from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.sparse import sparse_jacobians
@@ -102,6 +110,7 @@ def jacobian(
     only: `tocsr()` hands them to SciPy.  ``sparse="auto"`` does so where it is less work.  `block_dim` and
     `max_blocks` have no effect on the CPU.  Raises GradientError where there is nothing to differentiate.
     """
+    require_choice(sparse, "sparse", "jacobian")
     subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, max_outputs_per_var)
     with apart("jacobian"):
@@ -132,6 +141,7 @@ def jacobian_fd(
 
     With `max_inputs_per_var`, only so many columns of each are computed.  Otherwise as `jacobian`.
     """
+    require_step(eps)
     subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with apart("jacobian_fd"):
@@ -229,8 +239,8 @@ def gradcheck_tape(
         raise KernelTypeError(Diagnostic(message, None, "gradcheck"))
     choice = tapecheck.Choice(
         input_output_masks,
-        tuple(blacklist_kernels or ()),
-        tuple(whitelist_kernels or ()),
+        _names(blacklist_kernels),
+        _names(whitelist_kernels),
         reverse_launches,
         skip_to_launch_index,
     )
@@ -264,6 +274,7 @@ def plot_kernel_jacobians(
     `kernel` (or metadata) with its `inputs` names the arguments where the dict holds plain matrices.  The
     figure is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
     """
+    _require_dict(jacobians)
     parts = heatmap.panels(jacobians, _plot_labels(kernel, inputs))
     if not parts:
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
@@ -319,6 +330,17 @@ def taylor_test(
     if show_summary:
         display.show(report, taylor_view)
     return report.as_shown() if show_summary else report
+
+
+def _require_dict(jacobians: object) -> None:
+    if not isinstance(jacobians, Mapping):
+        message = f"plot_kernel_jacobians draws what jacobian() returns, not {a_thing(jacobians)}"
+        raise refusal(KernelTypeError, message, "plot")
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Names of kernels, of which one may stand alone."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _plot_labels(

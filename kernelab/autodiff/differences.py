@@ -133,7 +133,8 @@ def _shifted(
     started, batch = subject.start(), Batch(BASE, len(SHIFTS) * lanes)
     level = Wide(batch)
     start = scalars(started.inputs[i]).host().astype(np.float64).reshape(-1)
-    values = start + np.multiply.outer(np.asarray(SHIFTS), moves)
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = start + np.multiply.outer(np.asarray(SHIFTS), moves)
     moved = level.wide(started.inputs[i])
     with batch.active():
         batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))

@@ -23,7 +23,7 @@ from kernelab.autodiff.screening import Screened, screen
 from kernelab.autodiff.subject import Key, Subject, Variable, apart, of_kernel
 from kernelab.autodiff.trees import refusal
 from kernelab.autodiff.witnesses import Pair, Witnesses, by_pattern, of_all
-from kernelab.errors import GradientError, Span
+from kernelab.errors import GradientError, KernelValueError, Span
 from kernelab.runtime.checked import find_races
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
@@ -96,6 +96,8 @@ VERDICTS = {
     "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
     "adjoint": "the tangent agrees with the differences: the adjoint is at fault, by an overwritten value, a "
     "race between threads, or a wrong custom gradient",
+    "not finite": "a derivative, or the function beside these inputs, is infinite or not a number: choose "
+    "inputs inside the domain, away from its border",
     "both": "adjoint and tangent agree with each other: the inputs are near a kink or a jump, or a custom "
     "derivative is wrong",
     "all differ": "adjoint, tangent and differences all differ: a custom derivative is wrong, or the inputs "
@@ -166,12 +168,37 @@ class Tolerance:
     atol: float | None = None
     rtol: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.eps is not None:
+            require_step(self.eps)
+        for name, value in (("atol", self.atol), ("rtol", self.rtol)):
+            if value is not None and not (_is_number(value) and value >= 0):
+                message = f"{name}={value!r} is no tolerance"
+                raise refusal(KernelValueError, message, "gradcheck", "pass 0 or more, or leave it away")
+
     def allowed(self, adjoint: Floats, numeric: Floats) -> Floats:
         """How far each entry may be off."""
         largest = min(_largest(adjoint), _largest(numeric))
         atol = NOISE * largest + np.finfo(np.float32).tiny if self.atol is None else self.atol
         rtol = RELATIVE if self.rtol is None else self.rtol
         return np.asarray(atol + rtol * np.abs(numeric))
+
+
+def require_step(eps: Any) -> None:
+    """Raise KernelValueError unless a step of differences is a number above zero."""
+    if not (_is_number(eps) and eps > 0):
+        message = f"eps={eps!r} is no step for differences"
+        raise refusal(KernelValueError, message, "differences", "pass a small number above 0, such as 1e-4")
+
+
+def require_choice(value: object, name: str, code: str) -> None:
+    """Raise KernelValueError unless a value is True, False or "auto"."""
+    if not isinstance(value, bool) and value != "auto":
+        raise refusal(KernelValueError, f"{name}={value!r} says nothing", code, 'use True, False or "auto"')
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
 
 
 def check_kernel(
@@ -204,6 +231,7 @@ def check(
     their values and gradients, and nothing is recorded.  Raises GradientError if there is no entry to check.
     """
     limit, chosen = tolerance or Tolerance(), selection or Selection()
+    require_choice(fast, "fast", "gradcheck")
     with apart("gradcheck"):
         raced = races(subject, labels)
         if fast and not raced:
@@ -290,7 +318,7 @@ def _judged(
 
 def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
     """The result with the line at fault, where it can be found."""
-    if result.verdict == "nondeterministic":
+    if result.verdict in ("nondeterministic", "not finite"):
         return result
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
     column = pair.place(int(np.argmax(_excess(pair, limit))))[1]
@@ -305,9 +333,11 @@ def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance
     before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
     if not np.array_equal(before, after, equal_nan=True):
         return "nondeterministic"
+    off = _excess(pair, limit) > 1.0
+    if not np.isfinite([pair.adjoint[off], pair.numeric[off]]).all():
+        return "not finite"
     if tangent is None:
         return "all differ"
-    off = _excess(pair, limit) > 1.0
     from_adjoint, from_differences, between = (
         float(np.abs(a - b)[off].max())
         for a, b in (
@@ -327,8 +357,9 @@ def _excess(pair: Pair, limit: Tolerance) -> Floats:
         limit.allowed(pair.adjoint[pair.known], pair.numeric[pair.known]), np.finfo(np.float64).tiny
     )
     found = np.zeros(pair.adjoint.shape)
+    errors = _errors(pair.adjoint, pair.numeric)[pair.known]
     with np.errstate(invalid="ignore"):
-        found[pair.known] = _errors(pair.adjoint, pair.numeric)[pair.known] / allowed
+        found[pair.known] = np.where(np.isfinite(errors), errors / allowed, errors)
     return found
 
 

@@ -18,7 +18,7 @@ from kernelab.autodiff.progress import steps
 from kernelab.autodiff.reverse import Bars, Reverse, Run
 from kernelab.autodiff.subject import Key, Subject, Variable
 from kernelab.autodiff.transforms import chunks, unit_vectors
-from kernelab.autodiff.trees import refusal, scalars
+from kernelab.autodiff.trees import is_whole, refusal, scalars
 from kernelab.errors import GradientError, KernelValueError
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.strided import array
@@ -159,6 +159,15 @@ class Selection:
     max_outputs: int = 0
     max_inputs: int = 0
 
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("max_outputs_per_var", self.max_outputs),
+            ("max_inputs_per_var", self.max_inputs),
+        ):
+            if not is_whole(most):
+                message = f"{name}={most!r} is no number of elements"
+                raise refusal(KernelValueError, message, "selection", "pass a whole number; -1 means all")
+
     def pairs(self, sources: Sequence[Variable], targets: Sequence[Variable]) -> list[Pair]:
         """The pairs chosen; KernelValueError names an entry that means none."""
         if self.mask is None:
@@ -188,7 +197,7 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
     for k, variable in enumerate(among):
         if key == variable.label or (key == variable.key and not isinstance(key, bool)):
             return k
-    known = ", ".join(f"{variable.key!r} or {variable.label!r}" for variable in among)
+    known = ", ".join(f"{v.label!r}" if v.key == v.label else f"{v.key!r} or {v.label!r}" for v in among)
     message = f"input_output_mask names the {kind} {key!r}, which is none"
     raise refusal(KernelValueError, message, "mask", f"the {kind}s are {known}")
 

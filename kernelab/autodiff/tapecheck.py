@@ -25,8 +25,8 @@ from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.replay import Line, NotReplayableError
 from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.tape import Tape
-from kernelab.autodiff.trees import refusal
-from kernelab.errors import GradientError, KernelError
+from kernelab.autodiff.trees import is_whole, refusal
+from kernelab.errors import GradientError, KernelError, KernelValueError
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
@@ -99,6 +99,11 @@ class Choice:
     whitelist: Collection[str] = ()
     reverse: bool = False
     skip: int = 0
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.skip) or self.skip < 0:
+            message = f"skip_to_launch_index={self.skip!r} is no number of launches"
+            raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
 
     def of(self, launches: Sequence[LaunchRecord]) -> list[tuple[int, LaunchRecord]]:
         known = {record.kernel.name for record in launches}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import GradientError, KernelTypeError
+from kernelab.errors import GradientError, KernelTypeError, KernelValueError
 from kernelab.lang.ir import Block, Function, Let
 from kernelab.lang.ops import Partials
 from kernelab.passes.vjp import Vjp
@@ -269,3 +269,31 @@ def test_a_wrong_number_of_arguments_is_named(kernels: dict[str, Any]) -> None:
 def test_empty_arrays_are_nothing_to_check(kernels: dict[str, Any]) -> None:
     with pytest.raises(GradientError, match="0 pairs checked"):
         check(kernels["wave"], 0, [kl.zeros(0, requires_grad=True), 1.5], [kl.zeros(0)])
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("value", [-1.0, 0.0])
+def test_what_is_infinite_or_not_a_number_fails(value: float, fast: bool) -> None:
+    kernel = made("y[tid()] = sqrt(x[tid()])")
+    x = kl.array([value, 1.0], dtype=float, requires_grad=True)
+    report = check(kernel, 2, [x], [kl.zeros(2)], fast=fast, raise_exception=False)
+    assert not report
+    assert report.pairs[0].verdict == "not finite"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"eps": 0.0}, "eps=0.0 is no step"),
+        ({"eps": float("nan")}, "eps=nan is no step"),
+        ({"eps": "a"}, "eps='a' is no step"),
+        ({"atol": float("nan")}, "atol=nan is no tolerance"),
+        ({"rtol": -1}, "rtol=-1 is no tolerance"),
+        ({"max_inputs_per_var": 1.5}, "max_inputs_per_var=1.5 is no number of elements"),
+        ({"max_outputs_per_var": "a"}, "max_outputs_per_var='a' is no number of elements"),
+        ({"fast": "yes"}, "fast='yes' says nothing"),
+    ],
+)
+def test_options_that_mean_nothing_are_named(kernels: dict[str, Any], options: Any, told: str) -> None:
+    with pytest.raises(KernelValueError, match=told):
+        kl.autograd.gradcheck(kernels["squares"], 2, [reals(2)], [kl.zeros(1)], show_summary=False, **options)

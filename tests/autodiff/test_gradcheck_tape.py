@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import GradientError, KernelTypeError
+from kernelab.errors import GradientError, KernelTypeError, KernelValueError
 
 CELL = """
 def right(x: array[float], y: array[float]):
@@ -295,3 +295,24 @@ def test_a_function_is_checked_as_a_kernel_is(kernels: dict[str, Any]) -> None:
 
     report = kl.autograd.gradcheck(f, inputs=[reals(3)], show_summary=False)
     assert [(pair.output, pair.entries) for pair in report.pairs] == [("output 0", 9), ("output 1", 3)]
+
+
+def test_one_name_of_a_kernel_may_stand_alone(kernels: dict[str, Any]) -> None:
+    tape, _ = chain(kernels)
+    report = kl.autograd.gradcheck_tape(tape, whitelist_kernels="add", show_summary=False)
+    assert [check.kernel for check in report.launches] == ["add"]
+
+
+@pytest.mark.parametrize("skip", [-1, "a", 0.5])
+def test_a_number_of_launches_to_skip_that_means_nothing_is_named(kernels: dict[str, Any], skip: Any) -> None:
+    tape, _ = chain(kernels)
+    with pytest.raises(KernelValueError, match=f"skip_to_launch_index={skip!r} is no number of launches"):
+        kl.autograd.gradcheck_tape(tape, skip_to_launch_index=skip, show_summary=False)
+
+
+def test_a_tape_whose_gradient_is_not_a_number_fails(kernels: dict[str, Any]) -> None:
+    root = kl.compile("def root(x: array[float], y: array[float]):\n    y[tid()] = sqrt(x[tid()])\n")["root"]
+    x, y = kl.array([-1.0, 1.0], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
+    with kl.Tape() as tape:
+        root[2](x, y)
+    assert not kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
