@@ -95,7 +95,7 @@ class Subject:
             if self.kernel is None:
                 self._refuse_changes(inputs, before)
             if self.outputs is None:
-                return arrays_of(returned, self.call)
+                return self._differentiable(arrays_of(returned, self.call))
             return [copier.copy(target.elements) for target in self.outputs]
 
         return Started(inputs, go)
@@ -108,6 +108,18 @@ class Subject:
                 message = f"{self.name} changes its argument `{source.label}`"
                 hint = f"write to a new array: y = kl.clone({source.label}), or name it in outputs="
                 raise refusal(GradientError, message, "changed", hint)
+
+    def _differentiable(self, found: list[array]) -> list[array]:
+        """What a function has returned; KernelTypeError unless it is arrays of floats."""
+        if not found:
+            raise refusal(
+                KernelTypeError, f"{self.name} returned no array", "result", "return what it computes"
+            )
+        for k, output in enumerate(found):
+            if not is_differentiable(output.dtype):
+                message = f"output {k} of {self.name} is an array of {output.dtype}, which has no derivative"
+                raise refusal(KernelTypeError, message, "result", "return arrays of floats only")
+        return found
 
     def targets(self, found: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
         """The outputs, where a run has found them."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernelab.autodiff.levels import Argument, Extents, Kept, Level
+from kernelab.autodiff.levels import Argument, Extents, Kept, Level, will_write
 from kernelab.autodiff.programs import Program
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.memory import Allocation, allocate
@@ -32,6 +32,7 @@ class Wide(Level):
         return array.over(memory, times * elements.offset, elements.shape, strides, dtype)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        will_write(program, arguments)
         params = program.function.params
         given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         self.parent.run(program.widened, grid, given)

@@ -386,3 +386,36 @@ def test_one_launch_gives_all_rows_where_threads_own_their_elements() -> None:
     subject = of_kernel(K["band"], 5, [reals(5)], [kl.zeros(5)], "jacobian")
     whole, few = jacobians(subject), jacobians(subject, Selection(None, 4))
     np.testing.assert_allclose(whole[0, 0].numpy()[:4], few[0, 0].numpy()[:4], rtol=1e-6)
+
+
+def test_functions_that_return_no_array_of_floats_are_refused() -> None:
+    x = reals(3)
+    for function in (kl.autograd.jacobian, kl.autograd.jacobian_fd, kl.autograd.gradcheck):
+        with pytest.raises(KernelTypeError, match="nothing returned no array"):
+            function(_called("nothing", lambda x: []), inputs=[x])
+        with pytest.raises(KernelTypeError, match="output 0 of counts is an array of int32"):
+            function(_called("counts", lambda x: kl.zeros(3, dtype=int)), inputs=[x])
+
+
+def test_differences_notice_a_function_that_changes_its_argument() -> None:
+    def changing(x: Any) -> Any:
+        K["in_place"][3](x)
+        return x
+
+    with pytest.raises(GradientError, match="changing changes its argument `x`"):
+        kl.autograd.jacobian_fd(changing, inputs=[reals(3)])
+
+
+def test_options_of_jacobians_that_mean_nothing_are_named() -> None:
+    x, y = reals(3), kl.zeros(3)
+    with pytest.raises(KernelValueError, match="sparse='yes' says nothing"):
+        kl.autograd.jacobian(K["squares"], 3, [x], [y], sparse="yes")  # type: ignore[arg-type]
+    with pytest.raises(KernelValueError, match="eps=0 is no step"):
+        kl.autograd.jacobian_fd(K["squares"], 3, [x], [y], eps=0)
+    with pytest.raises(KernelTypeError, match="plot_kernel_jacobians draws what jacobian"):
+        kl.autograd.plot_kernel_jacobians(3)  # type: ignore[arg-type]
+
+
+def _called(name: str, function: Any) -> Any:
+    function.__name__ = name
+    return function
