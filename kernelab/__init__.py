@@ -13,6 +13,7 @@ from typing import Any as _Any
 
 from kernelab import func
 from kernelab.autodiff.checkpoint import checkpoint
+from kernelab.autodiff.contributions import contributions
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.threadrun import trace_thread as _trace_thread
 from kernelab.builtins.table import Builtin as _Builtin
@@ -274,6 +275,7 @@ __all__ = [
     "clone",
     "compile",
     "constant",
+    "contributions",
     "copy",
     "device_from_torch",
     "device_to_torch",

@@ -193,16 +193,16 @@ class LaunchRecord:
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(reverse, Reverse):
-            self.call.adjoint(reverse, *self._handed_over(reverse, adjoints))
+            self.call.adjoint(reverse, *self.handed_over(reverse, adjoints))
         elif reverse is not None:
             raise self._refused(reverse)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
         assert isinstance(self.reverse, Reverse)
-        return self.call.trace_adjoint(self.reverse, *self._handed_over(self.reverse, adjoints))
+        return self.call.trace_adjoint(self.reverse, *self.handed_over(self.reverse, adjoints))
 
-    def _handed_over(
+    def handed_over(
         self, reverse: Reverse, adjoints: Adjoints
     ) -> tuple[list[array], tuple[array, ...], dict[int, array]]:
         """What the adjoint runs on: the adjoints, what the launch kept, and what was saved for it since."""

@@ -242,7 +242,7 @@ class Tape(Observed, Habits):
         the launch, the thread and the line where a value first turned so.
         """
         self._findings = ()
-        seeds = self._cotangents(loss, grads)
+        seeds = self.cotangents(loss, grads)
         records = tuple(self._recording.records)
         steps = steps_of(records)
         found = flow(steps, seeds)
@@ -284,7 +284,8 @@ class Tape(Observed, Habits):
             RECORDER.reset(token)
         self._recording.guard.swept = True
 
-    def _cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
+    def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
+        """What `backward` would start with; raises TapeError where these are no seeds of this tape."""
         if loss is None and grads is None:
             return self._final_gradients()
         seeds: dict[array, Any] = {}

@@ -324,9 +324,10 @@ class Call:
         parts = self._parts(replaced) if replaced else self.parts
         reverse.sweep(b"".join([*parts, *[made.packed for made in (*bars, *residuals)]]))
 
-    def _adjoint_parts(
+    def adjoint_parts(
         self, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> list[bytes]:
+        """The packed arguments of the adjoint."""
         parts = self._parts(replaced)
         return [*parts, *(made.packed for made in (*bars, *residuals))]
 
@@ -344,7 +345,7 @@ class Call:
         self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> Culprit | None:
         """Where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
-        parts = self._adjoint_parts(bars, residuals, replaced)
+        parts = self.adjoint_parts(bars, residuals, replaced)
         return trace(reverse.tracing, parts, self.grid.threads, self.place)
 
 

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kernelab.autodiff.contributions import Contributions
 from kernelab.autodiff.gradcheck import GradcheckReport
 from kernelab.autodiff.jacobian import Jacobians
 from kernelab.autodiff.progress import Progress
@@ -19,6 +20,7 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
 from kernelab.views import display
 from kernelab.views.arrays import array_view, picked_view
+from kernelab.views.contributions import contributions_text, contributions_view
 from kernelab.views.errors import error_lines
 from kernelab.views.heatmap import jacobians_view
 from kernelab.views.kernel import view
@@ -39,6 +41,7 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Jacobians: jacobians_view,
     TaylorReport: taylor_view,
     ThreadRun: thread_view,
+    Contributions: contributions_view,
 }
 """What is shown for an object that is the value of a cell."""
 
@@ -54,4 +57,5 @@ def install(live: Mapping[type, display.Live]) -> None:
         display.attach(cls, shown, live.get(cls), PICTURES.get(cls))
     Tape.to_svg = svg_of  # type: ignore[attr-defined]
     ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
+    Contributions.__str__ = contributions_text  # type: ignore[method-assign, assignment]
     Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]

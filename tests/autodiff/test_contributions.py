@@ -1,0 +1,207 @@
+"""Who added to one element of a gradient: the parts add up to it, whatever the tape did."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.autodiff.contributions import Contributions
+
+KERNELS = kl.compile(
+    """def spring(x: array[vec3], rest: float, energy: array[float]):
+    i = tid()
+    d = length(x[i] - x[i + 1]) - rest
+    atomic_add(energy, 0, 0.5 * d * d)
+
+def heights(x: array[vec3], energy: array[float]):
+    atomic_add(energy, 0, x[tid()].y * 3.0)
+
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def in_place(x: array[float]):
+    i = tid()
+    x[i] = sin(x[i]) * x[i]
+
+def neighbours(x: array[float], y: array[float], n: int):
+    i = tid()
+    for k in range(n):
+        y[i] += x[(i + k) % n] * x[i]
+
+def raise_y(x: array[vec3]):
+    i = tid()
+    x[i].y = x[i].y * x[i].x
+
+def total(y: array[float], loss: array[float]):
+    atomic_add(loss, 0, y[tid()])
+
+def grid(y: array2d[float], x: array[float]):
+    i, j = tid()
+    y[i, j] = x[i] * x[j]
+"""
+)
+N = 4
+
+
+def floats(n: int | tuple[int, ...] = N, dtype: Any = float) -> kl.array:
+    shape = (n,) if isinstance(n, int) else n
+    values = np.random.default_rng(0).uniform(0.5, 1.5, (*shape, 3) if dtype is kl.vec3 else shape)
+    return kl.array(values, dtype=dtype, requires_grad=True)
+
+
+def number() -> kl.array:
+    return kl.zeros(1, dtype=float, requires_grad=True)
+
+
+def summed(found: Contributions) -> Any:
+    return sum((part.value for part in found.parts), np.zeros_like(found.total))
+
+
+def check(tape: kl.Tape, primal: kl.array, loss: kl.array) -> list[Contributions]:
+    """Every element: the parts add up to what backward publishes, and asking changes no gradient."""
+    found = [kl.contributions(tape, primal, index, loss) for index in np.ndindex(primal.shape)]
+    tape.backward(loss)
+    assert primal.grad is not None
+    for index, one in zip(np.ndindex(primal.shape), found, strict=True):
+        gradient = primal.grad.numpy()[index]
+        np.testing.assert_allclose(one.total, gradient, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(summed(one), gradient, rtol=1e-5, atol=1e-6)
+    return found
+
+
+def told(found: Contributions) -> list[tuple[Any, Any, Any]]:
+    return [(p.record, p.thread, None if p.line is None else p.line.line) for p in found.parts]
+
+
+@pytest.fixture
+def springs() -> tuple[kl.Tape, kl.array, kl.array]:
+    x, energy = floats(N + 1, kl.vec3), number()
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["spring"], dim=N, inputs=[x, 0.25], outputs=[energy])
+        kl.launch(KERNELS["heights"], dim=N + 1, inputs=[x], outputs=[energy])
+    return tape, x, energy
+
+
+def test_launches_threads_and_lines_are_named_in_the_order_of_the_sweep(
+    springs: tuple[kl.Tape, kl.array, kl.array],
+) -> None:
+    found = check(*springs)
+    assert told(found[0]) == [(1, (0,), 7), (0, (0,), 3)]
+    assert sorted(told(found[2])) == [(0, (1,), 3), (0, (2,), 3), (1, (2,), 7)]
+    np.testing.assert_array_equal(found[2].parts[0].value, [0, 3, 0])
+
+
+def test_as_text_the_largest_part_is_first(springs: tuple[kl.Tape, kl.array, kl.array]) -> None:
+    tape, x, energy = springs
+    lines = str(kl.contributions(tape, x, 2, energy)).splitlines()
+    assert lines[1] == "3 parts, by 3 threads of 2 launches"
+    assert "atomic_add(energy, 0, x[tid()].y * 3.0)" in lines[5]
+    assert "heights 1 test_contributions.py" in lines[5]
+
+
+def test_gradients_stay_as_they_are(springs: tuple[kl.Tape, kl.array, kl.array]) -> None:
+    tape, x, energy = springs
+    tape.backward(energy)
+    assert x.grad is not None
+    before = x.grad.numpy().copy()
+    first = kl.contributions(tape, x, 1, energy)
+    np.testing.assert_array_equal(x.grad.numpy(), before)
+    np.testing.assert_allclose(first.total, before[1], rtol=1e-6)
+
+
+def test_a_loop_of_one_thread_is_one_part() -> None:
+    x, y, loss = floats(), kl.zeros(N, dtype=float, requires_grad=True), number()
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["neighbours"], dim=N, inputs=[x, y, N])
+        kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
+    found = check(tape, x, loss)
+    assert {thread for _, thread, _ in told(found[1])} == {(0,), (1,), (2,), (3,)}
+    assert len(found[1].parts) == N
+
+
+def test_of_a_value_that_is_changed_in_place_only_what_reached_that_value_counts() -> None:
+    x, y, loss = floats(), kl.zeros(N, dtype=float, requires_grad=True), number()
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["square"], dim=N, inputs=[x], outputs=[y])
+        kl.launch(KERNELS["in_place"], dim=N, inputs=[y])
+        kl.launch(KERNELS["in_place"], dim=N, inputs=[y])
+        kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
+    assert {record for one in check(tape, y, loss) for record, _, _ in told(one)} == {1}
+    tape.zero()
+    assert {record for one in check(tape, x, loss) for record, _, _ in told(one)} == {0}
+
+
+def test_one_component_that_is_overwritten_leaves_the_parts_of_the_others() -> None:
+    x, energy = floats(N, kl.vec3), number()
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["raise_y"], dim=N, inputs=[x])
+        kl.launch(KERNELS["heights"], dim=N, inputs=[x], outputs=[energy])
+        kl.launch(KERNELS["spring"], dim=N - 1, inputs=[x, 0.1], outputs=[energy])
+    check(tape, x, energy)
+
+
+def test_views_copies_and_grids_add_up_too() -> None:
+    x, y = floats(N + 2), kl.zeros(N, dtype=float, requires_grad=True)
+    table, loss = kl.zeros((N, N), dtype=float, requires_grad=True), number()
+    with kl.Tape() as tape:
+        kl.copy(y, x[1 : N + 1])
+        kl.launch(KERNELS["in_place"], dim=N, inputs=[y])
+        kl.launch(KERNELS["grid"], dim=(N, N), inputs=[table, x[2:]])
+        kl.launch(KERNELS["total"], dim=N, inputs=[table[1]], outputs=[loss])
+        kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
+    found = check(tape, x, loss)
+    assert (0, None, None) in told(found[1])
+    assert {(2, (1, j)) for j in range(N)} <= {(record, thread) for record, thread, _ in told(found[3])}
+
+
+def test_a_checkpoint_is_one_part() -> None:
+    x, y, loss = floats(), kl.zeros(N, dtype=float, requires_grad=True), number()
+
+    def run(x: kl.array, y: kl.array) -> None:
+        kl.launch(KERNELS["square"], dim=N, inputs=[x], outputs=[y])
+
+    with kl.Tape() as tape:
+        kl.checkpoint(run, x, y)
+        kl.launch(KERNELS["total"], dim=N, inputs=[y], outputs=[loss])
+    found = check(tape, x, loss)
+    assert told(found[2]) == [(0, None, None)]
+
+
+def test_a_seed_is_a_part_of_what_nothing_reads() -> None:
+    x, y = floats(), kl.zeros(N, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(KERNELS["square"], dim=N, inputs=[x], outputs=[y])
+    found = kl.contributions(tape, y, 1, grads={y: np.arange(4.0)})
+    assert told(found) == [(None, None, None)]
+    assert float(found.total) == 1.0
+    nothing = kl.contributions(tape, x, 0, grads={y: np.arange(4.0)})
+    assert str(nothing).splitlines()[-1] == "nothing was added to it"
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [(9, "no element [9]"), ((0, 0), "no element [0, 0]")],
+)
+def test_an_index_outside_is_refused(
+    springs: tuple[kl.Tape, kl.array, kl.array], index: Any, error: str
+) -> None:
+    tape, x, energy = springs
+    with pytest.raises(kl.LaunchError, match="there is") as raised:
+        kl.contributions(tape, x, index, energy)
+    assert error in str(raised.value)
+
+
+def test_what_cannot_be_taken_apart_is_refused(springs: tuple[kl.Tape, kl.array, kl.array]) -> None:
+    tape, x, energy = springs
+    with pytest.raises(kl.TapeError, match="say what the gradient is of"):
+        kl.contributions(tape, x, 0)
+    with pytest.raises(kl.TapeError, match="does not require one"):
+        kl.contributions(tape, kl.zeros(3), 0, energy)
+    half = kl.zeros(3, dtype=kl.float16, requires_grad=True)
+    with pytest.raises(kl.TapeError, match="halves are added up over launches"):
+        kl.contributions(tape, half, 0, energy)
+    other = kl.zeros(1, requires_grad=True)
+    with pytest.raises(kl.TapeError):
+        kl.contributions(tape, x, 0, other)
