@@ -187,7 +187,7 @@ class _Sweep:
         for (thread, line), value in added.items():
             where = tuple(map(int, np.unravel_index(thread, extents)))
             self.parts.append(Contribution(i, title, place, where, lines[line], value))
-        rest = self.now() - sum(added.values(), before)
+        rest = np.array(self.now() - sum(added.values(), before))
         sizes = sum(map(np.abs, added.values()), np.abs(before))
         if not np.all(np.abs(rest) <= EXACTNESS * sizes):
             self.parts.append(Contribution(i, title, place, None, None, rest))

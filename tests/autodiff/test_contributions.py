@@ -2,11 +2,16 @@
 
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import kernelab as kl
 from kernelab.autodiff.contributions import Contributions
+from tests.strategies.hosts import host_programs
+from tests.support.tapes import recorded
 
 KERNELS = kl.compile(
     """def spring(x: array[vec3], rest: float, energy: array[float]):
@@ -205,3 +210,26 @@ def test_what_cannot_be_taken_apart_is_refused(springs: tuple[kl.Tape, kl.array,
     other = kl.zeros(1, requires_grad=True)
     with pytest.raises(kl.TapeError):
         kl.contributions(tape, x, 0, other)
+
+
+def test_parts_add_up_whatever_a_program_overwrites_and_every_launch_tells_its_threads() -> None:
+    threads: set[Any] = set()
+
+    @hypothesis.seed(3)
+    @settings(max_examples=40, deadline=None, database=None)
+    @given(host_programs(), st.integers(0, 9))
+    def check(program: tuple[str, str], seed: int) -> None:
+        tape, seeds = recorded(program[0], seed)
+        tape.backward(grads=seeds)
+        for target in seeds:
+            index = np.unravel_index(seed % target.size, target.shape)
+            found = kl.contributions(tape, target, list(map(int, index)), grads=seeds)
+            assert target.grad is not None
+            np.testing.assert_allclose(found.total, target.grad.numpy()[index], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(summed(found), found.total, rtol=1e-9, atol=1e-12)
+            launches = [part for part in found.parts if part.title.startswith("the launch")]
+            assert all(part.thread is not None for part in launches)
+            threads.update(part.thread for part in launches)
+
+    check()
+    assert len(threads) >= 3

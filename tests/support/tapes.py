@@ -148,6 +148,18 @@ def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
     assert [made.list() for made in mine.values()] == before
 
 
+def recorded(inside: str, seed: int) -> tuple[kl.Tape, dict[kl.array, Any]]:
+    """A tape of a program, and cotangents of the arrays that it leaves."""
+    a, b, _, _, a_bar, b_bar = _drawn(seed)
+    made = [kl.array(given, dtype=kl.float64, requires_grad=True) for given in (a, b)]
+    mine = dict(zip("AB", map(kl.clone, made), strict=True))
+    with kl.Tape() as tape:
+        for own, leaf in zip(mine.values(), made, strict=True):
+            kl.copy(own, leaf)
+        exec(inside, _words(_Kernelab) | mine | {"I": kl.array(INDEX, dtype=kl.int32)})
+    return tape, {mine["A"]: a_bar, mine["B"]: b_bar}
+
+
 def _drawn(seed: int) -> list[Any]:
     rng = np.random.default_rng(seed)
     return [rng.normal(size=shape) for shape in [(8,), (3, 4)] * 3]
