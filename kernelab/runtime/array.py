@@ -14,8 +14,9 @@ from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.exchange import DLPACK_CPU, Capsule
+from kernelab.runtime.fresh import allocate_on, laid_out
 from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
-from kernelab.runtime.strided import allocate_on, array, duplicate, laid_out, require_array
+from kernelab.runtime.strided import array, duplicate, require_array
 from kernelab.runtime.transfers import transfer
 from kernelab.runtime.viewing import is_picked
 

@@ -4,7 +4,6 @@ Knows memory, dtypes and the current recorder; must not know kernels or tapes.  
 makes passes through `_overwrite` or `transfer`: they warn the memory's watchers and tell the recorder.
 """
 
-import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -20,6 +19,7 @@ from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.fixed import Fixed
+from kernelab.runtime.fresh import allocate_on, laid_out
 from kernelab.runtime.gradients import Gradients
 from kernelab.runtime.hints import Hints
 from kernelab.runtime.hosting import Hosting
@@ -39,7 +39,6 @@ from kernelab.runtime.interop import (
 from kernelab.runtime.memory import (
     Allocation,
     address_of,
-    allocate,
     borrow,
     bounds,
     contiguous_strides,
@@ -469,23 +468,6 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
     if not isinstance(value, array):
         message = f"{wants} an array of kernelab, not {described(value)}"
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
-
-
-def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -> tuple[tuple[int, ...], int]:
-    """The strides of a new array, in bytes, contiguous unless given, and how many bytes it needs."""
-    size = itemsize(elem)
-    if strides is None:
-        return contiguous_strides(shape, size), math.prod(shape) * size
-    steps = strides_tuple(strides, shape)
-    return steps, bounds(0, shape, steps, size)[1]
-
-
-def allocate_on(place: Device, nbytes: int, *, cleared: bool) -> Allocation:
-    """New memory of a device; raises KernelMemoryError."""
-    space = place.space
-    if space is None:
-        return allocate(nbytes, cleared=cleared)
-    return space.allocate(nbytes, cleared=cleared)
 
 
 def duplicate(src: array, requires_grad: bool, how: str, place: Device | None = None) -> array:

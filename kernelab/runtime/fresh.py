@@ -1,0 +1,26 @@
+"""New memory for arrays: how elements will stand in it, and of which device it is; must not know arrays."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kernelab.runtime.device import Device
+from kernelab.runtime.interop import itemsize, strides_tuple
+from kernelab.runtime.memory import Allocation, allocate, bounds, contiguous_strides
+
+
+def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -> tuple[tuple[int, ...], int]:
+    """The strides of a new array, in bytes, contiguous unless given, and how many bytes it needs."""
+    size = itemsize(elem)
+    if strides is None:
+        return contiguous_strides(shape, size), math.prod(shape) * size
+    steps = strides_tuple(strides, shape)
+    return steps, bounds(0, shape, steps, size)[1]
+
+
+def allocate_on(place: Device, nbytes: int, *, cleared: bool) -> Allocation:
+    """New memory of a device; raises KernelMemoryError."""
+    space = place.space
+    if space is None:
+        return allocate(nbytes, cleared=cleared)
+    return space.allocate(nbytes, cleared=cleared)
