@@ -9,6 +9,8 @@
 #   make builtins   which builtins pass their tests, how exact they are, and what they cost
 #   make fuzz    random programs             make planted  whether the tests notice planted faults
 #                (make fuzz ARGS="--minutes 30 --seed 7")
+#   make test-nvrtc  every kernel of the tests and notebooks, in every variant, to machine code of a GPU
+#   make test-gpu    the tests of devices on a GPU       make bench-gpu  kernelab beside Warp on a GPU
 # The environment is $(VENV); nothing else is installed but the Debian packages that scripts/setup.sh names.
 
 PYTHON ?= python3
@@ -23,6 +25,7 @@ ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
 .PHONY: help lab test oracle fuzz planted lint format bench builtins clean compiler must-compile browser frontend
+.PHONY: test-nvrtc test-gpu bench-gpu
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -62,6 +65,17 @@ fuzz: $(VENV)/.with-test
 
 planted: $(VENV)/.with-test must-compile
 	$(BIN)/python -m tests.planted $(ARGS)
+
+# Needs no GPU: (make test-nvrtc ARGS="--architecture sm_75 --architecture sm_90").
+test-nvrtc: $(VENV)/.with-test must-compile
+	$(BIN)/python -m tests.nvrtc $(ARGS)
+
+# Without a GPU both say so, and fail.
+test-gpu: $(VENV)/.with-test $(VENV)/.with-cuda must-compile
+	$(BIN)/python -m tests.gpu $(ARGS)
+
+bench-gpu: $(VENV)/.with-bench $(VENV)/.with-cuda must-compile
+	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python $(ARGS)
 
 # One stamp for each set of extras: made once, again when pyproject.toml changes.
 $(VENV)/.with-%: pyproject.toml

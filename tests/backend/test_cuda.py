@@ -16,6 +16,7 @@ import pytest
 from kernelab.backend import interp
 from kernelab.backend.base import Args, Entry, StorageFull, slots_of
 from kernelab.backend.cuda import CudaBackend, CudaEntry
+from kernelab.backend.driver import Driver
 from kernelab.backend.packing import pack
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import layout_of
@@ -38,6 +39,7 @@ from kernelab.passes.vjp import Vjp, vjp
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Case, Writer
+from tests.support.hardware import Watched, open_device
 from tests.support.lowering import lowered
 from tests.support.simulated import SimulatedDriver, launch
 from tests.support.zoo import ZOO, Animal
@@ -56,18 +58,18 @@ def programs() -> list[Function]:
 
 
 @pytest.fixture(scope="module")
-def driver() -> SimulatedDriver:
-    return SimulatedDriver()
+def driver() -> Watched:
+    return open_device()
 
 
 @pytest.fixture(scope="module")
-def cases(driver: SimulatedDriver) -> dict[str, Entry]:
+def cases(driver: Watched) -> dict[str, Entry]:
     others = [kernels.appending(), kernels.checked(), kernels.backwards()]
     return CudaBackend(driver).build([*(scalarise(case.function) for case in CASES), *others])
 
 
 @pytest.fixture(scope="module")
-def zoo(driver: SimulatedDriver) -> dict[str, Entry]:
+def zoo(driver: Watched) -> dict[str, Entry]:
     return CudaBackend(driver).build([scalarise(program) for program in programs()])
 
 
@@ -81,9 +83,7 @@ def assert_close(found: Any, expected: Any, name: str) -> None:
 
 @IN_TURN
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.name)
-def test_the_device_and_the_interpreter_agree(
-    case: Case, driver: SimulatedDriver, cases: dict[str, Entry]
-) -> None:
+def test_the_device_and_the_interpreter_agree(case: Case, driver: Watched, cases: dict[str, Entry]) -> None:
     given = case.draw(np.random.default_rng(0))
     expected = copy.deepcopy(given)
     launch(driver, cases[case.function.name], case.function, case.grid, **given)
@@ -95,7 +95,7 @@ def test_the_device_and_the_interpreter_agree(
 @IN_TURN
 @pytest.mark.parametrize("animal", ZOO, ids=lambda animal: animal.name)
 def test_every_program_of_the_zoo_computes_the_same_on_the_device(
-    animal: Animal, driver: SimulatedDriver, zoo: dict[str, Entry]
+    animal: Animal, driver: Watched, zoo: dict[str, Entry]
 ) -> None:
     drawn = animal.draw(np.random.default_rng(2))
     primal, tangent, program = (table[animal.name] for table in (PRIMALS, TANGENTS, PROGRAMS))
@@ -131,7 +131,7 @@ def derived(function: Function, drawn: Mapping[str, Any], seed: int = 5) -> dict
 
 
 def swept(
-    program: Vjp, primal: Entry, adjoint: Entry, animal: Animal, driver: SimulatedDriver | None
+    program: Vjp, primal: Entry, adjoint: Entry, animal: Animal, driver: Driver | None
 ) -> dict[str, Any]:
     """The arguments after the primal and its adjoint, which reads what the primal has kept."""
     given, threads = animal.draw(np.random.default_rng(2)), int(np.prod(animal.grid))
@@ -160,7 +160,7 @@ def _bars(program: Vjp, given: Mapping[str, Any]) -> Any:
 
 
 def _run(
-    entry: Entry, function: Function, grid: Any, arguments: dict[str, Any], driver: SimulatedDriver | None
+    entry: Entry, function: Function, grid: Any, arguments: dict[str, Any], driver: Driver | None
 ) -> None:
     if driver is None:
         entry(pack(layout_of(function), grid, arguments))
@@ -179,7 +179,7 @@ def total(scalar: Scalar) -> Function:
 
 
 @pytest.mark.filterwarnings("ignore:.*stop growing")
-def test_sums_of_many_threads_do_not_stop_where_a_narrow_float_would(driver: SimulatedDriver) -> None:
+def test_sums_of_many_threads_do_not_stop_where_a_narrow_float_would(driver: Watched) -> None:
     n, functions = 5000, [total(scalar) for scalar in (float32, float16, bfloat16)]
     built = CudaBackend(driver).build([scalarise(function) for function in functions])
     for function in functions:
@@ -192,7 +192,7 @@ def test_sums_of_many_threads_do_not_stop_where_a_narrow_float_would(driver: Sim
         assert np.all(z.astype(np.float32) == 2.0)
 
 
-def test_scattered_sums_of_halves_are_warned_of(driver: SimulatedDriver) -> None:
+def test_scattered_sums_of_halves_are_warned_of(driver: Watched) -> None:
     function = replace(total(float16), name="scattered")
     entry = CudaBackend(driver).build([scalarise(function)])["scattered"]
     x, y, z = np.ones(4, np.float16), np.zeros(1, np.float16), np.zeros(2, np.float16)
@@ -201,7 +201,7 @@ def test_scattered_sums_of_halves_are_warned_of(driver: SimulatedDriver) -> None
     assert z.tolist() == [2, 2]
 
 
-def test_each_block_adds_to_a_sum_once(driver: SimulatedDriver) -> None:
+def test_each_block_adds_to_a_sum_once(driver: Watched) -> None:
     unit = emit([scalarise(total(float32))], Cuda())
     assert "gather32(y_place, y_total);" in unit.text
     assert unit.text.count("atomicAdd(") == 1
@@ -251,14 +251,14 @@ ORDERS = {
 
 
 @pytest.fixture(scope="module")
-def orders(driver: SimulatedDriver) -> dict[str, CudaEntry]:
+def orders(driver: Watched) -> dict[str, CudaEntry]:
     functions = [scalarise(writer_of(name, write)) for name, (write, _) in ORDERS.items()]
     return CudaBackend(driver).build(functions)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_what_depends_on_the_order_of_threads_runs_in_order_and_says_so(
-    name: str, driver: SimulatedDriver, orders: dict[str, CudaEntry]
+    name: str, driver: Watched, orders: dict[str, CudaEntry]
 ) -> None:
     write, array = ORDERS[name]
     function, n = writer_of(name, write), 300
@@ -277,7 +277,7 @@ def test_what_depends_on_the_order_of_threads_runs_in_order_and_says_so(
 
 
 @IN_TURN
-def test_arguments_that_share_memory_run_in_order(driver: SimulatedDriver, cases: dict[str, Entry]) -> None:
+def test_arguments_that_share_memory_run_in_order(driver: Watched, cases: dict[str, Entry]) -> None:
     n = 300
     memory = np.arange(n + 1, dtype=np.float32)
     address = driver.allocate(memory.nbytes)
@@ -298,7 +298,7 @@ def test_arguments_that_share_memory_run_in_order(driver: SimulatedDriver, cases
 # ------------------------------------------------------------------------------------------ room
 
 
-def test_a_loop_that_keeps_much_runs_again_with_more_room(driver: SimulatedDriver) -> None:
+def test_a_loop_that_keeps_much_runs_again_with_more_room(driver: Watched) -> None:
     case, n = kernels.saving(), 700
     entry = CudaBackend(driver).build([scalarise(case.function)])["saving"]
     given = {"x": np.ones(3), "y": np.zeros(3), "n": n}
@@ -328,7 +328,7 @@ def test_what_a_device_has_no_room_for_is_an_error_and_changes_nothing() -> None
 
 
 def test_a_thread_that_may_keep_less_says_so_before_anything_has_changed(
-    driver: SimulatedDriver, cases: dict[str, Entry]
+    driver: Watched, cases: dict[str, Entry]
 ) -> None:
     case = kernels.saving()
     y = np.full(3, 7.0)
@@ -349,7 +349,7 @@ class _Bounded:
 
 
 @IN_TURN
-def test_threads_append_side_by_side(driver: SimulatedDriver, cases: dict[str, Entry]) -> None:
+def test_threads_append_side_by_side(driver: Watched, cases: dict[str, Entry]) -> None:
     x, function = np.arange(80, dtype=np.float32), kernels.appending()
     kept, starts = np.zeros(3, np.int64), np.full(80, -1, np.int64)
     flags, flag_starts = np.zeros(3, np.int64), np.full(80, -1, np.int64)
@@ -368,7 +368,7 @@ def test_threads_append_side_by_side(driver: SimulatedDriver, cases: dict[str, E
 
 
 def test_an_index_outside_an_array_is_an_error_with_its_place(
-    driver: SimulatedDriver, cases: dict[str, Entry]
+    driver: Watched, cases: dict[str, Entry]
 ) -> None:
     x, y = np.ones(10, np.float32), np.zeros(11, np.float32)
     message = "index 10 is out of bounds for axis 0 of array `x` with size 10; in thread 10"
@@ -379,15 +379,13 @@ def test_an_index_outside_an_array_is_an_error_with_its_place(
 
 
 @IN_TURN
-def test_an_assertion_ends_the_launch_with_its_message(
-    driver: SimulatedDriver, cases: dict[str, Entry]
-) -> None:
+def test_an_assertion_ends_the_launch_with_its_message(driver: Watched, cases: dict[str, Entry]) -> None:
     x = np.array([1, 2, 9, 1], np.float32)
     with pytest.raises(KernelAssertionError, match=r"assertion failed: x is too large; in thread \(2, 0\)"):
         launch(driver, cases["checked"], kernels.checked(), (4, 1), x=x, limit=5.0)
 
 
-def test_more_arguments_than_a_device_takes_are_refused(driver: SimulatedDriver) -> None:
+def test_more_arguments_than_a_device_takes_are_refused(driver: Watched) -> None:
     w = Writer("wide", **{f"x{k}": Array(float32, 4) for k in range(60)})
     (i,) = w.tid("i")
     w.store(w["x0"], [i, i, i, i], w.load(w["x59"], [i, i, i, i]))

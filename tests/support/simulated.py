@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.backend.base import Entry, slots_of
-from kernelab.backend.driver import fault
+from kernelab.backend.driver import Driver, fault
 from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
 from kernelab.lang.ir import Function
@@ -148,9 +148,7 @@ class SimulatedDriver:
         pass
 
 
-def launch(
-    driver: SimulatedDriver, entry: Entry, function: Function, grid: Sequence[int], **arguments: Any
-) -> None:
+def launch(driver: Driver, entry: Entry, function: Function, grid: Sequence[int], **arguments: Any) -> None:
     """Run an entry of the device on arrays of the host: copied there, and back."""
     layout = layout_of(function)
     given = {

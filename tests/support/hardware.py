@@ -1,0 +1,62 @@
+"""Which device the tests of devices use: a simulated one, or with ``KERNELAB_TEST_GPU=1`` a GPU.
+
+Both note what they are asked to launch and to copy, and which memory they have handed out.
+"""
+
+import os
+from typing import Protocol
+
+from kernelab.backend.driver import Driver
+from kernelab.backend.nvidia import NvidiaDriver
+from tests.support.simulated import SimulatedDriver
+
+VARIABLE = "KERNELAB_TEST_GPU"
+ON_GPU = os.environ.get(VARIABLE) == "1"
+
+
+class Watched(Driver, Protocol):
+    """A driver that notes what it does."""
+
+    taken: dict[int, int]
+    launches: list[tuple[int, int]]
+    copies: list[str]
+
+
+class WatchedGpu(NvidiaDriver):
+    """The first GPU of this machine, with a stream of its own for each object."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.taken: dict[int, int] = {}
+        self.launches: list[tuple[int, int]] = []
+        self.copies: list[str] = []
+
+    def allocate(self, nbytes: int) -> int:
+        address = super().allocate(nbytes)
+        self.taken[address] = nbytes
+        return address
+
+    def free(self, address: int) -> None:
+        del self.taken[address]
+        super().free(address)
+
+    def upload(self, address: int, source: int, nbytes: int) -> None:
+        self.copies.append("up")
+        super().upload(address, source, nbytes)
+
+    def download(self, target: int, address: int, nbytes: int) -> None:
+        self.copies.append("down")
+        super().download(target, address, nbytes)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self.copies.append("across")
+        super().copy(target, source, nbytes)
+
+    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+        self.launches.append((blocks, threads))
+        super().launch(function, blocks, threads, slots, status)
+
+
+def open_device(nbytes: int = 64 << 20) -> Watched:
+    """A device of the chosen kind; a simulated one has so many bytes of memory."""
+    return WatchedGpu() if ON_GPU else SimulatedDriver(nbytes)

@@ -1,0 +1,108 @@
+"""A plugin of pytest that gathers, as CUDA text, every program that the tests build or could build.
+
+Of each kernel that a test makes these are the primal, what reverse mode and forward mode derive of it, and
+the tangent of its adjoint; besides, whatever the C++ compiler builds.  Programs with C++ of a user's are only
+those that it builds: the mistakes in the others are meant.  Each text is one file, named after its content, in
+the folder that ``KERNELAB_HARVEST`` names.  Knows the emitter; must not compile.
+"""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelab.backend.cpu import CpuBackend
+from kernelab.backend.cuda import MOST_SLOTS
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cuda
+from kernelab.errors import KernelError
+from kernelab.lang.ir import Function, Native, walk
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.jvp import jvp
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.vjp import vjp
+from kernelab.runtime.derived import flat, flat_pair
+from kernelab.runtime.kernel import Kernel
+
+VARIABLE = "KERNELAB_HARVEST"
+
+
+class Harvest:
+    """Kernels made since the last test, and where the texts go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.kernels: list[Kernel] = []
+
+    def add(self, function: Function) -> None:
+        """Write down the text of a scalarised function; one with too many arguments is only counted."""
+        unit = emit([function], Cuda())
+        end = ".refused" if unit.entries[0].layout.slots > MOST_SLOTS else ".cu"
+        name = hashlib.sha256(unit.text.encode()).hexdigest()[:32]
+        self._folder.joinpath(name + end).write_text(unit.text)
+
+    def derive(self) -> None:
+        """Write down the programs of the kernels that were made, as far as the language has them."""
+        while self.kernels:
+            kernel = self.kernels.pop()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for program in _programs(kernel):
+                    if not any(isinstance(stmt, Native) for stmt in walk(program.body)):
+                        self.add(scalarise(program))
+
+
+def _programs(kernel: Kernel) -> Iterator[Function]:
+    """The programs of a kernel; a mistake of the user's, or a missing derivative, ends the row."""
+    try:
+        if kernel.is_generic:
+            return
+        yield kernel.primal
+        active = [param.hint for param in kernel.primal.params if is_differentiable(param.type)]
+        if not active or not kernel.has_backward:
+            return
+        reverse = flat_pair(vjp(kernel.laid_out, active))
+        yield reverse.primal
+        yield reverse.adjoint
+        yield flat(jvp(kernel.laid_out, active))
+        inputs = [param.hint for param in reverse.adjoint.params if is_differentiable(param.type)]
+        yield flat(jvp(reverse.adjoint, inputs))
+    except KernelError:
+        return
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        raise pytest.UsageError(f"{VARIABLE} names the folder for the texts: run `make test-nvrtc`")
+    harvest = Harvest(Path(folder))
+    begin, build = Kernel._begin, CpuBackend.build
+
+    @wraps(begin)
+    def noted(self: Kernel, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        harvest.kernels.append(self)
+
+    @wraps(build)
+    def built(self: CpuBackend, functions: Sequence[Function]) -> Any:
+        made = build(self, functions)
+        for function in functions:
+            harvest.add(function)
+        return made
+
+    setattr(Kernel, "_begin", noted)  # noqa: B010 (a method is replaced)
+    setattr(CpuBackend, "build", built)  # noqa: B010
+    config.pluginmanager.register(_Teardown(harvest))
+
+
+class _Teardown:
+    def __init__(self, harvest: Harvest) -> None:
+        self._harvest = harvest
+
+    def pytest_runtest_teardown(self) -> None:
+        self._harvest.derive()
