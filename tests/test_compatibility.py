@@ -46,8 +46,8 @@ def test_errors_can_be_caught_by_warps_names() -> None:
     [
         ("Mesh", "meshes and spatial queries"),
         ("tile_load", "tiles"),
-        ("ScopedStream", "streams, events"),
-        ("wait_event", "streams, events"),
+        ("ScopedMempool", "memory pools"),
+        ("timing_begin", "memory pools"),
         ("ScopedCapture", "CUDA graphs"),
         ("from_jax", "kl.from_dlpack"),
         ("volume_sample", "sparse volumes"),

@@ -28,7 +28,8 @@ from kernelab.lang.ir import Atom, Custom, CustomRules, Let, Native, Stmt, Var, 
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.inline import inline
-from kernelab.runtime.launch import grid_of, packed_slots
+from kernelab.runtime.grid import grid_of
+from kernelab.runtime.launch import packed_slots
 from kernelab.runtime.rulecheck import evaluate, mistake_at
 from kernelab.runtime.strided import array
 

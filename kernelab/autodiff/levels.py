@@ -24,8 +24,9 @@ from kernelab.errors import Diagnostic, GradientError, KernelWarning, TapeError
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
+from kernelab.runtime.grid import grid_of
 from kernelab.runtime.interop import itemsize
-from kernelab.runtime.launch import Call, grid_of, packed_slots
+from kernelab.runtime.launch import Call, packed_slots
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual

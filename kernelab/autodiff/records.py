@@ -20,8 +20,9 @@ from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.derived import Reverse
+from kernelab.runtime.grid import Grid
 from kernelab.runtime.kernel import Groups, Kernel
-from kernelab.runtime.launch import Call, Grid
+from kernelab.runtime.launch import Call
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array

@@ -21,9 +21,10 @@ from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments import wrong_count
 from kernelab.runtime.array import from_numpy
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.grid import grid_of
 from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import bind, grid_of, launch
+from kernelab.runtime.launch import bind, launch
 from kernelab.runtime.memory import Allocation, duplicate_of
 from kernelab.runtime.recorder import RECORDER, unrecorded
 from kernelab.runtime.signature import flattened

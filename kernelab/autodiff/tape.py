@@ -48,9 +48,10 @@ from kernelab.errors import (
 )
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable
+from kernelab.runtime.grid import grid_of
 from kernelab.runtime.interop import host_values
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import Call, bind, grid_of
+from kernelab.runtime.launch import Call, bind
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import RECORDER, Place, Recorder, caller, name_in_caller
 from kernelab.runtime.signature import structs_in

@@ -17,8 +17,9 @@ from kernelab.lang.types import Array, bytes_of, scalar_of
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.derived import Reverse
+from kernelab.runtime.grid import Grid, grid_of
 from kernelab.runtime.kernel import Groups, Kernel
-from kernelab.runtime.launch import Grid, bind, grid_of, sharing
+from kernelab.runtime.launch import bind, sharing
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.strided import array

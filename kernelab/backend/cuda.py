@@ -25,6 +25,7 @@ from kernelab.backend.base import (
 )
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
+from kernelab.backend.manner import SHAPE, STREAMS
 from kernelab.backend.order import changed, in_turn, overlapping, repeated
 from kernelab.backend.room import Borrowed, Room, Snapshot
 from kernelab.codegen.cpp import emit
@@ -47,9 +48,6 @@ from kernelab.codegen.totals import wide
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
-
-BLOCK = 256
-"""The threads of a block."""
 
 WAVES = 16
 """How many blocks a processor is given at most: beyond, a thread of the device runs several of the grid."""
@@ -75,6 +73,7 @@ class CudaBackend:
         self.driver = driver
         self.cache = Cache() if cache is None else cache
         self._status: tuple[int, int] | None = None
+        self._joint = 0
         self.turn = threading.Lock()
         """Held while a launch runs: there is one status block."""
 
@@ -99,6 +98,15 @@ class CudaBackend:
         if self._status is None:
             self._status = self.driver.shared(8 * STATUS_FIELDS)
         return self._status
+
+    def stream(self) -> int:
+        """The stream that the next launch runs in: it waits for what the device's own has to do."""
+        stream = STREAMS.get().get(self.name, 0)
+        if stream:
+            self._joint = self._joint or self.driver.open_event(timed=False)
+            self.driver.record(self._joint, 0)
+            self.driver.hold(stream, self._joint)
+        return stream
 
 
 def _require_few(info: EntryInfo) -> None:
@@ -199,11 +207,13 @@ class CudaEntry:
         if alone:
             self._tell(alone)
             return Crew(1, 1)
-        total, most = _threads(slots), WAVES * self._backend.driver.processors
+        total, shape, most = _threads(slots), SHAPE.get(), WAVES * self._backend.driver.processors
         if self.info.saves:
             free, _ = self._backend.driver.memory()
-            most = min(most, max(free // SHARE // self._room.arena // BLOCK, 1))
-        return Crew(max(1, min(-(-total // BLOCK), most)), BLOCK)
+            most = min(most, max(free // SHARE // self._room.arena // shape.threads, 1))
+        if shape.blocks:
+            most = min(most, shape.blocks)
+        return Crew(max(1, min(-(-total // shape.threads), most)), shape.threads)
 
     def _warn_of_narrow_sums(self) -> None:
         message = (
@@ -235,12 +245,13 @@ class CudaEntry:
         ctypes.memset(host, 0, ctypes.sizeof(status))
         status[LIMIT] = limit
         packed = struct.pack(f"={len(slots)}q", *slots)
-        driver.launch(self._loaded, crew.blocks, crew.threads, packed, device)
+        stream = self._backend.stream()
+        driver.launch(self._loaded, crew.blocks, crew.threads, packed, device, stream)
         try:
-            _wait(driver)
+            _wait(driver, stream)
         except KeyboardInterrupt:
             status[STOP] = 1
-            driver.wait()
+            driver.wait(stream)
             raise interrupted(self.info.name) from None
         return list(status)
 
@@ -253,9 +264,9 @@ def _threads(slots: Sequence[int]) -> int:
     return slots[0] * slots[1] * slots[2] * slots[3]
 
 
-def _wait(driver: Driver) -> None:
+def _wait(driver: Driver, stream: int) -> None:
     """Wait so that Python handles signals meanwhile."""
     began = time.monotonic()
-    while not driver.finished():
+    while not driver.finished(stream):
         if time.monotonic() - began > PATIENCE:
             time.sleep(PATIENCE / 10)

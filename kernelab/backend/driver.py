@@ -1,6 +1,7 @@
 """What kernelab asks of a CUDA device: a narrow protocol, so that tests can put a simulated one in its place.
 
-Addresses are numbers.  Each call has had its effect when it returns, but for `launch`: `wait` waits for that.
+Addresses are numbers, and so are streams and events; the stream 0 is the device's own, in which memory is
+handed out, copied and cleared.  Copies from and to the host have had their effect when they return.
 Knows no kernels and no arrays.
 """
 
@@ -63,14 +64,48 @@ class Driver(Protocol):
     def shared(self, nbytes: int) -> tuple[int, int]:
         """Zeroed memory of the host that the device reads and writes too: its address on either side."""
 
-    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+    def launch(
+        self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
+    ) -> None:
         """Start a function on a row of blocks; `status` is the device's address of the status block."""
 
-    def finished(self) -> bool:
-        """Whether all that was started has ended; raises DriverError if the device failed."""
+    def finished(self, stream: int = 0) -> bool:
+        """Whether all that was started in a stream has ended; raises DriverError if the device failed."""
 
-    def wait(self) -> None:
-        """Return when all that was started has ended; raises DriverError if the device failed."""
+    def wait(self, stream: int = 0) -> None:
+        """Return when all that was started in a stream has ended; raises DriverError if the device failed."""
+
+    def wait_for_all(self) -> None:
+        """Return when all streams of the device have come to their end, those of other libraries too."""
+
+    # ---------------------------------------------------------------------------------------- order
+
+    def open_stream(self) -> int:
+        """A new stream: what is started there runs in order, and beside what other streams do."""
+
+    def close_stream(self, stream: int) -> None:
+        """Give a stream back, once it has come to its end."""
+
+    def open_event(self, timed: bool) -> int:
+        """A new event, which has happened; a timed one notes when."""
+
+    def close_event(self, event: int) -> None:
+        """Give an event back."""
+
+    def record(self, event: int, stream: int) -> None:
+        """Let an event happen when what has been started in a stream so far has ended."""
+
+    def hold(self, stream: int, event: int) -> None:
+        """Let what is started in a stream from now on wait for an event as it was last recorded."""
+
+    def happened(self, event: int) -> bool:
+        """Whether what an event was last recorded behind has ended."""
+
+    def wait_for(self, event: int) -> None:
+        """Return when an event has happened."""
+
+    def elapsed(self, start: int, end: int) -> float:
+        """The milliseconds between two timed events, both of which have happened."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The CUDA driver, through cuda-python.
 
-All work of a device goes to one stream of its primary context, which PyTorch and CuPy use too.  Memory comes
-from the device's stream-ordered pool.  cuda-python is loaded when a device is first asked for, and never
-before.  Must not know kernels or arrays.
+A device works in its primary context, which PyTorch and CuPy use too, and where nothing else is said in one
+stream there.  Memory comes from the device's stream-ordered pool.  cuda-python is loaded when a device is
+first asked for, and never before.  Must not know kernels or arrays.
 """
 
 import ctypes
@@ -18,6 +18,12 @@ _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until t
 _NO_DRIVER = 'install NVIDIA\'s driver, and look at nvidia-smi; until then use device="cpu"'
 _MAPPED = 2
 """Host memory that the device can reach: CU_MEMHOSTALLOC_DEVICEMAP."""
+
+_NON_BLOCKING = 1
+"""A stream apart from the legacy default stream: CU_STREAM_NON_BLOCKING."""
+
+_UNTIMED = 2
+"""An event without a time: CU_EVENT_DISABLE_TIMING."""
 
 
 class NoDriverError(KernelError):
@@ -107,7 +113,7 @@ class NvidiaDriver:
             self._attribute, ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
         )
         self.architecture = f"sm_{major}{minor}"
-        self._stream = self._do("opening the device", self._api.cuStreamCreate(1))
+        self._stream = self._do("opening the device", self._api.cuStreamCreate(_NON_BLOCKING))
         self._keep_freed_memory()
 
     def _attribute(self, name: str) -> int:
@@ -203,7 +209,9 @@ class NvidiaDriver:
 
     # ---------------------------------------------------------------------------------------- running
 
-    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+    def launch(
+        self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
+    ) -> None:
         """Start a function; the driver copies its arguments before it returns."""
         assert isinstance(function, _Loaded)
         self._enter()
@@ -215,22 +223,76 @@ class NvidiaDriver:
             *(blocks, 1, 1),
             *(threads, 1, 1),
             0,
-            self._stream,
+            stream or self._stream,
             ctypes.addressof(parameters),
             0,
         )
         self._do("launching", started)
 
-    def finished(self) -> bool:
+    def finished(self, stream: int = 0) -> bool:
         """Whether all that was started has ended; raises the error that a kernel has caused."""
         self._enter()
-        (code,) = self._api.cuStreamQuery(self._stream)
-        if code.name == "CUDA_ERROR_NOT_READY":
+        return self._ready(self._api.cuStreamQuery(stream or self._stream))
+
+    def _ready(self, returned: Any) -> bool:
+        if returned[0].name == "CUDA_ERROR_NOT_READY":
             return False
-        self._do("running a kernel", (code,))
+        self._do("running a kernel", returned)
         return True
 
-    def wait(self) -> None:
+    def wait(self, stream: int = 0) -> None:
         """Return when all that was started has ended."""
         self._enter()
-        self._do("running a kernel", self._api.cuStreamSynchronize(self._stream))
+        self._do("running a kernel", self._api.cuStreamSynchronize(stream or self._stream))
+
+    def wait_for_all(self) -> None:
+        """Return when the context has nothing left to do."""
+        self._enter()
+        self._do("running a kernel", self._api.cuCtxSynchronize())
+
+    # ---------------------------------------------------------------------------------------- order
+
+    def open_stream(self) -> int:
+        """A stream that does not wait for the legacy default stream."""
+        self._enter()
+        return int(self._do("opening a stream", self._api.cuStreamCreate(_NON_BLOCKING)))
+
+    def close_stream(self, stream: int) -> None:
+        """Give a stream back."""
+        self._enter()
+        self._do("closing a stream", self._api.cuStreamDestroy(stream))
+
+    def open_event(self, timed: bool) -> int:
+        """A new event; one that notes no time costs less."""
+        self._enter()
+        return int(self._do("opening an event", self._api.cuEventCreate(0 if timed else _UNTIMED)))
+
+    def close_event(self, event: int) -> None:
+        """Give an event back."""
+        self._enter()
+        self._do("closing an event", self._api.cuEventDestroy(event))
+
+    def record(self, event: int, stream: int) -> None:
+        """Let an event happen behind what a stream has to do."""
+        self._enter()
+        self._do("recording an event", self._api.cuEventRecord(event, stream or self._stream))
+
+    def hold(self, stream: int, event: int) -> None:
+        """Let a stream wait for an event."""
+        self._enter()
+        self._do("waiting for an event", self._api.cuStreamWaitEvent(stream or self._stream, event, 0))
+
+    def happened(self, event: int) -> bool:
+        """Whether an event has happened."""
+        self._enter()
+        return self._ready(self._api.cuEventQuery(event))
+
+    def wait_for(self, event: int) -> None:
+        """Return when an event has happened."""
+        self._enter()
+        self._do("running a kernel", self._api.cuEventSynchronize(event))
+
+    def elapsed(self, start: int, end: int) -> float:
+        """Milliseconds, to half a microsecond."""
+        self._enter()
+        return float(self._do("reading events", self._api.cuEventElapsedTime(start, end)))

@@ -2,9 +2,9 @@
 
 import re
 
-_STREAMS = (
-    r"(Scoped)?(Stream|Event|Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|"
-    r"\w+_stream|\w+_event|(stream|event|timing|TIMING|set_mempool|set_peer|get_mempool)_\w+"
+_POOLS = (
+    r"(Scoped)?(Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|"
+    r"\w+_external_stream|(timing|TIMING|set_mempool|set_peer|get_mempool)_\w+"
 )
 _BUILDING = (
     r"compile_aot_module|load_aot_module|get_cuda_\w+|get_cpu_kernel_cache_key|get_suggested_block_size|"
@@ -30,13 +30,13 @@ _ABSENT = (
     ),
     (
         r"capture_\w+|ScopedCapture|Graph",
-        "CUDA graphs need a CUDA device, and kernels run on the CPU",
+        "CUDA graphs are not part of kernelab",
         "launch the kernels as they are",
     ),
     (
-        _STREAMS,
-        "streams, events and memory pools need a CUDA device, and kernels run on the CPU",
-        "leave it out: a launch returns when it has finished",
+        _POOLS,
+        "memory pools and profilers of CUDA are left to the driver",
+        "leave it out: a device's memory comes from its own pool",
     ),
     (
         r"(to|from)_(jax|paddle)|jax_\w+|(dtype|device)_(to|from)_(jax|paddle)",

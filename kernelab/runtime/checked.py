@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import bind, grid_of, no_kernel, require_lists, sharing
+from kernelab.runtime.launch import bind, no_kernel, require_lists, sharing
 from kernelab.runtime.races import Race, races_of
 
 

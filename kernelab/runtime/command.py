@@ -4,8 +4,10 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from kernelab.backend.manner import USUAL, Shape
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.streams import Stream
 
 
 class Launch:
@@ -14,24 +16,34 @@ class Launch:
     Arguments are checked when it runs.
     """
 
-    def __init__(self, kernel: Kernel, dim: int | Sequence[int], arguments: Sequence[Any]) -> None:
+    def __init__(
+        self, kernel: Kernel, dim: int | Sequence[int], arguments: Sequence[Any], shape: Shape = USUAL
+    ) -> None:
         self.kernel = kernel
+        self.shape = shape
         self.dim = dim
         self.arguments = list(arguments)
 
     def __repr__(self) -> str:
         return f"<launch of {self.kernel.name}, dim={self.dim}>"
 
-    def launch(self, stream: object = None) -> None:
-        """Run the kernel; `stream` has no effect on the CPU."""
-        from kernelab.runtime.launch import run  # which makes objects of this class
+    def launch(self, stream: Stream | None = None) -> None:
+        """Run the kernel, in a stream of the device that its arrays are on, if one is given."""
+        from kernelab.runtime.launch import launch  # which makes objects of this class
 
-        arguments = list(self.arguments)
-        run(self.kernel.of_arguments(arguments), self.dim, arguments)
+        shape = self.shape
+        launch(
+            self.kernel,
+            self.dim,
+            self.arguments,
+            block_dim=shape.threads,
+            max_blocks=shape.blocks,
+            stream=stream,
+        )
 
     def set_dim(self, dim: int | Sequence[int]) -> None:
         """Run on another grid from now on; raises LaunchError where it is none."""
-        from kernelab.runtime.launch import grid_of
+        from kernelab.runtime.grid import grid_of
 
         grid_of(dim)
         self.dim = dim

@@ -4,17 +4,16 @@ Knows kernels and arrays; must not know tapes.  The way without a recorder is ke
 a kernel before it is launched stands in its `Plan`, and arrays carry their packed slots with them.
 """
 
-import functools
-import struct
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab.backend.base import Args, Entry
+from kernelab.backend.manner import BLOCK, SHAPE, USUAL, Shape, shape_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments import LARGEST, Parameter, Reference, wrong_count
@@ -24,6 +23,7 @@ from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.gathered import Gathered
+from kernelab.runtime.grid import Grid, grid_of
 from kernelab.runtime.kernel import Kernel, Plan
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import note_origin
@@ -34,56 +34,15 @@ from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_keeping
+from kernelab.runtime.streams import Stream, flowing, shaped, stream_of
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import is_settled, touched
 from kernelab.runtime.tracing import Culprit, Tracing
 
 _LISTS = (list, tuple)
 
-MAX_THREADS = 2**31 - 1
-"""Thread indices are int32."""
-
 _REMEMBERED = 64
 """For how many layouts of its arguments a kernel knows which of them share bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """How many threads a launch runs, by dimension, with the packed slots."""
-
-    extents: tuple[int, ...]
-    threads: int
-    packed: bytes
-
-
-def grid_of(dim: int | Sequence[int]) -> Grid:
-    """The grid that `dim` stands for; raises LaunchError where it is none."""
-    if dim.__class__ is int:
-        return _grid(dim)
-    if isinstance(dim, array):
-        message = f"a grid cannot have an array of shape {dim.shape} for its dimensions"
-        raise LaunchError(Diagnostic(message, code="dim", hint="pass len(x), x.size or x.shape"))
-    return _grid(dim if isinstance(dim, int | str) or not isinstance(dim, Iterable) else tuple(dim))
-
-
-@functools.lru_cache(maxsize=4096, typed=True)
-def _grid(dim: Any) -> Grid:
-    extents = dim if isinstance(dim, tuple) else (dim,)
-    if not 1 <= len(extents) <= 4 or not all(_is_extent(n) for n in extents):
-        hint = "pass an int, or a tuple of 1 to 4 ints"
-        raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {dim!r}", code="dim", hint=hint))
-    extents = tuple(int(n) for n in extents)
-    threads = 1
-    for extent in extents:
-        threads *= extent
-    if min(extents) < 0 or threads > MAX_THREADS:
-        hint = f"every dimension is 0 or more, and there are at most {MAX_THREADS:,} threads"
-        raise LaunchError(Diagnostic(f"a grid cannot have the dimensions {extents}", code="dim", hint=hint))
-    return Grid(extents, threads, struct.pack("=4q", *extents, *(1,) * (4 - len(extents))))
-
-
-def _is_extent(n: Any) -> bool:
-    return isinstance(n, int | np.integer) and not isinstance(n, bool)
 
 
 def launch(
@@ -97,18 +56,19 @@ def launch(
     adjoint: bool = False,
     record_tape: bool = True,
     record_cmd: bool = False,
-    block_dim: int = 256,
+    block_dim: int = BLOCK,
     max_blocks: int = 0,
-    stream: object = None,
+    stream: Stream | None = None,
 ) -> Any:
     """Run `kernel` once for each thread of a grid of `dim` threads (an int, or 1 to 4 of them).
 
     The arguments are `inputs`, then `outputs`, in the order of the kernel's parameters: arrays, NumPy arrays
     of the same dtype (without a copy), numbers, and tuples for vectors.  With `adjoint` the adjoint program
     runs instead: it reads the gradients of what the kernel writes and adds to those of what it reads,
-    `adj_inputs` and `adj_outputs` where given, else the arrays' own.  `block_dim`, `max_blocks` and `stream`
-    have no effect on the CPU.  Parameters with defaults may be left out.  With `record_cmd` nothing runs yet:
-    a `Launch` comes back, which runs when it is told to.
+    `adj_inputs` and `adj_outputs` where given, else the arrays' own.  On a CUDA device there are blocks of
+    `block_dim` threads, at most `max_blocks` of them (0 is no limit), in `stream`; on the CPU the two have no
+    effect.  Parameters with defaults may be left out.  With `record_cmd` nothing runs yet: a `Launch` comes
+    back, which runs when it is told to.
     Raises LaunchError, which names the argument, and the kernel's own errors.
     """
     if not isinstance(kernel, Kernel):
@@ -116,18 +76,36 @@ def launch(
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
         require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = [*inputs, *outputs]
+    shape = USUAL if block_dim == BLOCK and not max_blocks else shape_of(block_dim, max_blocks)
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
-            return Launch(kernel, dim, arguments)
+            return Launch(kernel, dim, arguments, shape)
         kernel = kernel.of_arguments(arguments)
+    if shape is not USUAL or stream is not None:
+        device = device if stream is None else stream_of(stream).device
+        with shaped(shape), flowing(stream):
+            _start(kernel, dim, arguments, device, adjoint, record_tape, [*adj_inputs, *adj_outputs])
+        return None
+    _start(kernel, dim, arguments, device, adjoint, record_tape, [*adj_inputs, *adj_outputs])
+    return None
+
+
+def _start(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    arguments: list[Any],
+    device: Device | str | None,
+    adjoint: bool,
+    record_tape: bool,
+    adjoints: list[Any],
+) -> None:
     if device is not None:
         _require_place(kernel, get_device(device), arguments)
     if adjoint:
-        launch_adjoint(kernel, dim, arguments, [*adj_inputs, *adj_outputs])
+        launch_adjoint(kernel, dim, arguments, adjoints)
     else:
         run(kernel, dim, arguments, record_tape)
-    return None
 
 
 def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:
@@ -148,7 +126,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
     if recorder is not None and record_tape:
         _set_apart(kernel, arguments)
-        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given))
+        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, SHAPE.get()))
     else:
         if will_write(kernel, grid, arguments) and record_tape:
             note_origin(kernel, arguments)
@@ -253,7 +231,8 @@ class Call:
     """A validated launch that has not run yet: what a recorder gets, and keeps.
 
     Nothing changes it.  It is not declared frozen because making it would then take twice the time.
-    `structs` are the structs and arrays of structs whose leaves are among the arguments.
+    `structs` are the structs and arrays of structs whose leaves are among the arguments, `shape` is that of
+    the blocks on a CUDA device.
     """
 
     kernel: Kernel
@@ -261,6 +240,7 @@ class Call:
     arguments: tuple[Any, ...]
     parts: tuple[bytes, ...]
     structs: tuple[Any, ...] = ()
+    shape: Shape = USUAL
 
     @property
     def written(self) -> tuple[array, ...]:
@@ -305,7 +285,11 @@ class Call:
         """Run the kernel."""
         kernel = self.kernel
         entry = _entry_for(kernel, self.arguments) if kernel.plan.totals else kernel.primal_entry
-        entry(b"".join(self.parts))
+        if self.shape is USUAL:
+            entry(b"".join(self.parts))
+            return
+        with shaped(self.shape):
+            entry(b"".join(self.parts))
 
     def augmented(self, reverse: Reverse) -> tuple[array, ...]:
         """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
@@ -314,7 +298,8 @@ class Call:
             return ()
         kept = [Residual(type, self.grid.threads, self.space) for type in reverse.residuals]
         packed = [*self.parts, *(residual.packed for residual in kept)]
-        run_keeping(reverse.primal_entry, packed_slots(packed))
+        with shaped(self.shape):
+            run_keeping(reverse.primal_entry, packed_slots(packed))
         return tuple(made for residual in kept for made in residual.arrays())
 
     def adjoint(
@@ -322,7 +307,12 @@ class Call:
     ) -> None:
         """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
         parts = self._parts(replaced) if replaced else self.parts
-        reverse.sweep(b"".join([*parts, *[made.packed for made in (*bars, *residuals)]]))
+        packed = b"".join([*parts, *[made.packed for made in (*bars, *residuals)]])
+        if self.shape is USUAL:
+            reverse.sweep(packed)
+            return
+        with shaped(self.shape):
+            reverse.sweep(packed)
 
     def adjoint_parts(
         self, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]

@@ -17,7 +17,8 @@ from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.vjp import vjp
 from kernelab.runtime.device import CPU
-from kernelab.runtime.launch import Call, grid_of
+from kernelab.runtime.grid import grid_of
+from kernelab.runtime.launch import Call
 from tests.support.derivatives import active_names, derivatives, gradients, pushed, wide
 
 TEXT = """

@@ -11,8 +11,9 @@ from kernelab.lang.types import is_differentiable
 from kernelab.lang.verify import verify
 from kernelab.passes.poison import poison
 from kernelab.passes.scalarise import scalarise
+from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import Call, bind, grid_of
+from kernelab.runtime.launch import Call, bind
 from tests.support.zoo import ZOO, Animal
 
 

@@ -52,9 +52,11 @@ class WatchedGpu(NvidiaDriver):
         self.copies.append("across")
         super().copy(target, source, nbytes)
 
-    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+    def launch(
+        self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
+    ) -> None:
         self.launches.append((blocks, threads))
-        super().launch(function, blocks, threads, slots, status)
+        super().launch(function, blocks, threads, slots, status, stream)
 
 
 def open_device(nbytes: int = 64 << 20) -> Watched:

@@ -2,8 +2,8 @@
 
 Of each kernel that a test makes these are the primal, what reverse mode and forward mode derive of it, and
 the tangent of its adjoint; besides, whatever the C++ compiler builds.  Programs with C++ of a user's are only
-those that it builds: the mistakes in the others are meant.  Each text is one file, named after its content, in
-the folder that ``KERNELAB_HARVEST`` names.  Knows the emitter; must not compile.
+those that it builds: the mistakes in the others are meant.  Each text is a file, named after its content,
+in the folder that ``KERNELAB_HARVEST`` names.  Knows the emitter; must not compile.
 """
 
 import hashlib

@@ -1,16 +1,19 @@
 """A simulated CUDA device: a driver whose memory is memory of the host, and which runs CUDA text by the shim.
 
 Its memory is closed to the host except while a call of the driver works on it: code that reads an address of
-the device as if it were the host's ends the process, as on a real machine.  What it cannot show is time,
+the device as if it were the host's ends the process, as on a real machine.  Nothing that is started in a
+stream runs before somebody waits or asks for it.  What it cannot show is time,
 threads that really run at once, and the driver's own mistakes.
 """
 
 import ctypes
+import itertools
 import mmap
 import zlib
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,6 +53,10 @@ class SimulatedDriver:
         self.launches: list[tuple[int, int]] = []
         self.copies: list[str] = []
         self._shared: list[ctypes.Array[ctypes.c_char]] = []
+        self.queues: dict[int, list[Callable[[], None]]] = {0: []}
+        self._events: dict[int, _Moment] = {}
+        self._numbers = itertools.count(1)
+        self._clock = 0.0
         self._open = 0
         self._protect(CLOSED)
 
@@ -111,6 +118,7 @@ class SimulatedDriver:
         self._move("across", target, source, nbytes, mine=(target, source))
 
     def _move(self, how: str, target: int, source: int, nbytes: int, mine: tuple[int, ...]) -> None:
+        self.wait()
         for address in mine:
             self._require_mine(address, nbytes)
         self.copies.append(how)
@@ -118,6 +126,7 @@ class SimulatedDriver:
             ctypes.memmove(target, source, nbytes)
 
     def clear(self, address: int, nbytes: int) -> None:
+        self.wait()
         self._require_mine(address, nbytes)
         with self._working():
             ctypes.memset(address, 0, nbytes)
@@ -133,19 +142,86 @@ class SimulatedDriver:
 
     # ---------------------------------------------------------------------------------------- running
 
-    def launch(self, function: object, blocks: int, threads: int, slots: bytes, status: int) -> None:
+    def launch(
+        self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
+    ) -> None:
         assert callable(function)
         self.launches.append((blocks, threads))
         given = (ctypes.c_longlong * (len(slots) // 8)).from_buffer_copy(slots)
         arguments = [ctypes.byref(given), ctypes.c_void_p(status)]
-        with self._working():
-            function(*arguments, ctypes.c_longlong(blocks), ctypes.c_longlong(threads))
 
-    def finished(self) -> bool:
-        return True
+        def start() -> None:
+            self._clock += 1.0
+            with self._working():
+                function(*arguments, ctypes.c_longlong(blocks), ctypes.c_longlong(threads))
 
-    def wait(self) -> None:
-        pass
+        self.queues[stream].append(start)
+
+    def finished(self, stream: int = 0) -> bool:
+        if self.queues[stream]:
+            self.queues[stream].pop(0)()
+        return not self.queues[stream]
+
+    def wait(self, stream: int = 0) -> None:
+        while not self.finished(stream):
+            pass
+
+    def wait_for_all(self) -> None:
+        for stream in self.queues:
+            self.wait(stream)
+
+    # ---------------------------------------------------------------------------------------- order
+
+    def open_stream(self) -> int:
+        stream = next(self._numbers)
+        self.queues[stream] = []
+        return stream
+
+    def close_stream(self, stream: int) -> None:
+        self.wait(stream)
+        del self.queues[stream]
+
+    def open_event(self, timed: bool) -> int:
+        event = next(self._numbers)
+        self._events[event] = _Moment(0, True)
+        return event
+
+    def close_event(self, event: int) -> None:
+        del self._events[event]
+
+    def record(self, event: int, stream: int) -> None:
+        moment = self._events[event] = _Moment(stream)
+
+        def come() -> None:
+            moment.come, moment.time = True, self._clock
+
+        self.queues[stream].append(come)
+
+    def hold(self, stream: int, event: int) -> None:
+        moment = self._events[event]
+        self.queues[stream].append(lambda: self._until(moment))
+
+    def _until(self, moment: "_Moment") -> None:
+        while not moment.come:
+            self.finished(moment.stream)
+
+    def happened(self, event: int) -> bool:
+        return self._events[event].come
+
+    def wait_for(self, event: int) -> None:
+        self._until(self._events[event])
+
+    def elapsed(self, start: int, end: int) -> float:
+        return self._events[end].time - self._events[start].time
+
+
+@dataclass
+class _Moment:
+    """Where an event was recorded, whether it has come, and how many launches had run then."""
+
+    stream: int
+    come: bool = False
+    time: float = 0.0
 
 
 def launch(driver: Driver, entry: Entry, function: Function, grid: Sequence[int], **arguments: Any) -> None:
