@@ -28,12 +28,12 @@ Samples = dict[tuple[str, str], list[float]]
 class Peer:
     """A worker process and what it has answered."""
 
-    def __init__(self, name: str, python: str) -> None:
+    def __init__(self, name: str, python: str, script: str = "worker.py") -> None:
         cache = tempfile.mkdtemp()
         environment = {**os.environ, "KERNELAB_CACHE_DIR": cache, "PYTHONPATH": str(HERE.parent)}
         self.name = name
         self.process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), name],
+            [python, str(HERE / script), name],
             env=environment,
             text=True,
             stdin=subprocess.PIPE,

@@ -1,0 +1,73 @@
+"""`make bench-gpu`: without a GPU it says so, and what it measures computes the right numbers."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.runtime.spaces import OPEN, Space
+from tests.support.simulated import SimulatedDriver
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Any]:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    OPEN["cuda:0"] = Space("cuda:0", SimulatedDriver(), watchful=True)
+    try:
+        import gpu_worker
+
+        with kl.ScopedDevice("cuda:0"):
+            yield gpu_worker
+    finally:
+        del OPEN["cuda:0"]
+        sys.path.remove(str(ROOT / "benchmarks"))
+
+
+@pytest.fixture(scope="module")
+def system() -> Any:
+    return SimpleNamespace(lib=kl, compile=lambda text, name: kl.compile(text)[name])
+
+
+def test_without_a_gpu_it_says_that_nothing_was_measured() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--warp-python", "none"]
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=hidden, timeout=100, check=False)
+    assert done.returncode == 1 and done.stderr == ""
+    assert "NOT RUN: no GPU was found, so nothing was measured" in done.stdout
+
+
+def test_the_work_is_what_it_says(worker: Any, system: Any) -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(2):  # the first turn is not timed
+        x, y, bar = (rng.random(50, np.float32) for _ in range(3))
+    found = worker.work(system, "saxpy", 50, 1)
+    assert found["mean"] == pytest.approx(np.mean(0.5 * x + y), rel=1e-5)
+    assert found["gradient"] == pytest.approx(np.mean(0.5 * bar), rel=1e-5)
+    assert found["primal"] == found["adjoint"] == 1.0  # the simulated device counts launches
+
+
+@pytest.mark.filterwarnings("ignore:.*runs on one thread")
+def test_all_work_runs_with_its_adjoint(worker: Any, system: Any) -> None:
+    for name in worker.TEXTS:
+        found = worker.work(system, name, 20, 1)
+        assert np.isfinite(list(found.values())).all() and found["gradient"] != 0, name
+    assert worker.copy(system, 20, 1).keys() == {"copy"}
+    assert worker.banded(system, 30, 1)["banded"] > 0
+
+
+def test_systems_that_compute_different_numbers_are_told_on(worker: Any) -> None:
+    import gpu
+
+    same = {"mean": 1.0, "gradient": 2.0}
+    assert gpu.disagreements("loop", same, {"mean": 1.0 + 1e-6, "gradient": 2.0}) == []
+    (told,) = gpu.disagreements("loop", same, {"mean": 1.0, "gradient": 2.1})
+    assert "DISAGREE, gradient 2 and 2.1" in told
