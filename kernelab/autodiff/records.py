@@ -321,13 +321,25 @@ class Recording:
         residuals: tuple[array, ...] = ()
         reverse = outline.reverse
         began = 0 if self.times is None else perf_counter_ns()
-        if reverse.__class__ is Reverse and reverse.residuals:
-            residuals = call.augmented(reverse)
-        else:
-            call.primal()
+        try:
+            if reverse.__class__ is Reverse and reverse.residuals:
+                residuals = call.augmented(reverse)
+            else:
+                call.primal()
+        except BaseException:  # also an interrupt: part of the threads may have run
+            self._has_failed(call, caller(3))
+            raise
         if self.times is not None:
             self.times[len(self.records)] = perf_counter_ns() - began
         self._record(call, outline, residuals, memories, caller(3))
+
+    def _has_failed(self, call: Call, place: Place) -> None:
+        """No adjoint may pass what a launch has written that did not come to its end."""
+        for i in call.kernel.plan.written:
+            target = call.arguments[i]
+            if is_differentiable(target.dtype):
+                self.has_written(target.allocation)
+                self.records.append(UnseenRecord(target, place, call.kernel.name))
 
     def add(self, call: Call) -> None:
         """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""

@@ -29,10 +29,14 @@ class Adjoints(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class UnseenRecord:
-    """A write that the tape did not see: an adjoint that reaches it has nowhere to go."""
+    """A write that the tape did not see: an adjoint that reaches it has nowhere to go.
+
+    `failed` is the kernel whose launch at `place` wrote it and did not come to its end, if that is known.
+    """
 
     dest: array
     place: Place
+    failed: str = ""
 
     def __repr__(self) -> str:
         return f"<{self.title} before {self.place}>"
@@ -64,6 +68,14 @@ class UnseenRecord:
 
 def _unseen(record: UnseenRecord) -> Diagnostic:
     name = name_of_memory(record.dest.allocation)
+    if record.failed:
+        return Diagnostic(
+            f"no gradient flows through the launch of `{record.failed}`, which failed before it had written "
+            f"all of {f'`{name}`' if name else 'an array'}",
+            record.place.span,
+            "failed-launch",
+            hint="set the array anew, or launch a kernel that does, before it is read",
+        )
     called = f"`{name}`, which this tape computed," if name else "an array that this tape computed"
     return Diagnostic(
         f"{called} was changed before this line, and the tape did not see how",
