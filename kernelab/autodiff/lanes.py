@@ -147,6 +147,7 @@ class Batch(Level):
         return self.randomness == "different" and program.draws
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
+        dest.allocation.will_write(dest)
         if src.allocation in self.wide or dest.allocation in self.wide:
             self.parent.move(self.widen(dest), self.view(src), add)
         else:

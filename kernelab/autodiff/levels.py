@@ -46,11 +46,14 @@ class Kept:
         self.levels: list[Level] = []
         self.extents: list[int] = []
 
-    def arrays(self) -> tuple[array, array]:
-        """The values, and where those of each thread of each lane begin."""
+    def arrays(self, inner: int = 0) -> tuple[array, array]:
+        """The values, and where those of each thread of each lane begin.
+
+        To a program that came through the `inner` innermost levels already, their lanes are threads.
+        """
         assert self.residual is not None
         values, starts = self.residual.arrays()
-        return values, starts.reshape(*self.extents, -1)
+        return values, starts.reshape(*self.extents[: len(self.extents) - inner], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class KeptValues:
 @dataclass(frozen=True, slots=True)
 class KeptStarts:
     kept: Kept
+    inner: int = 0
 
 
 Argument = array | bytes | Kept | KeptValues | KeptStarts
@@ -224,8 +228,8 @@ def _packed(given: Argument, threads: int, space: Space | None) -> bytes:
             return given.residual.packed
         case KeptValues(kept):
             return kept.arrays()[0].packed
-        case KeptStarts(kept):
-            return kept.arrays()[1].packed
+        case KeptStarts(kept, inner):
+            return kept.arrays(inner)[1].packed
 
 
 def will_write(program: Program, arguments: Sequence[Argument]) -> None:
@@ -326,6 +330,7 @@ class Forward(Level):
                 raise AssertionError("neither numbers nor starts have tangents")
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
+        dest.allocation.will_write(dest)
         self.parent.move(dest, src, add)
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)

@@ -60,7 +60,10 @@ class Keeper:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A program that ran, and all that its adjoint needs; `error` is why there is none."""
+    """A program that ran, and all that its adjoint needs; `error` is why there is none.
+
+    `inner` says, for each residual that it was given, through how many levels of lanes that had come.
+    """
 
     program: Program
     pullback: Pullback | KernelTypeError
@@ -68,6 +71,7 @@ class Run:
     arguments: tuple[Argument, ...]
     kept: tuple[Kept, ...]
     keepers: tuple[tuple[int, Keeper], ...]
+    inner: dict[int, int]
 
     def pull(self, level: Level, bars: "Bars") -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
@@ -87,7 +91,7 @@ class Run:
         for i in pullback.reopened:
             reopened = self.arguments[i]
             assert isinstance(reopened, Kept)
-            arguments.append(KeptStarts(reopened))
+            arguments.append(KeptStarts(reopened, self.inner[i]))
         return [*arguments, *(bars.of(self.kept[k]) for k in pullback.memories)]
 
 
@@ -182,6 +186,7 @@ class Reverse(Level):
             pullback = error  # raised where an adjoint has to pass
         kept: tuple[Kept, ...] = ()
         keepers: tuple[tuple[int, Keeper], ...] = ()
+        inner = {i: len(given.extents) for i, given in enumerate(arguments) if isinstance(given, Kept)}
         if isinstance(pullback, Pullback):
             kept = tuple(Kept(elem) for elem in pullback.residuals)
             self.parent.run(pullback.primal, grid, [*arguments, *kept])
@@ -189,7 +194,7 @@ class Reverse(Level):
             keepers = tuple((i, self._keeper(given)) for i, given in read if isinstance(given, array))
         else:
             self.parent.run(program, grid, arguments)
-        self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers))
+        self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers, inner))
         for i in active:
             given = arguments[i]
             if isinstance(given, array):
@@ -216,6 +221,7 @@ class Reverse(Level):
         return memory in self.tracked
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
+        dest.allocation.will_write(dest)
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
         if touched and is_differentiable(dest.dtype):

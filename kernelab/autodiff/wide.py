@@ -49,6 +49,7 @@ class Wide(Level):
         return argument
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
+        dest.allocation.will_write(dest)
         if is_differentiable(dest.dtype):
             self.parent.move(self.wide(dest), self.wide(src), add)
         else:

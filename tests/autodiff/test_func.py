@@ -649,3 +649,38 @@ def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.Monk
     found = kl.func.vmap(jacobian)(reals(1, 2)) if lanes else jacobian(reals(2))
     assert np.isfinite(found.numpy()).all()
     assert len(counts) >= 20 and max(counts) <= 4
+
+
+def overwriting(x: Any) -> Any:
+    """The sine of x squared plus x, by kernels and copies that destroy what adjoints need."""
+    y, z = kl.clone(x), kl.zeros_like(x)
+    K["in_place"][x.shape[0]](y)
+    K["sine"][x.shape[0]](y, z)
+    kl.copy(y, z)
+    return y
+
+
+def test_a_copy_that_overwrites_what_an_adjoint_needs_is_noticed_in_every_lane() -> None:
+    xs = reals(2, 3)
+    slopes = np.cos(xs.numpy() ** 2 + xs.numpy()) * (2 * xs.numpy() + 1)
+    close(kl.func.vmap(kl.func.jacrev(overwriting))(xs), [np.diag(row) for row in slopes])
+
+
+@pytest.mark.parametrize("modes", ["frf", "rfr"])
+def test_third_derivatives_of_kernels_that_overwrite_are_right_in_mixed_modes(modes: str) -> None:
+    x, f = reals(2), overwriting
+    for mode in modes:
+        f = {"f": kl.func.jacfwd, "r": kl.func.jacrev}[mode](f)
+    inner, slope = x.numpy() ** 2 + x.numpy(), 2 * x.numpy() + 1
+    expected = np.zeros((2, 2, 2, 2))
+    expected[[0, 1], [0, 1], [0, 1], [0, 1]] = -np.cos(inner) * slope**3 - 6 * np.sin(inner) * slope
+    np.testing.assert_allclose(f(x).numpy(), expected, rtol=2e-4, atol=2e-5)
+
+
+def test_a_copy_into_an_argument_is_a_change_in_lanes_too() -> None:
+    def f(x: Any) -> Any:
+        kl.copy(x, kl.ones_like(x))
+        return x
+
+    with pytest.raises(GradientError, match="f changes its argument `x`"):
+        kl.func.vmap(f)(reals(2, 3))
