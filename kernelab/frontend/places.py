@@ -229,7 +229,8 @@ def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value, eva
 
 
 def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr], evaluate: Evaluate) -> Meaning:
-    match evaluate(frame, group[0]) if len(group) == 1 else None:
+    is_slice = isinstance(group[0], ast.Slice)
+    match evaluate(frame, group[0]) if len(group) == 1 and not is_slice else None:
         case Weak(int() as number) if -len(items) <= number < len(items):
             return items[number]
         case Typed() as value if items and isinstance(value.type, Scalar) and value.type.is_int:

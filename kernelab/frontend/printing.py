@@ -121,9 +121,18 @@ def printf(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
             continue
         part = waiting.pop(0)
         spec = f"%{conversion['flags']}{conversion['width']}{conversion['letter']}"
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            line.say(_inserted(frame, part, part.value, spec))
+            continue
         line.show(_converted(frame, evaluate(frame, part), spec, part), spec)
     line.say(form[position:])
     line.emit(frame)
+
+
+def _inserted(frame: Frame, node: ast.Constant, text: str, spec: str) -> str:
+    if spec[-1] != "s":
+        raise frame.error(node, f"%{spec[-1]} shows a number, not text", hint="write %s")
+    return spec % text
 
 
 def _converted(frame: Frame, value: Meaning, spec: str, node: ast.expr) -> Atom:

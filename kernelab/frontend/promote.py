@@ -97,7 +97,7 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
             "value",
             hint=hint,
         )
-    if scalar.is_float and math.isfinite(number) and abs(number) > largest(scalar.dtype):
+    if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
         raise frame.error(node, f"{number} does not fit {scalar}", "value", hint="write float64(...)")
     return constant(number, type)
 

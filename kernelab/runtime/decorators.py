@@ -16,7 +16,7 @@ from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, ru
 from kernelab.runtime.conversion import described
 from kernelab.runtime.generic import stated
 from kernelab.runtime.kernel import Kernel, Made, compile_source
-from kernelab.runtime.loading import definition_of, loaded, native_of, refuse_unknown
+from kernelab.runtime.loading import definition_of, loaded, native_of, refuse_unknown, warn_of
 from kernelab.runtime.naming import closure, evaluated, maps_of, names_around
 from kernelab.runtime.structs import Instance, class_of
 
@@ -84,7 +84,8 @@ def compile(
     """The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
 
     `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
-    the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes.
+    the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes, and warns, with
+    KernelWarning, of lines that are hardly meant.
     """
     around = names_around(2) if namespace is None else namespace
     if not isinstance(text, str):
@@ -92,6 +93,7 @@ def compile(
         raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
     compiled = compile_source(Source(textwrap.dedent(text), label), around)
     compiled.raise_errors()
+    warn_of(compiled.diagnostics)
     return compiled.definitions
 
 

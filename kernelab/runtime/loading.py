@@ -1,12 +1,13 @@
 """From Python functions to definitions: the text of a def, the names around it, what Python made of it."""
 
 import ast
+import warnings
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning
 from kernelab.frontend import (
     Definition,
     GenericKernel,
@@ -49,9 +50,22 @@ def definition_of(
             namespace = _annotated(node, function, namespace)
     lowered = lower_tree(source, tree, namespace)
     lowered.raise_errors()
+    warn_of(lowered.diagnostics)
     found = lowered.definitions[function.__name__]
     assert not isinstance(found, StructDefinition)
     return found
+
+
+def warn_of(notes: Sequence[Diagnostic]) -> None:
+    """Warn, with KernelWarning at its line, of what is no mistake but hardly meant.
+
+    Under a cell such notes are shown; a file, or a text, has no other place for them.  What a grad function
+    leaves out is told when it is compared with differences.
+    """
+    for note in notes:
+        if note.severity == "warning" and note.code != "adjoint" and note.span is not None:
+            place = note.span
+            warnings.warn_explicit(note.render(), KernelWarning, place.source.label, place.line)
 
 
 def _annotated(

@@ -32,6 +32,7 @@ MISTAKES = [
     ("y = a[0].y", "a row of a, array[float32] has no y", "index it first: a[i].y", "a[0].y"),
     ("a[0].y = 1.0", "a row of a, array[float32] has no y", "", "a[0].y"),
     ("y = v.x", "array[vec3] has no x", "index it first: v[i].x", "v.x"),
+    ("y = (1, 2)[0:1]", "a tuple of 2 is indexed by a constant from 0 to 1", "of one type", "0:1"),
     ("y = v[0][3]", "vec3 has no component 3", "the last one is .z or [2]", "3"),
     ("y = v[0].w", "vec3 has no component 3", "the last one is .z or [2]", "w"),
     ("y = m[0][0, 2]", "mat22 has no component 2", "the last one is [1]", "2"),

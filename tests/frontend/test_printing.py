@@ -26,6 +26,7 @@ def kernel(x: array[float], v: array[vec2], m: array[mat22], d: array[float64], 
     print(v[i], m[i], (i, 2.5))
     printf("%5.2f%% and %03d, %x\\n", x[i], i, -1)
     printf("%e %lld %g\\n", d[i], int64(i) * int64(1000000000000), h[i])
+    printf("%-4s|%s\\n", "ab", "50%")
     print(int8(-3), d[i], h[i])
     if i == 1:
         print()
@@ -61,12 +62,14 @@ def test_both_backends_print_the_same_in_the_order_of_the_threads(capsys: pytest
         "[1.0, 2.0] [[0.0, 1.0], [2.0, 3.0]] (0, 2.5)",
         " 0.10% and 000, ffffffff",
         "3.333333e-01 0 0.0999756",
+        "ab  |50%",
         "-3 0.3333333333333333 0.1",
         "thread 1 of 2",
         "0.1;False;9223372036854775808|",
         "[3.0, 4.25] [[4.0, 5.0], [6.0, 7.0]] (1, 2.5)",
         " 1.50% and 001, ffffffff",
         "2.000000e+00 1000000000000 2",
+        "ab  |50%",
         "-3 2.0 2.0",
         "",
         'só "quoted"\t.',
@@ -143,6 +146,7 @@ def test_cuda_prints_with_its_own_printf() -> None:
         ('printf("%d", x[0])', "%d cannot show float32", "write %f"),
         ('printf("%f", len(x))', "%f cannot show int32", "write %d"),
         ('printf("%s", x[0])', "printf in a kernel cannot show a number as %s", "%d shows an integer"),
+        ('printf("%d", "text")', "%d shows a number, not text", "write %s"),
         ('printf("%f")', "this text has 1 conversion, and printf gets 0 to show", "each %d"),
         ('printf("%f", vec2(x[0]))', "%f shows one number, not vec2", "one by one"),
         ('print(1.0, "a" + x[0])', "a kernel cannot use text as a value", "int"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelTypeError, KernelValueError
+from kernelab.errors import KernelTypeError, KernelValueError, KernelWarning
 
 
 @kl.struct
@@ -113,3 +113,18 @@ def test_operators_of_structs_are_the_functions_of_the_file_which_may_use_operat
     out = kl.zeros(2)
     kl.launch(combine, 1, [out])
     assert out.list() == [-4.0, -6.0]
+
+
+@kl.kernel
+def renames(x: kl.array[float], y: kl.array[float]):
+    y = x  # noqa: F841
+
+
+def test_a_line_of_a_file_or_a_text_that_is_hardly_meant_is_warned_of() -> None:
+    x = kl.zeros(2)
+    with pytest.warns(KernelWarning, match="the array y stays as it is") as told:
+        kl.launch(renames, 2, [x, x])
+    assert (told[0].filename, told[0].lineno) == ("test_decorated.py", renames.span.line + 1)
+    kl.launch(renames, 2, [x, x])
+    with pytest.warns(KernelWarning, match="this expression has no effect"):
+        kl.compile("def f(y: array[float]):\n    i = tid()\n    y[i] == 2.0")
