@@ -361,7 +361,7 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
         case []:
             return Typed(zero(type))
         case [Weak(value)]:
-            return Typed(weak_constant(frame, _as_kind(value, type.scalar), type, node))
+            return Typed(weak_constant(frame, value, type, node))
         case [Typed() as only] if isinstance(only.type, Scalar):
             return _built(frame, type, [_entry(frame, only, type, arguments[0])] * size_of(type))
         case [Typed() as only] if isinstance(only.type, Vec | Mat) and only.type.shape == type.shape:
@@ -414,14 +414,6 @@ def _entries(frame: Frame, operand: Weak | Typed, type: Vec, argument: Argument)
 
 def _is_scalar(operand: Weak | Typed) -> bool:
     return isinstance(operand, Weak) or isinstance(operand.type, Scalar)
-
-
-def _as_kind(value: bool | int | float, scalar: Scalar) -> bool | int | float:
-    return (
-        value
-        if not isinstance(value, int) or isinstance(value, bool) or not scalar.is_float
-        else float(value)
-    )
 
 
 def _entry(frame: Frame, operand: Weak | Typed, type: Vec | Mat, argument: Argument) -> Atom:

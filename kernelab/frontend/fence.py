@@ -94,6 +94,10 @@ _STAR_PARAMETERS = Refusal("a kernel cannot take *args or **kwargs", "name every
 _ELLIPSIS = Refusal(
     "a kernel cannot select with ...", "write x[:] for a whole array, x[i] for a row or an element"
 )
+_DOTS = Refusal("a kernel has no ...", "write what it stands for")
+_NO_INDEX = Refusal(
+    "there is no index in these brackets", "write x[i] for an element, x[:] for a whole array"
+)
 _STAR_CALL = Refusal("a call in a kernel cannot unpack with **", "write the arguments one by one")
 
 
@@ -165,10 +169,14 @@ def _refusal(node: ast.AST) -> Refusal | None:
             return _TEXT
         case ast.Subscript(slice=ast.Constant(value=types.EllipsisType())):
             return _ELLIPSIS
+        case ast.Subscript(slice=ast.Tuple(elts=[])):
+            return _NO_INDEX
         case ast.Constant(value=complex()):
             return _COMPLEX
-        case ast.Constant(value=None) | ast.Constant(value=types.EllipsisType()):
+        case ast.Constant(value=None):
             return _NOTHING
+        case ast.Constant(value=types.EllipsisType()):
+            return _DOTS
         case ast.keyword(arg=None):
             return _STAR_CALL
         case _:
@@ -178,7 +186,9 @@ def _refusal(node: ast.AST) -> Refusal | None:
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     """What of a node the fence looks into: not docstrings, messages, annotations or static expressions."""
     match node:
-        case ast.Expr(value=ast.Constant()) | ast.Return(value=ast.Constant(value=None)):
+        case ast.Expr(value=ast.Constant(value=str() | types.EllipsisType())):
+            return
+        case ast.Return(value=ast.Constant(value=None)):
             return
         case ast.Assert(test=test):
             yield test

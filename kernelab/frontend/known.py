@@ -47,11 +47,12 @@ def static(frame: Frame, node: ast.Call) -> Meaning:
     expression = node.args[0]
     text = frame.places.text(expression)
     names = {**frame.scope.namespace, **frame.scope.assigned, **_variables(frame, expression)}
-    code = compile(ast.fix_missing_locations(ast.Expression(expression)), frame.places.source.label, "eval")
+    tree = ast.fix_missing_locations(ast.Expression(expression))
     try:
-        value = eval(code, names)
+        value = eval(compile(tree, frame.places.source.label, "eval"), names)
     except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-        message = f"static(...) raised {type(error).__name__}: {error}"
+        said = error.msg if isinstance(error, SyntaxError) else error
+        message = f"static(...) raised {type(error).__name__}: {said}"
         raise frame.error(expression, message, "value") from None
     meaning = made(frame, text, value)
     if meaning is None:

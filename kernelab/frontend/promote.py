@@ -91,15 +91,16 @@ def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: P
         )
     if scalar.is_int and not _fits(int(number), scalar):
         hint = f"write int64({number})" if scalar == int32 and _fits(int(number), int64) else ""
-        raise frame.error(
-            node,
-            f"{number} does not fit {scalar}",
-            "value",
-            hint=hint,
-        )
+        raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
-        raise frame.error(node, f"{number} does not fit {scalar}", "value", hint="write float64(...)")
+        hint = "" if scalar == float64 else "write float64(...)"
+        raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
     return constant(number, type)
+
+
+def _said(number: float) -> str:
+    is_long = isinstance(number, int) and number.bit_length() > 128
+    return f"an int of {int(number).bit_length()} bits" if is_long else str(number)
 
 
 def _fits(number: int, scalar: Scalar) -> bool:
@@ -315,13 +316,14 @@ _PYTHON: dict[str, Callable[..., Any]] = {
     "invert": lambda a: ~a,
     "not": lambda a: not a,
 }
-_LARGEST_EXPONENT = 1024
+_MOST_BITS = 4096
+"""Python's ints grow without end; no type of kernels holds one longer than this."""
 
 
 def _fold(frame: Frame, name: str, numbers: list[bool | int | float], node: ast.expr) -> Weak | None:
     """The operation on Python numbers, in Python's own precision; None where it is none of scalars."""
-    if name in ("pow", "shl") and abs(numbers[-1]) > _LARGEST_EXPONENT:
-        return None
+    if name in ("pow", "shl") and _is_endless(name, *numbers):
+        raise frame.error(node, f"this cannot be computed: an int of more than {_MOST_BITS} bits", "value")
     if name in ("min", "max") and len(numbers) != 2:
         return None
     compute = _PYTHON.get(name) or _host_operation(name, numbers)
@@ -335,8 +337,15 @@ def _fold(frame: Frame, name: str, numbers: list[bool | int | float], node: ast.
     except TypeError:
         return None
     except (OverflowError, ValueError) as error:
-        raise frame.error(node, f"this cannot be computed: {error}", "value") from None
+        raise frame.error(node, f"this cannot be computed: {error.args[-1]}", "value") from None
     return Weak(result) if isinstance(result, bool | int | float) else None
+
+
+def _is_endless(name: str, base: float, exponent: float) -> bool:
+    if not isinstance(base, int) or not isinstance(exponent, int) or (name == "pow" and abs(base) < 2):
+        return False
+    bits = base.bit_length()
+    return (bits * exponent if name == "pow" else bits + exponent) > _MOST_BITS
 
 
 def _host_operation(name: str, numbers: list[bool | int | float]) -> Callable[..., Any] | None:

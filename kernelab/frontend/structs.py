@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend import places, views
-from kernelab.frontend.frame import Frame, Mistake, NotSet, counted
+from kernelab.frontend.frame import Frame, Mistake, NotSet, Poisoned, counted
 from kernelab.frontend.places import COMPONENTS, Component, Evaluate, Groups
 from kernelab.frontend.promote import convert
 from kernelab.frontend.slices import Swizzle
@@ -302,6 +302,8 @@ class Spot:
 
 def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> places.Place | Spot:
     """The place that a subscript or attribute on the left of an assignment names."""
+    if any(part in frame.refused for part in ast.walk(target)):
+        raise Poisoned
     root, steps = _steps(target)
     base = evaluate(frame, root) if isinstance(root, ast.Name) else None
     if base is None or not is_struct(base):
