@@ -35,7 +35,7 @@ MISTAKES = [
     ("None", "a kernel has no None", "use a number", "None"),
     ('b"text"', "a kernel cannot use text as a value", "use a number", 'b"text"'),
     ("x[()] += 1.0", "there is no index in these brackets", "write x[i]", "x[()]"),
-    ("y = static((yield))", "static(...) raised SyntaxError: 'yield' outside function", "", "(yield)"),
+    ("y = static((yield))", "static(...) raised SyntaxError: 'yield' outside function", "", "yield"),
     ("y = (1, 2)[0:1]", "a tuple of 2 is indexed by a constant from 0 to 1", "of one type", "0:1"),
     ("y = v[0][3]", "vec3 has no component 3", "the last one is .z or [2]", "3"),
     ("y = v[0].w", "vec3 has no component 3", "the last one is .z or [2]", "w"),
