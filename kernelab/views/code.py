@@ -19,7 +19,7 @@ import numpy as np
 
 from kernelab.codegen.entry import Unit
 from kernelab.codegen.python import Line, Listing, Saving
-from kernelab.errors import NOWHERE, Source, Span
+from kernelab.errors import NOWHERE, BuildError, Source, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array
 from kernelab.passes.effects import effects
@@ -46,6 +46,7 @@ PANES: dict[str, str] = {
     "tangent": "tangent",
     "cpp": "C++ for the CPU",
     "cuda": "CUDA",
+    "ptx": "PTX",
     "lines": "what each line does",
 }
 """The panes of a view, and what their titles are."""
@@ -103,6 +104,8 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
             return [places.table()]
         case "tangent":
             return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
+        case "ptx":
+            return [_machine(parts, places)] if name in parts.units else []
         case _:
             return [_unit(name, parts.units[name](), places, whole)] if name in parts.units else []
 
@@ -197,6 +200,15 @@ def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:
     if hidden:
         shown.append(CodeLine((Run(f"... and {hidden} more lines: %%kernel --show {name}", "comment"),)))
     return Code(PANES[name], tuple(shown))
+
+
+def _machine(parts: Parts, places: _Places) -> Node:
+    """What NVRTC makes of the CUDA text, or why it makes nothing."""
+    try:
+        unit = parts.units["ptx"]()
+    except BuildError as problem:
+        return words(f"There is no PTX to show: {problem}")
+    return _unit("ptx", unit, places, whole=True)
 
 
 def _title(parts: Parts) -> Words:

@@ -1,7 +1,7 @@
 """What is known of a kernel, collected for its view: derived programs as listings, generated text by target.
 
 Knows `Kernel`, the emitter and its flavors; must not know markup beyond calling the view.  Nothing is built:
-the text is emitted, no compiler runs.
+the text is emitted, and no compiler runs but for the pane of PTX.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from kernelab.passes.storage import loop_storage
 from kernelab.runtime.kernel import Kernel
 from kernelab.views.code import DEFAULT, Parts, kernel_view
 from kernelab.views.markup import Node
+from kernelab.views.ptx import ptx
 
 
 def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
@@ -82,4 +83,5 @@ def _has_tangent(kernel: Kernel, active: list[str]) -> bool:
 
 def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
     scalarised = cache(lambda: [scalarise(function) for function in functions])
-    return {"cpp": lambda: emit(scalarised(), Cpu()), "cuda": lambda: emit(scalarised(), Cuda())}
+    cuda = cache(lambda: emit(scalarised(), Cuda()))
+    return {"cpp": lambda: emit(scalarised(), Cpu()), "cuda": cuda, "ptx": lambda: ptx(cuda())}
