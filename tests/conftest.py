@@ -188,6 +188,7 @@ def _lab_command(server: Lab) -> list[str]:
         f"--ServerApp.root_dir={server.root}",
         "--LabApp.expose_app_in_browser=True",  # as window.jupyterapp, to run commands
         "--LabApp.extension_manager=readonly",
+        "--JupyterNotebookApp.expose_app_in_browser=True",  # Notebook 7 runs in the same server
     ]
 
 
@@ -307,11 +308,12 @@ def open_notebook(
 ) -> Iterator[Callable[..., NotebookPage]]:
     """``open_notebook(*cells)`` opens a new notebook of code cells, ``open_notebook(path)`` a copy of a file.
 
-    A picture of every page is left in the test's temporary folder.
+    They open in JupyterLab, or at another ``address`` of the server: "notebooks" is Notebook 7.  A picture
+    of every page is left in the test's temporary folder.
     """
     pages: list[Page] = []
 
-    def open_one(*cells: str | Path) -> NotebookPage:
+    def open_one(*cells: str | Path, address: str = "lab/tree") -> NotebookPage:
         name = f"{request.node.name}-{len(pages)}.ipynb"
         match cells:
             case (Path() as path,):
@@ -320,7 +322,7 @@ def open_notebook(
                 _write_notebook(lab.root / name, cells)
         page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         pages.append(page)
-        page.goto(f"{lab.url}/lab/tree/{name}?token={lab.token}&reset")
+        page.goto(f"{lab.url}/{address}/{name}?token={lab.token}&reset")
         page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
         page.evaluate(KERNEL_IS_READY)
         return NotebookPage(page)
