@@ -56,6 +56,16 @@ class Entry:
     autodiff: float
     numeric: float
 
+    @property
+    def abs_error(self) -> float:
+        """How far apart the values are; infinite where one of them is no finite number and they differ."""
+        return float(_errors(np.asarray(self.autodiff), np.asarray(self.numeric)))
+
+    @property
+    def rel_error(self) -> float:
+        """The same, relative to the difference quotient."""
+        return _relative(self.abs_error, self.numeric)
+
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
@@ -374,6 +384,11 @@ def _errors(adjoint: Floats, numeric: Floats) -> Floats:
     return np.asarray(np.where(adjoint == numeric, 0.0, np.where(np.isfinite(error), error, np.inf)))
 
 
+def _relative(error: float, numeric: float) -> float:
+    scale = abs(numeric)
+    return error / scale if 0.0 < scale < np.inf else (np.inf if error > 0 else 0.0)
+
+
 def _compare(pair: Pair, limit: Tolerance) -> PairResult:
     error, excess = np.where(pair.known, _errors(pair.adjoint, pair.numeric), 0.0), _excess(pair, limit)
     if not error.size:  # a pattern without entries: the adjoint is zero, and so are the differences
@@ -381,14 +396,13 @@ def _compare(pair: Pair, limit: Tolerance) -> PairResult:
         return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
     k = int(np.argmax(excess))
     found = _entry(pair, k)
-    worst, scale = error.reshape(-1)[k], abs(found.numeric)
     failed = int((excess > 1.0).sum())
     order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
     return PairResult(
         pair.input.label,
         pair.output.label,
         float(error.max()),
-        float(worst / scale if scale > 0 else (np.inf if worst > 0 else 0.0)),
+        _relative(float(error.reshape(-1)[k]), found.numeric),
         found.input_index,
         found.output_index,
         found.autodiff,

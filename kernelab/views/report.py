@@ -132,13 +132,12 @@ def _rows(pair: PairResult) -> list[tuple[Cell, ...]]:
 
 
 def _other(pair: PairResult, entry: Entry) -> tuple[Cell, ...]:
-    error = abs(entry.autodiff - entry.numeric)
     return (
         cell(""),
         cell(""),
         cell("", is_number=True),
-        cell(f"{error:.1e}", is_number=True),
-        cell(f"{error / abs(entry.numeric):.1e}" if entry.numeric else "", is_number=True),
+        cell(f"{entry.abs_error:.1e}", is_number=True),
+        cell(f"{entry.rel_error:.1e}", is_number=True),
         cell(_place(pair, entry.output_index, entry.input_index)),
         cell(f"{entry.autodiff:.6g}", is_number=True),
         cell(f"{entry.numeric:.6g}", is_number=True),

@@ -275,10 +275,13 @@ def test_empty_arrays_are_nothing_to_check(kernels: dict[str, Any]) -> None:
 @pytest.mark.parametrize("value", [-1.0, 0.0])
 def test_what_is_infinite_or_not_a_number_fails(value: float, fast: bool) -> None:
     kernel = made("y[tid()] = sqrt(x[tid()])")
-    x = kl.array([value, 1.0], dtype=float, requires_grad=True)
-    report = check(kernel, 2, [x], [kl.zeros(2)], fast=fast, raise_exception=False)
+    x = kl.array([value, 1.0, value], dtype=float, requires_grad=True)
+    report = check(kernel, 3, [x], [kl.zeros(3)], fast=fast, raise_exception=False)
     assert not report
-    assert report.pairs[0].verdict == "not finite"
+    (pair,) = report.pairs
+    assert pair.verdict == "not finite"
+    errors = {(other.abs_error, other.rel_error) for other in pair.others}
+    assert {(pair.max_abs_error, pair.max_rel_error)} == errors == {(np.inf, np.inf)}
 
 
 @pytest.mark.parametrize(

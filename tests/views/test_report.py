@@ -1,6 +1,11 @@
 """The table of a gradient check: verdict, worst entry, and words as well as colours."""
 
-from kernelab.autodiff.gradcheck import GradcheckReport, PairResult
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+
+from kernelab.autodiff.gradcheck import Entry, GradcheckReport, PairResult
 from kernelab.views import page, text
 from kernelab.views.report import gradcheck_view
 
@@ -24,6 +29,20 @@ def test_a_report_with_a_failure_says_fail_in_words_and_shows_both_values() -> N
     (line,) = [line for line in shown.splitlines() if line.startswith("✗ FAIL  d out / d rest")]
     assert "d out[0] / d rest " in line
     assert line.endswith("0.125         0.25")
+
+
+@pytest.mark.parametrize(
+    ("autodiff", "numeric"), [(nan, nan), (1.0, nan), (inf, 1.0), (1.0, inf), (2.0, 0.0)]
+)
+def test_the_next_worst_entries_have_errors_as_the_worst_has(autodiff: float, numeric: float) -> None:
+    entry = Entry((1,), (0,), autodiff, numeric)
+    assert entry.abs_error == (2.0 if numeric == 0.0 else inf)
+    assert entry.rel_error == inf
+    first = PairResult("x", "out", entry.abs_error, inf, (0,), (0,), autodiff, numeric, 4, False)
+    shown = text.render(gradcheck_view(GradcheckReport("f", (replace(first, others=(entry,)),))))
+    worst, other = (line.split() for line in shown.splitlines() if "d out[0] / d x[" in line)
+    assert worst[:8] == ["✗", "FAIL", "d", "out", "/", "d", "x", "4"]
+    assert worst[8:10] == other[:2]
 
 
 def test_pass_and_fail_differ_without_colours() -> None:
