@@ -226,7 +226,8 @@ def gradcheck_tape(
     with differences along random directions, end to end.  Where these do not agree, the tape is halved until
     the first bad launch is found, and that one is checked as `gradcheck` does.  A launch that overwrites what
     an earlier adjoint reads is found so, too, with ``Tape(overwrite="warn")``.  ``fast=False`` also checks
-    every entry of every launch.
+    every entry of every launch.  A launch that reads an array without gradients in the middle of a chain that
+    has them fails, as `backward` would report it.
 
     Where launches or entries are chosen, each launch is checked alone, with the values that it read.  Masks
     and lists go by the names of kernels; `reverse_launches` checks the last launch first, and
@@ -445,8 +446,7 @@ def _bad_launch(bad: LaunchCheck) -> Diagnostic:
         message = (
             f"after launch {bad.index}, `{bad.kernel}`, the gradient of this tape is wrong: {bad.reason}"
         )
-        hint = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
-        return Diagnostic(message, bad.place.span, "gradcheck", hint=hint)
+        return Diagnostic(message, bad.place.span, "gradcheck", hint=bad.hint)
     message = f"the gradient of launch {bad.index}, of `{bad.kernel}`, is not its derivative"
     worst = None if bad.report is None else bad.report.worst()
     span = None if worst is None else worst.span

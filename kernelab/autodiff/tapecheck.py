@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelab.autodiff.cuts import Passive
 from kernelab.autodiff.endtoend import (
     ROOM,
     Agreement,
@@ -24,9 +25,11 @@ from kernelab.autodiff.progress import steps
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.replay import Line, NotReplayableError
 from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
+from kernelab.autodiff.sweep import flow, steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.trees import is_whole, refusal
 from kernelab.errors import GradientError, KernelError, KernelValueError
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
@@ -40,8 +43,8 @@ class LaunchCheck:
     """How a launch came out; `reason` says why it could not be checked, or what its fault is.
 
     `covered` says that it passed as a part of the tape; `fault` is "overwrite" where the launch is right but
-    destroys what an earlier adjoint reads.  Of a copy or an overwrite by the host, `index` is that of the
-    next launch.
+    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, and `hint`
+    says what to do then.  Of a copy or an overwrite by the host, `index` is that of the next launch.
     """
 
     index: int
@@ -51,6 +54,7 @@ class LaunchCheck:
     reason: str = ""
     covered: bool = False
     fault: str = ""
+    hint: str = ""
 
     @property
     def passed(self) -> bool:
@@ -135,6 +139,18 @@ def check_tape(
     The whole tape is compared end to end unless launches or entries are chosen; without `fast`, or where
     that does not find the fault, every launch is checked alone.
     """
+    report = _checked(tape, tolerance, selection, choice, fast)
+    cut = _cut(tuple(tape)) if report and choice == Choice() else None
+    if cut is None:
+        return report
+    others = [c for c in report.launches if (c.index, c.kernel) != (cut.index, cut.kernel)]
+    return replace(report, launches=tuple(sorted([cut, *others], key=lambda c: c.index)), whole=None)
+
+
+def _checked(
+    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast
+) -> TapeReport:
+    """The report on what the records compute, whether or not gradients flow through all of it."""
     chosen, whole, alone = choice.of(tape.launches), None, ""
     if choice == Choice() and selection == Selection(None, -1, -1) and tolerance == Tolerance():
         try:
@@ -194,10 +210,7 @@ def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
 
 def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck | None:
     """What is wrong with record `k`, None if nothing can be found."""
-    record = line.records[k]
-    index = sum(isinstance(other, LaunchRecord) for other in line.records[:k])
-    name = record.kernel.name if isinstance(record, LaunchRecord) else record.title.strip("`")
-    made = LaunchCheck(index, name, record.place, None)
+    record, made = line.records[k], _unchecked(line.records, k)
     if isinstance(record, LaunchRecord):
         arguments = line.arguments(line.run(k), k)
         subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
@@ -210,12 +223,46 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
     reader = line.records[lost.reader]
     called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
     what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
-    return replace(made, fault="overwrite", reason=what)
+    return replace(made, fault="overwrite", reason=what, hint=ELSEWHERE)
+
+
+ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
+
+
+def _unchecked(records: Sequence[Record], k: int) -> LaunchCheck:
+    record = records[k]
+    index = sum(isinstance(other, LaunchRecord) for other in records[:k])
+    name = record.kernel.name if isinstance(record, LaunchRecord) else record.title.strip("`")
+    return LaunchCheck(index, name, record.place, None)
 
 
 def _parameter(record: Record, elements: array) -> str:
     named = record.arguments if isinstance(record, LaunchRecord) else {}
     return next((name for name, given in named.items() if given is elements), "an array")
+
+
+# ------------------------------------------------------------------------------------------ cut chains
+
+
+def _cut(records: Sequence[Record]) -> LaunchCheck | None:
+    """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
+    cuts = [cut for cut in flow(steps_of(records), _ends(records)).cuts if isinstance(cut, Passive)]
+    for k, record in enumerate(records):
+        for cut in cuts:
+            if cut.consumer is record:
+                told = cut.describe()
+                return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
+    return None
+
+
+def _ends(records: Sequence[Record]) -> list[array]:
+    """What gradients may be asked of: final arrays that have them, else any with them, else final arrays."""
+    last_read = {source.allocation: k for k, record in enumerate(records) for source in record.read}
+    written = {target: k for k, record in enumerate(records) for target in record.written}
+    floats = [target for target in written if is_differentiable(target.dtype)]
+    final = [target for target in floats if written[target] >= last_read.get(target.allocation, -1)]
+    traced = [target for target in floats if target.requires_grad]
+    return [target for target in final if target.requires_grad] or traced or final
 
 
 # ------------------------------------------------------------------------------------------ one by one

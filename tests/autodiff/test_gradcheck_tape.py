@@ -101,6 +101,46 @@ def test_the_first_bad_launch_is_named(kernels: dict[str, Any]) -> None:
         kl.autograd.gradcheck_tape(tape, show_summary=False)
 
 
+@pytest.mark.parametrize("fast", ["auto", False])
+@pytest.mark.parametrize("ends_traced", [True, False])
+def test_a_chain_that_is_cut_fails_with_the_words_of_backward(
+    kernels: dict[str, Any], capsys: pytest.CaptureFixture[str], ends_traced: bool, fast: Any
+) -> None:
+    x, y, total = reals(4), kl.zeros(4), kl.zeros(1, requires_grad=ends_traced)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, y)
+        kernels["add"][4](y, total)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, fast=fast)
+    assert [(c.index, c.passed, c.fault) for c in report.launches] == [(0, True, ""), (1, False, "cut")]
+    told = "no gradient flows through `y`, read by the launch of `add`: it does not require gradients"
+    assert f"launch 1, add: {told}" in capsys.readouterr().out
+    with pytest.raises(GradientError, match=f"(?s){told}.*create it with requires_grad=True"):
+        kl.autograd.gradcheck_tape(tape, show_summary=False, fast=fast)
+
+
+def test_a_copy_out_of_an_array_without_gradients_is_a_cut(kernels: dict[str, Any]) -> None:
+    x, y, z = reals(4), kl.zeros(4), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, y)
+        kl.copy(z, y)
+        kernels["doubled"][4](z)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    assert [(c.index, c.kernel, c.fault) for c in report.launches][0::2] == [
+        (0, "right", ""),
+        (1, "doubled", ""),
+    ]
+    assert report.launches[1].fault == "cut"
+
+
+def test_a_chain_that_ends_by_a_clone_or_in_an_array_to_look_at_is_not_cut(kernels: dict[str, Any]) -> None:
+    x, looked, total = reals(4), kl.zeros(4), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, looked)
+        kernels["add"][4](kl.clone(x, requires_grad=False), total)
+        kernels["add"][4](x, total)
+    assert kl.autograd.gradcheck_tape(tape, show_summary=False)
+
+
 def test_launches_are_chosen_by_the_names_of_kernels(kernels: dict[str, Any]) -> None:
     tape, _ = chain(kernels, "stepped")
 
