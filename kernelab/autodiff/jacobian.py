@@ -199,7 +199,10 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
             return k
     known = ", ".join(f"{v.label!r}" if v.key == v.label else f"{v.key!r} or {v.label!r}" for v in among)
     message = f"input_output_mask names the {kind} {key!r}, which is none"
-    raise refusal(KernelValueError, message, "mask", f"the {kind}s are {known}")
+    hint = f"the {kind}s are {known}"
+    if kind == "input" and isinstance(key, str) and "." in key:
+        hint += "; a number or vector of a struct s is one after s.requires_grad = True"
+    raise refusal(KernelValueError, message, "mask", hint)
 
 
 # ------------------------------------------------------------------------------------------ by derivatives

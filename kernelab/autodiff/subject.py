@@ -16,6 +16,7 @@ from kernelab.autodiff.levels import Level
 from kernelab.autodiff.trees import leaves as arrays_of
 from kernelab.autodiff.trees import name_of, refusal, scalar_shape
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.lang.ir import Var
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.runtime.arguments import wrong_count
@@ -219,10 +220,17 @@ def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
     if not has_sources:
         message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
         hint = "create the inputs with requires_grad=True"
+        field = next((var.hint for var in kernel.primal.params if _is_number_of_struct(var)), "")
+        if field:
+            hint += f"; for {field}, set requires_grad = True of the struct"
     else:
         message = f"{nothing}: {kernel.name} changes no element of an array of floats"
         hint = "pass what the kernel writes as outputs="
     return Diagnostic(message, kernel.primal.span, what, hint=hint)
+
+
+def _is_number_of_struct(param: Var) -> bool:
+    return "." in param.hint and not isinstance(param.type, Array) and is_differentiable(param.type)
 
 
 # ------------------------------------------------------------------------------------------ functions

@@ -154,6 +154,27 @@ def test_fields_of_structs_are_inputs_by_their_names() -> None:
     np.testing.assert_allclose(found[1, 0].numpy(), np.diag(2 * rest), rtol=1e-6)
 
 
+def test_numbers_of_a_struct_are_inputs_once_it_requires_gradients() -> None:
+    spring, x = K["Spring"](), kl.array([1.0, 2.0, 3.0])
+    spring.stiffness, spring.rest = 2.0, kl.array([0.5, 1.0, 1.5])
+    arguments: Any = (K["springs"], 3, [spring, x], [kl.zeros(3)])
+    with pytest.raises(GradientError, match=r"for s\.stiffness, set requires_grad = True of the struct"):
+        kl.autograd.jacobian(*arguments)
+    spring.rest.requires_grad = True
+    with pytest.raises(KernelValueError, match=r"(?s)are 's\.rest'; a number .* s\.requires_grad = True"):
+        kl.autograd.jacobian(*arguments, input_output_mask=[("s.stiffness", "y")])
+
+    spring.requires_grad = True
+    for sparse in (False, True):
+        found = kl.autograd.jacobian(*arguments, sparse=sparse)
+        assert list(found) == [("s.stiffness", 0), ("s.rest", 0)]
+        np.testing.assert_allclose(found["s.stiffness", "y"].numpy(), [[0.25], [1.0], [2.25]], rtol=1e-6)
+    mask = [("s.stiffness", "y")]
+    report = kl.autograd.gradcheck(*arguments, input_output_mask=mask, show_summary=False)
+    assert [(pair.input, pair.entries, pair.passed) for pair in report.pairs] == [("s.stiffness", 3, True)]
+    assert (spring.stiffness, spring.grad.stiffness) == (2.0, 0.0)
+
+
 def test_functions_are_varied_by_the_fields_of_arrays_of_structs() -> None:
     balls = kl.zeros(3, dtype=K["Ball"], requires_grad=True)
     balls["mass"].assign([1.0, 2.0, 3.0])
