@@ -160,6 +160,19 @@ def test_accumulation_into_an_array_from_outside_is_kept() -> None:
     both(run, START, [1.0, 2.0, 3.0, 4.0])
 
 
+def test_where_kept_arrays_overlap_the_one_that_was_read_first_is_restored() -> None:
+    def inner_twice(x: kl.array) -> None:
+        squash[4](x)
+        squash[2](x[1:3])
+
+    def run(call: Any, x: kl.array) -> kl.array:
+        y = kl.clone(x)
+        call(inner_twice, y)
+        return y
+
+    both(run)
+
+
 def test_an_input_overwritten_after_the_checkpoint_is_kept() -> None:
     def run(call: Any, x: kl.array) -> kl.array:
         a = x * 1.0
