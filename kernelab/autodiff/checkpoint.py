@@ -214,6 +214,9 @@ class Observer:
         for i in plan.written:
             self.writes(call.arguments[i])
 
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Nothing has changed."""
+
     def copied(self, dest: array, src: array, how: str) -> None:
         """Note a copy."""
         for source in leaves_of(src):

@@ -111,6 +111,9 @@ class Level:
         given = zip(call.arguments, call.parts[1:], strict=True)
         self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
 
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Nothing has changed."""
+
     def copied(self, dest: array, src: array, how: str) -> None:
         if dest.overlaps(src):
             message = "a copy between overlapping views of one array is not differentiated"

@@ -269,6 +269,7 @@ class Recording:
         self._written: dict[Allocation, Written] = {}
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
+        self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
         self.from_host = FromHost()
 
     def clear(self) -> None:
@@ -283,6 +284,7 @@ class Recording:
         self._marks.clear()
         self.from_host.clear()
         self.lost.clear()
+        self.idle.clear()
         self.guard.clear()
 
     def ends(self) -> None:
@@ -419,6 +421,10 @@ class Recording:
         if found is None:
             found = self._outlines[key] = _outline(call, shared, settled)
         return found
+
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Remember which kernel wrote nothing here, and where it was launched."""
+        self.idle |= dict.fromkeys((target.allocation for target in targets), (name, caller()))
 
     def copied(self, dest: array, src: array, how: str) -> None:
         """Record a copy."""

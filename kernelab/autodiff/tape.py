@@ -348,6 +348,13 @@ class Tape(Observed, Habits):
         )
 
     def _unrecorded(self, target: array) -> TapeError:
+        idle = self._recording.idle.get(target.allocation)
+        if idle is not None:
+            name, place = idle
+            called = _called(target, "the array")
+            message = f"{called} was not computed: the launch of `{name}` had no threads"
+            hint = "launch it over at least one thread: an extent of its dim was 0 here"
+            return TapeError(Diagnostic(message, place.span, "unrecorded", hint=hint))
         recorded = "it has recorded nothing" if not len(self) else f"none of its {len(self)} records did"
         message = f"this tape did not see how {_called(target, 'the array')} was computed: {recorded}"
         return _refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")

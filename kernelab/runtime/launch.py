@@ -119,9 +119,11 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         _warn_of_rank(kernel, grid)
     if PRINT_LAUNCHES.get():
         sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
-    if not grid.threads:
-        return
     recorder = RECORDER.get()
+    if not grid.threads:
+        if recorder is not None and record_tape:
+            recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
+        return
     if CHECK_RACES.get() and (recorder is None or recorder.sees_values):
         refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
     if recorder is not None and record_tape:

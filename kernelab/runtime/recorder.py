@@ -5,7 +5,7 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +28,9 @@ class Recorder(Protocol):
 
     def launch(self, call: "Call") -> None:
         """Run a validated launch, and record it."""
+
+    def launched_nothing(self, name: str, targets: Sequence["array"]) -> None:
+        """A launch of the kernel of this name had no threads, so it did not write to `targets`."""
 
     def copied(self, dest: "array", src: "array", how: str) -> None:
         """`dest` now holds the elements of `src`; `how` names the operation."""

@@ -609,6 +609,19 @@ def test_a_loss_that_the_tape_did_not_see_is_refused() -> None:
         tape.backward(other)
 
 
+def test_a_loss_whose_only_launch_had_no_threads_is_refused_with_that_launch() -> None:
+    x, y, z = leaf(1), result(), result()
+    with kl.Tape() as tape:
+        square[0](x, y)
+        square[1](x, z)
+    with pytest.raises(kl.TapeError, match="the launch of `square` had no threads") as refusal:
+        tape.backward(y)
+    assert "square[0](x, y)" in str(refusal.value)
+    tape.reset()
+    with pytest.raises(kl.TapeError, match="it has recorded nothing"):
+        tape.backward(y)
+
+
 def test_a_loss_that_nothing_differentiable_leads_to_is_refused() -> None:
     x, y = kl.ones(1), result()
     with kl.Tape() as tape:
