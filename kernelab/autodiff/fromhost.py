@@ -1,7 +1,8 @@
-"""What the host has seen of a tape's results, and what may come from that: arrays, fills, launched numbers.
+"""What the host has seen of a tape's arrays, and what may come from that: arrays, fills, launched numbers.
 
 No tape can follow values through the host.  That they were seen first is all that is known of arrays; a
-number that is one of those seen is taken for it.  Knows arrays and lines; must not know records.
+number that is one of those seen last in a result or a leaf is taken for it.  Knows arrays and lines; must not
+know records.
 """
 
 from collections.abc import Iterable
@@ -68,14 +69,19 @@ class FromHost:
         self._last = None
         self._seen.clear()
 
-    def saw(self, elements: array) -> None:
-        """Remember what the host looks at."""
-        self._last = last = elements, caller()
-        if elements.size <= FEW and isinstance(elements.dtype, Scalar):
-            values = {float(value) for value in elements.host().ravel()}
-            self._seen |= dict.fromkeys(values - ORDINARY, last)
-            for old in list(islice(self._seen, max(0, len(self._seen) - MANY))):
-                del self._seen[old]
+    def saw(self, elements: array, computed: bool) -> None:
+        """Remember what the host looks at: of what the tape has not computed, only numbers."""
+        last = elements, caller()
+        if computed:
+            self._last = last
+        self._seen |= dict.fromkeys(_numbers(elements), last)
+        for old in list(islice(self._seen, max(0, len(self._seen) - MANY))):
+            del self._seen[old]
+
+    def saw_constants(self, elements: array) -> None:
+        """Take numbers of an array without gradients for its own, wherever they were seen before."""
+        for value in _numbers(elements) if self._seen else ():
+            self._seen.pop(value, None)
 
     def came_in(self, elements: array) -> None:
         """Remember an array that the host has made or changed."""
@@ -94,6 +100,12 @@ class FromHost:
             if isinstance(value, float | np.floating) and float(value) in self._seen:
                 source, taken = self._seen[float(value)]
                 self.numbers.append(PassedOn(record, source, taken, _is_short(float(value))))
+
+
+def _numbers(elements: array) -> set[float]:
+    if elements.size > FEW or not isinstance(elements.dtype, Scalar) or not is_differentiable(elements.dtype):
+        return set()
+    return {float(value) for value in elements.host().ravel()} - ORDINARY
 
 
 def _is_short(value: float) -> bool:

@@ -443,9 +443,11 @@ class Recording:
             self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
 
     def looked_at(self, elements: array) -> None:
-        """Remember what of the tape's results the host has seen last."""
-        if elements.requires_grad and elements.allocation in self._written:
-            self.from_host.saw(elements)
+        """Remember what of the tape's results the host has seen last, and numbers of its leaves."""
+        if elements.requires_grad:
+            self.from_host.saw(elements, computed=elements.allocation in self._written)
+        else:
+            self.from_host.saw_constants(elements)
 
     def came_in(self, elements: array) -> None:
         """Remember what the host had seen when it made an array: that may be where the values come from."""

@@ -266,6 +266,30 @@ def test_so_is_one_of_an_array_that_gradients_reach_otherwise() -> None:
     assert "from the launch of `scale` back to `y`" in told(lambda: tape.backward(loss))
 
 
+@pytest.mark.parametrize("factor", [2.5, 0.3])
+def test_a_number_of_a_leaf_that_the_host_takes_and_passes_on_is_reported(factor: float) -> None:
+    x, loss = leaf(), result(1)
+    s = kl.array([factor], dtype=float, requires_grad=True)
+    for take in (lambda: s[0], lambda: s.numpy()[0], s.item):
+        with kl.Tape() as tape:
+            kl.launch(NUMBERS["scale"], 3, [x, take()])
+            total[3](x, loss)
+        text = told(lambda: tape.backward(loss))
+        assert "no gradient flows from the launch of `scale` back to `s`: the host took a number" in text
+
+
+def test_numbers_of_arrays_without_gradients_and_leaves_that_are_only_looked_at_are_silent() -> None:
+    x = kl.array([0.1, 0.2, 0.3], dtype=float, requires_grad=True)
+    same, loss = kl.array([0.1, 0.2, 0.3], dtype=float), result(1)
+    with kl.Tape() as tape:
+        assert x.numpy()[0] < 0.2
+        kl.launch(NUMBERS["scale"], 3, [x, same[1]])
+        kl.launch(NUMBERS["scale"], 3, [x, same.numpy()[2]])
+        kl.launch(NUMBERS["scale"], 3, [x, 0.2])
+        total[3](x, loss)
+    assert told(lambda: tape.backward(loss)) == ""
+
+
 def test_a_number_of_a_detached_clone_or_one_that_people_write_is_silent() -> None:
     x, y, loss = leaf(), result(), result(1)
     with kl.Tape() as tape:
