@@ -55,15 +55,30 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
         wrong = [(a, _first(a.host(), a)) for a in record.written if _is_current(record, a)]
         if len(wrong) == len(record.written) and not any(found for _, found in wrong):
             continue
-        inputs = _inputs(record)
-        if inputs is not None:
-            culprit = record.call.trace_primal(_with_copies(record, inputs))
-            if culprit is not None:
-                return _told(records[:i], record, culprit)
+        culprit = _culprit(record)
+        if culprit is not None:
+            return _told(records[:i], record, culprit)
         for elements, found in wrong:
             if found:
                 return _by_output(record, elements, found)
     return None
+
+
+def _culprit(record: LaunchRecord) -> Culprit | None:
+    """Where a value turned in a launch; None if none did, or if what it read is lost."""
+    plan = record.kernel.plan
+    inputs = _inputs(record)
+    if inputs is not None:
+        return record.call.trace_primal(_with_copies(record, inputs, plan.read))
+    again = record.reverse.tracing_again if isinstance(record.reverse, Reverse) else None
+    if again is None:
+        return None
+    tracing, reads = again
+    read = [i for i in reads if i in plan.read]
+    inputs = _inputs_again(record, read)
+    if inputs is None:
+        return None
+    return record.call.trace_again(tracing, record.residuals, _with_copies(record, inputs, read))
 
 
 def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:
@@ -97,13 +112,28 @@ def _inputs(record: LaunchRecord) -> dict[int, array] | None:
     return found
 
 
-def _with_copies(record: LaunchRecord, inputs: Mapping[int, array]) -> dict[int, array]:
-    """The inputs, and memory to write to; what shared memory shares it still.
+def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array] | None:
+    """The same for what a launch does not read from what it kept: of that it changed nothing itself."""
+    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    found: dict[int, array] = {}
+    for i in read:
+        kept = saved.get(i)
+        if kept is None and not _is_current(record, record.call.arguments[i]):
+            return None
+        if kept is not None and i in plan.written:
+            return None
+        if kept is not None:
+            found[i] = kept
+    return found
+
+
+def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Iterable[int]) -> dict[int, array]:
+    """The inputs, and memory to write to; what shared memory shares it still.  `reads` are positions.
 
     What is only added to starts from zero: what it was added to is not known any more.
     """
     plan, arguments = record.kernel.plan, record.call.arguments
-    read = {arguments[i].allocation for i in plan.read if i not in inputs}
+    read = {arguments[i].allocation for i in reads if i not in inputs}
     copies = {
         memory: _copy_of(memory) if memory in read else allocate(memory.nbytes, cleared=True, beside=memory)
         for memory in {arguments[i].allocation for i in plan.written}
@@ -137,7 +167,8 @@ def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> D
     maker = _maker(before, source)
     place = maker.place if maker is not None else None
     origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
-    found = _first(source.host(), source) or culprit.word
+    is_changed = any(map(source.overlaps, record.written))
+    found = (not is_changed and _first(source.host(), source)) or culprit.word
     return Diagnostic(
         f"{called(source)} is {found} when {record.title} reads it, in thread {thread}; it is {origin}",
         culprit.span,

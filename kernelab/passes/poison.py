@@ -197,7 +197,8 @@ class _Poisoner(Builder):
         return mark
 
     def loaded(self, stmt: Load) -> None:
-        held = () if stmt.held is None else self.mark_all([stmt.held])
+        # What is held of a parameter was read from it, wherever it is kept now.
+        held = self.mark_all([stmt.held]) if stmt.held is not None and stmt.array in self.locals else ()
         own = self.load_mark(stmt, stmt.out)
         self.marks[stmt.out] = self.turned(stmt.out, self.first(held, own))
 

@@ -68,6 +68,9 @@ class Vjp:
     an adjoint itself, or its primal, the adjoint has more parameters at the end: where threads begin in the
     parameters at the positions `reopened`, to which the function appends, and then an array of zeros like
     each residual at the positions `memories`, for the cotangents of what its stacks held.
+
+    `again` is the function with its effects, reading the residuals, which are its last parameters; None
+    unless they are all that it cannot read again.
     """
 
     primal: Function
@@ -76,6 +79,7 @@ class Vjp:
     sites: tuple[int, ...] = ()
     reopened: tuple[int, ...] = ()
     memories: tuple[int, ...] = ()
+    again: Function | None = None
 
 
 def vjp(
@@ -104,7 +108,9 @@ def vjp(
     keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
     if len(keep) < len(every.residuals):
         made = _pair(record(function, groups, keep, intact), names, storage)
-    return replace(made, sites=keep)
+        return replace(made, sites=keep)
+    is_plain = not every.reopened and all(residual.memory is None for residual in every.residuals)
+    return replace(made, sites=keep, again=every.replayable if is_plain else None)
 
 
 def _pair(recorded: Recorded, names: frozenset[str], storage: Storage) -> Vjp:

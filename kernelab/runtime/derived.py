@@ -86,6 +86,18 @@ class Reverse:
         """The adjoint, built to find where values turn NaN or infinite."""
         return traced(self.program.adjoint)
 
+    @cached_property
+    def tracing_again(self) -> tuple[Tracing, tuple[int, ...]] | None:
+        """The primal, built so and reading residuals, and the positions of arrays that it reads itself.
+
+        None where residuals do not hold all that it would need.
+        """
+        if self.program.again is None:
+            return None
+        function = flat(self.program.again)
+        reads = effects(function).reads
+        return traced(function), tuple(i for i, param in enumerate(function.params) if param in reads)
+
     def build_ahead(self) -> None:
         """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
         if self._ahead is None and "adjoint_entry" not in self.__dict__:

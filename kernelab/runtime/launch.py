@@ -333,6 +333,13 @@ class Call:
         """Where a value of the kernel turned NaN or infinite; `replaced` are copies of what it writes."""
         return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads, self.place)
 
+    def trace_again(
+        self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
+    ) -> Culprit | None:
+        """The same, by a program that reads what the kernel has overwritten from its residuals."""
+        parts = self.adjoint_parts((), residuals, replaced)
+        return trace(tracing, parts, self.grid.threads, self.place)
+
     def trace_adjoint(
         self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> Culprit | None:

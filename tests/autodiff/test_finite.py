@@ -55,6 +55,13 @@ def in_place(x: array[float]):
     i = tid()
     x[i] = x[i] / (x[i] - 2.0)
 
+def doubled(x: array[float]):
+    x[tid()] *= 2.0
+
+def rows(x: array2d[float], t: int):
+    i = tid()
+    x[t + 1, i] = sqrt(x[t, i] - 2.0)
+
 def extremes(x: array[float], y: array[float]):
     i = tid()
     best = INFINITE
@@ -177,22 +184,55 @@ def test_a_cotangent_that_is_not_finite_is_named() -> None:
         tape.backward(grads={y: [1.0, np.nan]}, check_finite=True)
 
 
-def test_an_array_changed_in_place_is_named_though_its_line_is_lost() -> None:
+def test_the_line_and_the_thread_are_named_where_an_array_changes_in_place() -> None:
     x, loss = leaf(1, 2), result()
+    with kl.Tape() as tape:
+        kernels["in_place"][2](x)
+        kernels["in_place"][2](x)
+        total[2](x, loss)
+    text = refusal(tape, loss)
+    assert "a value turns inf here, in thread 1 of the launch of `in_place`" in text
+    assert "x[i] = x[i] / (x[i] - 2.0)" in text
+
+
+def test_so_they_are_where_a_kernel_reads_and_writes_one_array_under_two_names() -> None:
+    x, loss = leaf(5, -2), result()
+    with kl.Tape() as tape:
+        kernels["roots"][2](x, x)
+        total[2](x, loss)
+    before = x.numpy().copy()
+    text = refusal(tape, loss)
+    np.testing.assert_array_equal(x.numpy(), before)
+    assert "a value turns nan here, in thread 1 of the launch of `roots`" in text
+    assert "y[i] = sqrt(d) + 3.0" in text
+
+
+def test_an_array_changed_in_place_that_was_not_finite_before_is_named_as_input() -> None:
+    x, loss = leaf(1, np.nan), result()
     with kl.Tape() as tape:
         kernels["in_place"][2](x)
         total[2](x, loss)
     text = refusal(tape, loss)
-    assert "the launch of `in_place` leaves `x` inf at [1]" in text
+    assert "`x` is nan when the launch of `in_place` reads it, in thread 1; it is an input" in text
 
 
-def test_so_is_one_that_a_kernel_reads_and_writes_under_two_names() -> None:
-    x, loss = leaf(1, -2), result()
+def test_the_rows_of_one_array_are_read_again_where_they_stand() -> None:
+    rows, loss = kl.array([[5.0, 1.5], [0.0, 0.0]], dtype=float, requires_grad=True), result()
     with kl.Tape() as tape:
-        kernels["roots"][2](x, x)
+        kernels["rows"][2](rows, 0)
+        total[2](rows[1], loss)
+    text = refusal(tape, loss)
+    assert "a value turns nan here, in thread 1 of the launch of `rows`" in text
+
+
+def test_an_array_changed_in_place_is_named_though_its_line_is_lost() -> None:
+    x, loss = leaf(1, 2e38), result()
+    with kl.Tape() as tape:
+        kernels["doubled"][2](x)
         total[2](x, loss)
     text = refusal(tape, loss)
-    assert "the launch of `roots` leaves `x` nan at [1]" in text
+    assert "the launch of `doubled` leaves `x` inf at [1]" in text
+    assert "what it read is overwritten by now" in text
 
 
 def test_nothing_changes_when_everything_is_finite() -> None:
