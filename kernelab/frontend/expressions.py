@@ -107,8 +107,9 @@ def number(frame: Frame, node: ast.expr) -> Weak | Typed:
 def _number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
     if isinstance(value, Weak | Typed):
         return value
-    hint = habits.of_array(frame.places.text(node)) if isinstance(value, ArrayRef | View) else ""
-    raise frame.error(node, f"{frame.places.text(node)} is {describe(value)}, not a number", hint=hint)
+    text = frame.places.text(node)
+    hint = habits.of_array(text) if isinstance(value, ArrayRef | View) else habits.of_uncalled(value, text)
+    raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 
 # ------------------------------------------------------------------------- parts of values

@@ -6,7 +6,7 @@ Each is a hint below a message; where there is none, the message stands alone.  
 import builtins
 from collections.abc import Sequence
 
-from kernelab.frontend.values import ArrayRef, Meaning, Typed, View
+from kernelab.frontend.values import ArrayRef, BuiltinRef, Meaning, Typed, View
 from kernelab.lang import ops
 from kernelab.lang.ops import ScalarPattern
 from kernelab.lang.types import Mat, Scalar, Transform, Vec
@@ -54,7 +54,7 @@ NAMES = (
     }
     | dict.fromkeys(("enumerate", "zip", "reversed"), _FOR_EACH)
     | dict.fromkeys(("np", "numpy", "torch", "jnp"), "write sin, sqrt, ... without a prefix")
-    | dict.fromkeys(("threadIdx", "blockIdx", "blockDim", "thread_id", "get_global_id"), _THREADS)
+    | dict.fromkeys(("threadIdx", "blockIdx", "blockDim", "thread_id", "get_global_id", "cuda"), _THREADS)
 )
 """Names that mean nothing in a kernel."""
 
@@ -80,6 +80,7 @@ _OF_MODULES = {
     "relu": "write max(x, 0.0)",
     "sigmoid": "write 1.0 / (1.0 + exp(-x))",
     "outer": "write outer(a, b)",
+    "grid": _THREADS,
 }
 """Functions of NumPy, `math` and their kin that the table has under another name, or not at all."""
 
@@ -147,6 +148,11 @@ def of_value(base: Meaning, attribute: str, text: str) -> str:
 def of_array(text: str) -> str:
     """What to write where an array stands for a number."""
     return f"index it to take one element, such as {text}[i], where i = tid()"
+
+
+def of_uncalled(value: Meaning, text: str) -> str:
+    """What to write where `tid` itself stands for the index; empty for any other value."""
+    return f"write {text}()" if value == BuiltinRef("tid") else ""
 
 
 def of_method(name: str, text: str) -> str:

@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kernelab.frontend import slices, views
+from kernelab.frontend import habits, slices, views
 from kernelab.frontend.frame import Frame, counted
 from kernelab.frontend.promote import cast, convert, spelled
 from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Typed, View, Weak, describe
@@ -156,7 +156,8 @@ def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
             return atom
         case value:
             numeric = isinstance(value, Weak) or (isinstance(value, Typed) and isinstance(value.type, Scalar))
-            hint = f"write int({frame.places.text(node)})" if numeric else ""
+            text = frame.places.text(node)
+            hint = f"write int({text})" if numeric else habits.of_uncalled(value, text)
             raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
 
 

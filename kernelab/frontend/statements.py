@@ -14,7 +14,19 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.errors import Diagnostic, Span
-from kernelab.frontend import calls, fence, local, loops, places, purpose, ranges, rows, several, structs
+from kernelab.frontend import (
+    calls,
+    fence,
+    habits,
+    local,
+    loops,
+    places,
+    purpose,
+    ranges,
+    rows,
+    several,
+    structs,
+)
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
@@ -216,7 +228,11 @@ def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
         case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Name(name):
             if expr(frame, callee) == BuiltinRef("tid"):
                 return threads(frame, call, (name,))[0]
-    return expr(frame, stmt.value)
+    value = expr(frame, stmt.value)
+    text = frame.places.text(stmt.value)
+    if hint := habits.of_uncalled(value, text):
+        raise frame.error(stmt.value, f"{text} is {describe(value)}, not an index", hint=hint)
+    return value
 
 
 def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
