@@ -1,7 +1,8 @@
-"""What a kernel is for: warnings where a line, or the whole kernel, changes nothing outside of it.
+"""What lines are for: warnings where one, or the whole kernel, changes nothing, or not what was meant.
 
 y = x               gives the name y to x: the array y stays as it is
 def f(x): t = x[0]  reads, and writes nowhere
+x =+ 1              assigns + 1, and adds nothing
 """
 
 import ast
@@ -27,6 +28,17 @@ def note_renamed(frame: Frame, stmt: ast.Assign, target: ast.Name, value: Meanin
     message = f"this gives the name {target.id} to something else: the array {target.id} stays as it is"
     hint = f"write {target.id}[{index}] = {element}"
     frame.notes.append(Diagnostic(message, frame.places(stmt), "unused", "warning", hint=hint))
+
+
+def note_sign(frame: Frame, stmt: ast.Assign) -> None:
+    """Warn where a sign touches the = before it rather than what it belongs to, as in `x =+ 1`."""
+    text = frame.places.text(stmt.value)
+    if not text.startswith(("+ ", "- ")) or not frame.places.before(stmt.value).endswith("="):
+        return
+    sign = text[0]
+    message = f"={sign} assigns, and {'adds' if sign == '+' else 'subtracts'} nothing"
+    hint = f"did you mean {sign}=? If not, put a space before the {sign}"
+    frame.notes.append(Diagnostic(message, frame.places(stmt), "sign", "warning", hint=hint))
 
 
 def note_no_effect(frame: Frame, body: Block, written: Sequence[ast.stmt], span: Span) -> None:

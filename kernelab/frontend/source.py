@@ -84,6 +84,10 @@ class Places:
         """What the user wrote for an expression."""
         return ast.get_source_segment(self.source.text, node) or ast.unparse(node)
 
+    def before(self, node: ast.expr) -> str:
+        """What stands before an expression in the line that it begins in."""
+        return self._lines[node.lineno - 1][: self._column(node.lineno, node.col_offset)]
+
     def _column(self, line: int, offset: int) -> int:
         if not 1 <= line <= len(self._lines):
             return offset

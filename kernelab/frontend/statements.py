@@ -212,6 +212,7 @@ def _statement(frame: Frame, stmt: ast.stmt) -> None:
 
 
 def _assign(frame: Frame, stmt: ast.Assign) -> None:
+    purpose.note_sign(frame, stmt)
     value = _right_side(frame, stmt)
     for target in stmt.targets:
         if frame.is_kernel and isinstance(target, ast.Name):

@@ -115,6 +115,18 @@ def test_a_name_of_an_array_that_is_used_again_is_a_variable_like_others() -> No
     assert _warnings("y = x\n    y[i] = 1.0") == []
 
 
+def test_a_sign_that_touches_the_equals_sign_is_pointed_out() -> None:
+    assert _warnings("y[i] =+ 2.0\n    n =- n * 2\n    y[i] = float(n)") == [
+        ("=+ assigns, and adds nothing", "did you mean +=? If not, put a space before the +", 3),
+        ("=- assigns, and subtracts nothing", "did you mean -=? If not, put a space before the -", 4),
+    ]
+
+
+@pytest.mark.parametrize("line", ["y[i] = + s", "y[i] =-s", "y[i] = - s", "y[i] =(- s)", "y[i] -= - s"])
+def test_a_sign_before_what_it_belongs_to_is_not(line: str) -> None:
+    assert _warnings(line) == []
+
+
 def test_a_kernel_that_changes_nothing_is_pointed_out() -> None:
     assert [(message, line) for message, _, line in _warnings("t = x[i] * 2.0")] == [
         ("the kernel kernel changes nothing", 1)
