@@ -66,7 +66,8 @@ class Parameter:
         if isinstance(argument, array):
             return self._reference(argument, self.type)
         if isinstance(self.type, Scalar):
-            return argument, self._number(argument, self.type)
+            number = _taken_out(argument)
+            return number, self._number(number, self.type)
         return argument, self._components(argument, self.type)
 
     @property
@@ -204,6 +205,11 @@ def _expected(type: Value | Array) -> str:
 
 def _dimensions(ndim: int) -> str:
     return "1 dimension" if ndim == 1 else f"{ndim} dimensions"
+
+
+def _taken_out(argument: Any) -> Any:
+    """The number in an array of NumPy's without axes; anything else itself."""
+    return argument[()] if isinstance(argument, np.ndarray) and argument.ndim == 0 else argument
 
 
 def _described(argument: Any) -> str:

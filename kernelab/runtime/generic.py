@@ -74,7 +74,7 @@ def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
             return _agreed([e for e in elems if isinstance(e, Scalar) and e.is_int]) or int32
         case float():
             return _agreed([scalar_of(e) for e in elems if scalar_of(e).is_float]) or float32
-        case np.generic():
+        case np.generic() | np.ndarray(ndim=0):
             return scalar_of_dtype(argument.dtype)
         case np.ndarray():
             return _of_numpy(argument, elems)

@@ -58,6 +58,9 @@ def test_vectors_matrices_and_numbers_of_any_type() -> None:
     x = kl.zeros((2, 2), dtype=kl.vec3)
     fill[2, 2](x, kl.vec3(1.0, 2.0, 3.0))
     np.testing.assert_array_equal(x.numpy()[1, 1], [1, 2, 3])
+    numbers = kl.zeros((2, 2), dtype=kl.float64)
+    fill[2, 2](numbers, np.array(0.5))
+    assert numbers.list() == [0.5] * 4
     q = kl.zeros((1, 1), dtype=kl.quat)
     fill[1, 1](q, kl.quat(0.0, 0.0, 0.0, 1.0))
     np.testing.assert_array_equal(q.numpy(), [[[0, 0, 0, 1]]])

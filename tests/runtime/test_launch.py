@@ -83,6 +83,19 @@ def test_numbers_take_the_type_of_the_parameter(kernels: dict[str, Any]) -> None
     assert out.list() == [-3, 2**40, -128, 1]
 
 
+def test_numpy_arrays_without_axes_are_numbers(kernels: dict[str, Any], scale: kl.Kernel) -> None:
+    out, x, factor = kl.zeros(4, dtype=kl.float64), kl.array([1.0, 2.0]), np.array(2.0)
+    kernels["count"][1](np.array(-3), np.array(2**40), np.array(7, np.uint8), np.array(True), out)
+    assert out.list() == [-3, 2**40, 7, 1]
+    with kl.Tape() as tape:
+        y = kl.zeros(2, requires_grad=True)
+        x.requires_grad = True
+        scale[2](x, factor, y)
+    factor[()] = 5.0
+    tape.backward(grads={y: kl.array([1.0, 1.0])})
+    assert (y.list(), x.grad.list()) == ([2, 4], [2, 2])
+
+
 def test_tuples_lists_and_numpy_values_are_vectors_and_matrices(kernels: dict[str, Any]) -> None:
     out = kl.zeros(1, dtype=kl.vec3)
     for vector, matrix in [((1, 2, 3), [[0, 2], [0, 0]]), (kl.vec3(1, 2, 3), (0, 2, 0, 0))]:
@@ -170,6 +183,7 @@ def test_the_message_shows_the_parameter_in_the_text_of_the_kernel(scale: kl.Ker
         ([0, 2**63, 0, True], "`k`"),
         ([0, 0, 128, True], r"int8 holds -128 to 127"),
         ([0.5, 0, 0, True], "not the float 0.5"),
+        ([np.array(0.5), 0, 0, True], "not the float64 0.5"),
         ([0, 0, 0, 1.0], "`yes`"),
     ],
 )
