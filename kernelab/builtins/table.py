@@ -7,12 +7,12 @@ called with numbers or NumPy arrays it computes with NumPy.
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang import ops
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import (
@@ -32,12 +32,14 @@ from kernelab.lang.types import (
     Array,
     Mat,
     Quat,
+    Scalar,
     Transform,
     Type,
     Value,
     Vec,
     bool_,
     float32,
+    float64,
     int32,
     scalar_of,
     shape_of,
@@ -83,18 +85,23 @@ class Builtin:
         return Expr(model.builder, model.builder.apply(self.name, *atoms))
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
-        types = [host_type(x) for x in operands]
-        found = ops.resolve(self.name, types) or ops.resolve(self.name, list(map(_kind_of, operands, types)))
-        if found is None:
-            given = ", ".join(str(t) for t in types)
-            wanted = "; ".join(signature(op) for op in self.overloads)
-            message = f"{self.name} takes no ({given}); it is defined as {wanted}"
-            raise KernelTypeError(Diagnostic(message, code="overload"))
-        op, result = found
-        values = [rounded(x, _dtype(t)) for x, t in zip(operands, types, strict=True)]
+        op, result, types = self._resolved(operands)
+        values = [_held(x, t) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
             value = computed(op.numpy, values, _dtype(result))
         return _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
+
+    def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
+        given = [host_type(x) for x in operands]
+        kinds = list(map(_kind_of, operands, given))
+        for types in (given, kinds, *_promoted(operands, given), *_promoted(operands, kinds)):
+            found = ops.resolve(self.name, types)
+            if found is not None:
+                return *found, types
+        shown = ", ".join(str(t) for t in given)
+        wanted = "; ".join(signature(op) for op in self.overloads)
+        message = f"{self.name} takes no ({shown}); it is defined as {wanted}"
+        raise KernelTypeError(Diagnostic(message, code="overload"))
 
 
 def _taken_apart(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[Any, ...]:
@@ -102,6 +109,14 @@ def _taken_apart(value: np.ndarray[Any, Any], types: Sequence[Value]) -> tuple[A
     ends = np.cumsum([size_of(type) for type in types])
     pieces = zip(np.split(value, ends[:-1]), types, strict=True)
     return tuple(value_of(type, piece.reshape(shape_of(type))) for piece, type in pieces)
+
+
+def _held(value: Any, type: Type) -> np.ndarray[Any, Any]:
+    try:
+        return rounded(value, _dtype(type))
+    except OverflowError:
+        shown = value if abs(value) < 2**128 else "an int of so many digits"
+        raise KernelValueError(Diagnostic(f"{shown} does not fit {type}", code="range")) from None
 
 
 def _dtype(type: Type) -> np.dtype[Any]:
@@ -152,6 +167,35 @@ def _kind_of(operand: Any, type: Type) -> Type:
             return Transform(scalar)
         case _:
             return type
+
+
+def _promoted(operands: Sequence[Any], types: Sequence[Type]) -> Iterator[list[Type]]:
+    """The types that numbers may take, as in kernels: Python's that of what they meet, ints that of a float.
+
+    Two widths that both are stated are a mistake.
+    """
+    weak = [isinstance(x, int | float) and not isinstance(x, bool | np.generic) for x in operands]
+    stated = {_scalar(t) for t, is_weak in zip(types, weak, strict=True) if not is_weak}
+    floats, ints = ([s for s in stated if s.is_float], [s for s in stated if s.is_int])
+    if len(floats) > 1 or len(ints) > 1:
+        return
+    float_type, int_type = (floats or [float32])[0], (ints or [int32])[0]
+    any_float = any(isinstance(t, Scalar) and t.is_float for t in types)
+    widest = float64 if not any_float and int_type.bits == 64 else float_type
+    for wanted in ((float_type, int_type), (float_type, float_type)):
+        yield [_as(t, *wanted) if is_weak else t for t, is_weak in zip(types, weak, strict=True)]
+    yield [_as(t, widest, widest) for t in types]
+
+
+def _as(type: Type, float_type: Scalar, int_type: Scalar) -> Type:
+    if not isinstance(type, Scalar) or type == bool_:
+        return type
+    return float_type if type.is_float else int_type
+
+
+def _scalar(type: Type) -> Scalar:
+    assert not isinstance(type, Array)
+    return scalar_of(type)
 
 
 def signature(op: Op) -> str:

@@ -276,6 +276,34 @@ def test_builtins_take_values_and_arrays_of_numpy() -> None:
         kl.quat_rotate(kl.vec4(0.0, 0.0, 0.0, 1.0), arrow)
 
 
+def test_numbers_of_builtins_mix_on_the_host_as_in_a_kernel() -> None:
+    found = [
+        kl.min(1.0, 2),
+        kl.max(1, 2.5),
+        kl.clamp(3, 0.0, 2),
+        kl.lerp(0, 1, 0.5),
+        kl.sin(0),
+        kl.max(np.int64(3), 2.5),
+        kl.min(np.float64(0.5), 2),
+        kl.max(np.uint8(1), 2),
+        kl.exp(np.int64(0)),
+    ]
+    assert found == [1.0, 2.5, 2.0, 0.5, 0.0, 3.0, 0.5, 2, 1.0]
+    assert [value.dtype.name for value in found] == ["float32"] * 6 + ["float64", "uint8", "float64"]
+    assert kl.lerp(kl.vec3d(0.0), kl.vec3d(1.0), 0.5) == kl.vec3d(0.5)
+
+
+@pytest.mark.parametrize("operands", [(np.float32(1.0), np.float64(2.0)), (True, 2), (1, arrow)])
+def test_numbers_of_two_stated_widths_and_truth_values_do_not_mix(operands: tuple[Any, Any]) -> None:
+    with pytest.raises(KernelTypeError, match="takes no"):
+        kl.min(*operands)
+
+
+def test_a_number_that_its_type_cannot_hold_is_named() -> None:
+    with pytest.raises(KernelValueError, match="300 does not fit uint8"):
+        kl.min(np.uint8(1), 300)
+
+
 @kl.kernel
 def turn_all(x: kl.array[kl.vec3]):
     x[0] = kl.quat_rotate(HALF, x[0])
