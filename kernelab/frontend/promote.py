@@ -429,11 +429,24 @@ def _widths_hint(frame: Frame, scalars: set[Scalar], operands: Operands, parts: 
         widths = {s for s in scalars if getattr(s, kind)}
         if len(widths) < 2:
             continue
+        if hint := _captured_hint(frame, widths, operands, parts):
+            return hint
         wide = max(widths, key=lambda s: (s.bits, s.name))
         for operand, part in zip(operands, parts, strict=False):
             if isinstance(operand, Typed) and operand.type in widths and operand.type != wide:
                 return f"write {wide}({frame.places.text(part)})"
     return ""
+
+
+def _captured_hint(frame: Frame, widths: set[Scalar], operands: Operands, parts: Sequence[ast.expr]) -> str:
+    # A number that NumPy computed is float64 without anybody having asked for it: what stands beside counts.
+    pairs = [(o, frame.places.text(part)) for o, part in zip(operands, parts, strict=False)]
+    numbers = [(o.type, text) for o, text in pairs if isinstance(o, Typed) and o.type in widths]
+    captured = [text for _, text in numbers if text in frame.scope.captured]
+    beside = {type for type, text in numbers if text not in captured}
+    if len(captured) != 1 or len(beside) != 1:
+        return ""
+    return f"write {spelled(beside.pop())}({captured[0]})"
 
 
 def _shape_hint(operands: Operands, parts: Sequence[ast.expr], frame: Frame) -> str:

@@ -89,6 +89,24 @@ def test_types_that_do_not_go_together_are_refused(expression: str, message: str
     assert hint in found.hint
 
 
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("x[0] * WIDE", "write float(WIDE)"),
+        ("WIDE - x[0]", "write float(WIDE)"),
+        ("NARROW + d[0]", "write float64(NARROW)"),
+        ("where(n > 0, x[0], WIDE)", "write float(WIDE)"),
+        ("n * LONG", "write int(LONG)"),
+        ("WIDE * NARROW", "write float64(NARROW)"),
+    ],
+)
+def test_a_captured_number_is_what_is_converted(expression: str, hint: str) -> None:
+    captured = {"WIDE": np.float64(2.5), "NARROW": np.float32(0.5), "LONG": np.int64(3)}
+    assert error(HEAD + f"value = {expression}\n", **captured).hint == hint
+    converted = expression.replace(hint[len("write ") :].split("(")[1][:-1], hint.removeprefix("write "))
+    assert type_of(converted, **captured) is not None
+
+
 def carried(text: str) -> list[Type]:
     """The types that the loops of a kernel carry."""
     return [var.type for stmt in walk(function(text).body) if isinstance(stmt, For) for var in stmt.carries]
