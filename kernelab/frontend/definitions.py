@@ -231,6 +231,7 @@ class UserFunction:
         self.span = template.span
         self.captured: dict[str, Any] = {}
         self.notes: list[Diagnostic] = []
+        self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
         self._signature: tuple[Parameter, ...] | None = None
         self._active = False
@@ -350,8 +351,15 @@ class UserFunction:
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
         self.captured |= kept(frame.scope.captured)
-        self.notes += [note for note in frame.notes if note not in self.notes]
+        self.note(frame.notes)
         return self._finished(frame, params)
+
+    def note(self, found: Sequence[Diagnostic]) -> None:
+        """Keep what there is to say of the function, each thing once, and tell it to whoever listens."""
+        new = [note for note in dict.fromkeys(found) if note not in self.notes]
+        self.notes += new
+        if new and self.listener is not None:
+            self.listener(new)
 
     def _missing_return(self) -> list[Diagnostic]:
         body, stated = self.template.body, self.template.node.returns
@@ -462,5 +470,5 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
     if errors or frame.broken:
         raise BrokenCall(errors)
     callee.captured |= frame.scope.captured
-    callee.notes += [note for note in frame.notes if note not in callee.notes]
+    callee.note(frame.notes)
     return _instance(frame, params, template.name, template.span).function

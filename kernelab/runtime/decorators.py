@@ -217,6 +217,8 @@ class Function:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))
         found = definition_of(self._python, names, "func")
         assert isinstance(found, UserFunction)
+        # The body of a function whose types are not stated is lowered when a kernel calls it.
+        found.listener = warn_of
         return found
 
 

@@ -128,3 +128,36 @@ def test_a_line_of_a_file_or_a_text_that_is_hardly_meant_is_warned_of() -> None:
     kl.launch(renames, 2, [x, x])
     with pytest.warns(KernelWarning, match="this expression has no effect"):
         kl.compile("def f(y: array[float]):\n    i = tid()\n    y[i] == 2.0")
+
+
+@kl.func
+def twice(x):
+    x == 2.0  # noqa: B015
+    return x + x
+
+
+@kl.func
+def thrice(x: float):
+    x == 3.0  # noqa: B015
+    return x + x + x
+
+
+@kl.kernel
+def sixfold(x: kl.array[float], n: kl.array[int]):
+    x[0] = twice(thrice(x[0]))
+    n[0] = twice(n[0])
+
+
+@kl.kernel
+def doubles(x: kl.array[float]):
+    x[0] = twice(x[0])
+
+
+def test_a_line_of_a_function_that_is_hardly_meant_is_warned_of_once_stated_types_or_not() -> None:
+    x, n = kl.array([1.0], dtype=float), kl.array([1], dtype=int)
+    with pytest.warns(KernelWarning, match="this expression has no effect") as told:
+        kl.launch(sixfold, 1, [x, n])
+    kl.launch(doubles, 1, [x])
+    assert (x.list(), n.list()) == ([12.0], [2])
+    lines = [f.__kernelab_function__.span.line + 1 for f in (twice, thrice)]
+    assert sorted((one.filename, one.lineno) for one in told) == [("test_decorated.py", k) for k in lines]
