@@ -203,8 +203,8 @@ def test_a_function_whose_types_are_stated_is_checked_though_nobody_calls_it() -
         ("def f(a) -> int:\n    return a\n" + KERNEL + "x[0] = f(x[0])\n", "f returns int32, not float32", 2),
         ("def f(a=nope):\n    return a\n" + KERNEL + "x[0] = f()\n", "the default raised NameError", 1),
         (
-            "def f(a: vec99):\n    return a\n" + KERNEL + "x[0] = f(1)\n",
-            "the name vec99 is not known here",
+            "def f(a: vec199):\n    return a\n" + KERNEL + "x[0] = f(1)\n",
+            "the name vec199 is not known here",
             1,
         ),
         (

@@ -136,7 +136,7 @@ def test_a_function_keeps_the_values_that_the_notebook_had_when_its_cell_ran() -
         ("x[0] = data[0]", "data is a list of the notebook, which a kernel cannot use", "numbers"),
         (
             "x[0] = table[0]",
-            "table is a NumPy array of shape (100,), which a kernel cannot use",
+            "table is a NumPy array of shape (200,), which a kernel cannot use",
             "array argument",
         ),
         ("x[0] = plain(1.0)", "plain is a function of the notebook, which a kernel cannot use", "@func"),
@@ -160,7 +160,7 @@ def test_a_name_that_means_nothing_here_is_refused_with_what_may_have_been_meant
         "GRAVITY": 9.81,
         "math": math,
         "data": [1],
-        "table": np.zeros(100),
+        "table": np.zeros(200),
         "plain": _plain,
         "other": other,
     }
