@@ -142,7 +142,7 @@ def test_a_function_keeps_the_values_that_the_notebook_had_when_its_cell_ran() -
         ("x[0] = plain(1.0)", "plain is a function of the notebook, which a kernel cannot use", "@func"),
         ("x[0] = static(nope)", "static(...) raised NameError: name 'nope' is not defined", ""),
         ("x[0] = static('text')", "static(...) gives str, which a kernel cannot use", "number"),
-        ("x[0] = tid", "x holds float32, not the function tid", ""),
+        ("x[0] = tid", "tid is the function tid, not an index", "write tid()"),
         ("x[0] = math", "x holds float32, not the module math", ""),
         ("x[0] = x[1].real", "float32 has no real", ""),
         ("x[0] = x.length", "array[float32] has no length", "write len(x)"),
