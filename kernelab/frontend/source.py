@@ -82,7 +82,15 @@ class Places:
 
     def text(self, node: ast.expr) -> str:
         """What the user wrote for an expression."""
-        return ast.get_source_segment(self.source.text, node) or ast.unparse(node)
+        # Not ast.get_source_segment, which takes the whole text apart at each call.
+        if node.end_lineno is None or node.end_col_offset is None:
+            return ast.unparse(node)
+        lines = self._lines[node.lineno - 1 : node.end_lineno]
+        if not lines:
+            return ast.unparse(node)
+        lines[-1] = lines[-1][: self._column(node.end_lineno, node.end_col_offset)]
+        lines[0] = lines[0][self._column(node.lineno, node.col_offset) :]
+        return "\n".join(lines)
 
     def before(self, node: ast.expr) -> str:
         """What stands before an expression in the line that it begins in."""
