@@ -153,15 +153,24 @@ class Copier:
     def loop(self, stmt: Loop) -> None:
         inits = self.atoms(stmt.inits)
         carries = tuple(self.fresh(carry) for carry in stmt.carries)
-        if isinstance(stmt, For):
-            count, index = self.atom(stmt.count), self.fresh(stmt.index)
-            body = self.block(stmt.body)
-            outs = tuple(self.fresh(out) for out in stmt.outs)
-            copied: Loop = replace(
-                stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body
-            )
-        else:
-            body = self.block(stmt.body)
-            outs = tuple(self.fresh(out) for out in stmt.outs)
-            copied = While(outs, carries, inits, stmt.stop, body, stmt.span)
-        self.builder.emit(copied)
+        count = self.atom(stmt.count) if isinstance(stmt, For) else None
+        index = self.fresh(stmt.index) if isinstance(stmt, For) else None
+        body = self.block(stmt.body)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        self.builder.emit(like(stmt, outs, index, count, carries, inits, body))
+
+
+def like(
+    stmt: Loop,
+    outs: tuple[Var, ...],
+    index: Var | None,
+    count: Atom | None,
+    carries: tuple[Var, ...],
+    inits: tuple[Atom, ...],
+    body: Block,
+) -> Loop:
+    """A loop that ends and goes on as `stmt` does; only a `For` has an index and a count."""
+    if isinstance(stmt, While):
+        return While(outs, carries, inits, stmt.stop, body, stmt.span)
+    assert index is not None and count is not None
+    return replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)

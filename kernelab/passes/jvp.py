@@ -30,12 +30,11 @@ from kernelab.lang.ir import (
     Stmt,
     Store,
     Var,
-    While,
 )
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.activity import refuse_undefined, varied
 from kernelab.passes.atomics import EXTREMA, better, refused
-from kernelab.passes.copying import Copier
+from kernelab.passes.copying import Copier, like
 from kernelab.passes.custom import has_tangent, insert, is_float, is_float_array, refuse_tangent, transposed
 from kernelab.passes.expand import expanded
 from kernelab.passes.native import refuse_native
@@ -213,14 +212,8 @@ class _Tangent(Copier):
         index = self.fresh(stmt.index) if isinstance(stmt, For) else None
         body = self.branch(stmt.body, moved)
         outs = (*(self.fresh(o) for o in stmt.outs), *(self.fresh_dot(stmt.outs[i]) for i in moved))
-        if isinstance(stmt, While):
-            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
-            return
-        assert index is not None
-        count = self.atom(stmt.count)
-        self.builder.emit(
-            replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)
-        )
+        count = self.atom(stmt.count) if isinstance(stmt, For) else None
+        self.builder.emit(like(stmt, outs, index, count, carries, inits, body))
 
 
 def _named(tangent: Atom, primal: Var) -> Atom:

@@ -34,12 +34,11 @@ from kernelab.lang.ir import (
     Stack,
     Stmt,
     Var,
-    While,
     blocks,
     walk,
 )
 from kernelab.lang.types import Array, Scalar, Value, int32, int64, scalar_of, size_of
-from kernelab.passes.copying import Copier
+from kernelab.passes.copying import Copier, like
 from kernelab.passes.sites import Popped, Residual, Site, components, sources
 
 
@@ -269,25 +268,8 @@ class _Reader(Copier):
             for site, n in affine.items()
         }
         self.cursor = before | ends | dict(zip(carried, after, strict=True))
-        self.emit_loop(stmt, (*outs, *after), index, count, (*carries, *cursors), inits, body.close(*yields))
-
-    def emit_loop(
-        self,
-        stmt: Loop,
-        outs: tuple[Var, ...],
-        index: Var | None,
-        count: Atom,
-        carries: tuple[Var, ...],
-        inits: tuple[Atom, ...],
-        body: Block,
-    ) -> None:
-        if isinstance(stmt, While):
-            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
-            return
-        assert index is not None
-        self.builder.emit(
-            replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)
-        )
+        cursored = body.close(*yields)
+        b.emit(like(stmt, (*outs, *after), index, count, (*carries, *cursors), inits, cursored))
 
 
 def _affine_sites(stmt: Loop, moved: list[Key]) -> dict[Key, int]:
