@@ -39,7 +39,7 @@ def api() -> Any:
         raise NoDriverError(Diagnostic("cuda-python is not installed", code="cuda", hint=_INSTALL)) from None
     try:
         code = found.cuInit(0)[0].name
-    except Exception as problem:
+    except RuntimeError as problem:  # cuda-python's way to say that it cannot load the library
         reason = "this machine has no CUDA driver that can be loaded"
         raise NoDriverError(Diagnostic(reason, code="cuda", hint=_NO_DRIVER)) from problem
     if code != "CUDA_SUCCESS":

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cuda.bindings import driver
 
 from kernelab.backend import nvidia, nvrtc
 from kernelab.backend.driver import fault
@@ -21,7 +22,6 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
 
 
 def test_every_function_of_the_driver_that_is_called_is_one_of_cuda_pythons() -> None:
-    driver = pytest.importorskip("cuda.bindings.driver")
     text = Path(nvidia.__file__).read_text()
     called = set(re.findall(r"(?:_api|api\(\))\.(\w+)", text))
     assert len(called) > 20
