@@ -166,7 +166,13 @@ class _Trace(_Builtin):
     """Of a matrix, the sum of its diagonal; of a kernel, the run of one thread."""
 
     def __call__(self, *given: _Any, **named: _Any) -> _Any:
-        """``trace(m)``, or ``trace(kernel, thread, dim, inputs, outputs, adjoints=None)``."""
+        """``trace(m)``, or ``trace(kernel, thread, dim, inputs, outputs, adjoints=None)``.
+
+        `m` is a square matrix of floats.  `thread` is a position in the grid `dim`, an int or one for each of
+        its dimensions; `adjoints` are the cotangents that the way back starts with, by array or name, 1 for
+        all that the kernel changes unless given.  Nothing that is given changes.  Raises LaunchError for a
+        thread outside of the grid, and what a launch raises.
+        """
         if given and isinstance(given[0], Kernel):
             return _trace_thread(*given, **named)
         return super().__call__(*given, **named)
