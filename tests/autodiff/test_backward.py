@@ -1,0 +1,379 @@
+"""What `backward` computes: gradients of chains of launches, and of what the host does between them."""
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from tests.support.chains import gradient, kernels, leaf, result, scale, square, step, total, twice
+
+# ------------------------------------------------------------------------------------------ what is computed
+
+
+def test_a_chain_of_launches_is_differentiated() -> None:
+    x, y, loss = leaf(1, 2, 3), result(3), result()
+    with kl.Tape() as tape:
+        square[3](x, y)
+        total[3](y, loss)
+    tape.backward(loss)
+    assert loss.item() == 14
+    assert gradient(x) == [2, 4, 6]
+
+
+def test_leaves_intermediates_and_the_loss_all_show_their_gradient() -> None:
+    x, y, loss = leaf(1, 2), result(2), result()
+    with kl.Tape() as tape:
+        square[2](x, y)
+        total[2](y, loss)
+    tape.backward(loss)
+    assert (gradient(x), gradient(y), gradient(loss)) == ([2, 4], [1, 1], [1])
+
+
+def test_a_second_backward_adds_to_leaves_and_replaces_the_rest() -> None:
+    x, y, loss = leaf(1, 2), result(2), result()
+    with kl.Tape() as tape:
+        square[2](x, y)
+        total[2](y, loss)
+    tape.backward(loss)
+    tape.backward(loss)
+    assert (gradient(x), gradient(y), gradient(loss)) == ([4, 8], [1, 1], [1])
+
+
+def test_backward_changes_no_primal_data() -> None:
+    x, loss = leaf(1, 2), result()
+    with kl.Tape() as tape:
+        kernels["squared_in_place"][2](x)
+        total[2](x, loss)
+    before = (x.list(), loss.list(), x.allocation.version)
+    tape.backward(loss)
+    assert (x.list(), loss.list(), x.allocation.version) == before
+
+
+def test_grads_gives_cotangents() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: kl.array([1.0, 10.0])})
+    assert (gradient(x), gradient(y)) == ([2, 40], [1, 10])
+
+
+def test_cotangents_may_be_host_data() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: np.array([0.0, 1.0])})
+    assert gradient(x) == [0, 4]
+
+
+def test_an_array_named_in_grads_needs_no_requires_grad() -> None:
+    x, y = leaf(1, 2), kl.zeros(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    tape.backward(grads={y: [1, 1]})
+    assert gradient(x) == [2, 4]
+    assert y.grad is None
+
+
+def test_without_arguments_the_gradients_of_the_final_arrays_are_the_cotangents() -> None:
+    x, y, z = leaf(1, 2), result(2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        square[2](y, z)
+    assert z.grad is not None
+    z.grad.fill_(1)
+    tape.backward()
+    assert gradient(x) == [4, 32]
+    tape.backward()
+    assert gradient(x) == [8, 64]
+
+
+def test_the_cotangents_of_final_slices_are_taken_once() -> None:
+    x, y = leaf(1, 2), result(4)
+    with kl.Tape() as tape:
+        square[2](x, y[:2])
+        square[2](x, y[2:])
+    assert y.grad is not None
+    y.grad.assign([1, 10, 100, 1000])
+    tape.backward()
+    assert gradient(x) == [202, 4040]
+    assert gradient(y) == [1, 10, 100, 1000]
+
+
+def test_two_losses_add_up() -> None:
+    x, y, z = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        scale[1](x, 10.0, z)
+    tape.backward(y, grads={z: [2.0]})
+    assert gradient(x) == [26]
+
+
+def test_an_array_read_twice_gets_both_gradients() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](x, loss)
+        total[1](y, loss)
+    tape.backward(loss)
+    assert gradient(x) == [7]
+
+
+def test_an_in_place_kernel_shows_the_gradient_of_the_value_before_it() -> None:
+    x, loss = leaf(3), result()
+    with kl.Tape() as tape:
+        kernels["squared_in_place"][1](x)
+        kernels["squared_in_place"][1](x)
+        total[1](x, loss)
+    tape.backward(loss)
+    assert x.item() == 81
+    assert gradient(x) == [4 * 3**3]
+
+
+def test_an_intermediate_shows_the_gradient_of_the_value_first_read() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)  # 9
+        twice[1](y)  # 18
+        total[1](y, loss)
+    tape.backward(loss)
+    assert (gradient(y), gradient(x)) == ([2], [12])
+
+
+def test_a_buffer_used_again_and_again_in_a_long_chain() -> None:
+    x, ping, pong = leaf(0.5), result(), result()
+    with kl.Tape() as tape:
+        step[1](x, ping)
+        for _ in range(5):
+            step[1](ping, pong)
+            step[1](pong, ping)
+    tape.backward(grads={ping: [1.0]})
+    value, slope = 0.5, 1.0
+    for _ in range(11):
+        value, slope = np.sin(value), slope * np.cos(value)
+    np.testing.assert_allclose(gradient(x), [slope], rtol=1e-5)
+
+
+def test_a_trajectory_of_slices_shows_the_gradient_of_every_step() -> None:
+    path = result(4)
+    path[0:1].assign([0.5])
+    with kl.Tape() as tape:
+        for t in range(3):
+            step[1](path[t : t + 1], path[t + 1 : t + 2])
+    tape.backward(grads={path[3:4]: [1.0]})
+    values, slopes = path.numpy(), [1.0]
+    for t in (2, 1, 0):
+        slopes.insert(0, slopes[0] * float(np.cos(values[t])))
+    np.testing.assert_allclose(gradient(path), slopes, rtol=1e-5)
+    assert tape.saved_bytes == 0
+
+
+def test_a_trajectory_that_a_loss_reads_whole_keeps_the_gradient_of_every_step() -> None:
+    path, loss = result(3), result()
+    path[0:1].assign([0.5])
+    with kl.Tape() as tape:
+        for t in range(2):
+            step[1](path[t : t + 1], path[t + 1 : t + 2])
+        total[3](path, loss)
+    tape.backward(loss)
+    values = path.numpy()
+    last = 1.0
+    middle = 1.0 + last * np.cos(values[1])
+    first = 1.0 + middle * np.cos(values[0])
+    np.testing.assert_allclose(gradient(path), [first, middle, last], rtol=1e-5)
+    tape.backward(loss)
+    np.testing.assert_allclose(gradient(path)[0], 2 * first, rtol=1e-5)
+    np.testing.assert_allclose(gradient(path)[1:], [middle, last], rtol=1e-5)
+
+
+def test_a_view_passed_to_a_kernel_gets_its_part_of_the_gradient() -> None:
+    x, y = leaf(1, 2, 3, 4), result(2)
+    with kl.Tape() as tape:
+        square[2](x[::2], y)
+    tape.backward(grads={y: [1, 1]})
+    assert gradient(x) == [2, 0, 6, 0]
+
+
+def test_a_reversed_view_gets_its_gradient_in_its_order() -> None:
+    x, y = leaf(1, 2, 3), result(3)
+    with kl.Tape() as tape:
+        square[3](x[::-1], y)
+    tape.backward(grads={y: [100, 10, 1]})
+    assert gradient(x) == [2, 40, 600]
+
+
+def test_overlapping_views_of_one_array_are_differentiated_as_one() -> None:
+    x, loss = leaf(1, 2, 3), result()
+    with kl.Tape() as tape:
+        square[1](x[0:1], x[1:2])
+        square[1](x[1:2], x[2:3])
+        total[1](x[2:3], loss)
+    tape.backward(loss)
+    assert x.list() == [1, 1, 1]
+    assert gradient(x)[0] == 4
+
+
+def test_one_array_passed_twice_is_one_variable() -> None:
+    x, loss = leaf(2, 3), result()
+    with kl.Tape() as tape:
+        square[2](x, x)
+        total[2](x, loss)
+    tape.backward(loss)
+    assert x.list() == [4, 9]
+    assert gradient(x) == [4, 6]
+
+
+def test_an_array_of_one_element_passed_for_a_float_has_a_gradient() -> None:
+    a, x, y = leaf(3), leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        scale[2](x, a, y)
+        a.fill_(100)
+    tape.backward(grads={y: [1, 10]})
+    assert (gradient(a), gradient(x)) == ([21], [3, 30])
+
+
+def test_vectors_have_gradients() -> None:
+    v, loss = kl.array([[3, 4, 0], [0, 0, 2]], dtype=kl.vec3, requires_grad=True), result()
+    with kl.Tape() as tape:
+        kernels["lengths"][2](v, loss)
+    tape.backward(loss)
+    assert v.grad is not None
+    np.testing.assert_allclose(v.grad.numpy(), [[0.6, 0.8, 0], [0, 0, 1]], rtol=1e-6)
+
+
+def test_an_overwritten_result_passes_nothing_on() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        y.fill_(5)
+        total[1](y, loss)
+        square[1](x, y)
+    tape.backward(loss)
+    assert gradient(x) == [0]
+
+
+def test_numpy_arguments_are_constants() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        kernels["gather"][2](x, np.array([1, 1], np.int32), y)
+    tape.backward(grads={y: [1, 1]})
+    assert gradient(x) == [0, 2]
+
+
+def test_a_launch_with_record_tape_off_is_not_recorded() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        kl.launch(square, dim=1, inputs=[x, y], record_tape=False)
+    assert len(tape) == 0
+
+
+# ------------------------------------------------------------------------------------------ host operations
+
+
+@pytest.mark.parametrize("how", ["copy", "clone", "assign"])
+def test_copies_pass_gradients_on(how: str) -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        z = result(2)
+        if how == "copy":
+            kl.copy(z, y)
+        elif how == "clone":
+            z = kl.clone(y)
+        else:
+            z.assign(y)
+    tape.backward(grads={z: [1, 10]})
+    assert (gradient(x), gradient(y)) == ([2, 40], [1, 10])
+
+
+def test_a_copy_replaces_what_its_target_held() -> None:
+    x, y = leaf(1), leaf(5)
+    with kl.Tape() as tape:
+        z = kl.clone(x)
+        kl.copy(z, y)
+    tape.backward(grads={z: [1]})
+    assert (gradient(x), gradient(y)) == ([0], [1])
+
+
+def test_a_partial_copy_passes_gradients_of_that_part() -> None:
+    x, y = leaf(1, 2, 3), leaf(0, 0, 0)
+    with kl.Tape() as tape:
+        z = kl.clone(y)
+        kl.copy(z, x, dest_offset=1, src_offset=0, count=2)
+    tape.backward(grads={z: [1, 10, 100]})
+    assert (gradient(x), gradient(y)) == ([10, 100, 0], [1, 0, 0])
+
+
+def test_cloning_without_requires_grad_detaches_in_silence() -> None:
+    x, y, loss = leaf(3), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](y, loss)
+        total[1](kl.clone(y, requires_grad=False), loss)
+    tape.backward(loss)
+    assert gradient(x) == [6]
+
+
+def test_a_recorded_function_sees_and_sets_gradients() -> None:
+    x, y, z = leaf(2, 3), result(2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+        z.assign(y.numpy() ** 3)
+
+        def backward() -> None:
+            assert y.grad is not None
+            assert z.grad is not None
+            y.grad.numpy()[:] += 3 * y.numpy() ** 2 * z.grad.numpy()
+
+        tape.record_func(backward, arrays=[y, z])
+    tape.backward(grads={z: [1, 1]})
+    np.testing.assert_allclose(gradient(x), 6 * np.array([2.0, 3.0]) ** 5)
+
+
+def cubed(x: kl.array, y: kl.array, tape: kl.Tape) -> None:
+    """A cube computed by NumPy, with its derivative."""
+    y.assign(x.numpy() ** 3)
+    x.mark_read()
+
+    def backward() -> None:
+        assert x.grad is not None and y.grad is not None
+        x.grad.numpy()[:] += 3 * x.numpy() ** 2 * y.grad.numpy()
+
+    tape.record_func(backward, [x, y])
+
+
+def test_a_recorded_function_finds_the_values_of_its_time() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        cubed(x, y, tape)
+    x.fill_(9.0)
+    for times in (1, 2):
+        tape.backward(grads={y: [1, 1]})
+        assert gradient(x) == [times * 3, times * 12] and x.list() == [9, 9]
+
+
+def test_where_nothing_is_saved_a_write_to_what_was_marked_as_read_is_reported() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape(overwrite="warn") as tape:
+        cubed(x, y, tape)
+    with pytest.warns(kl.KernelWarning, match="`x` is overwritten here, but a function recorded") as caught:
+        x.fill_(9.0)
+    assert "x.mark_read()" in str(caught[0].message)
+    with kl.Tape(overwrite="error") as tape:
+        cubed(x, y, tape)
+    with pytest.raises(kl.TapeError, match="`x` is overwritten here, but a function recorded"):
+        square[2](y, x)
+    y.fill_(1.0)
+
+
+def test_a_recorded_function_may_replace_a_gradient() -> None:
+    x, y, z = leaf(2), result(), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        z.assign(5 * y.numpy())
+
+        def backward() -> None:
+            assert z.grad is not None
+            y.grad = kl.array(5 * z.grad.numpy())
+
+        tape.record_func(backward, arrays=[y, z])
+    tape.backward(grads={z: [1]})
+    assert gradient(x) == [20]

@@ -1,0 +1,168 @@
+"""What `backward` refuses: losses, cotangents and chains that have no gradient."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from tests.support.chains import forward_only, gradient, kernels, leaf, result, square, total
+
+
+def test_a_loss_of_several_elements_is_refused() -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    with pytest.raises(kl.TapeError, match="`y` is no single float: it has 2 elements"):
+        tape.backward(y)
+
+
+def test_a_loss_without_requires_grad_is_refused() -> None:
+    x, y = leaf(1), kl.zeros(1)
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="`y` does not require gradients"):
+        tape.backward(y)
+
+
+def test_a_loss_that_the_tape_did_not_see_is_refused() -> None:
+    x, y, other = leaf(1), result(), result()
+    tape = kl.Tape()
+    with pytest.raises(kl.TapeError, match="did not see how `y` was computed: it has recorded nothing"):
+        tape.backward(y)
+    with tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="how `other` was computed: none of its 1 records did"):
+        tape.backward(other)
+
+
+def test_a_loss_whose_only_launch_had_no_threads_is_refused_with_that_launch() -> None:
+    x, y, z = leaf(1), result(), result()
+    with kl.Tape() as tape:
+        square[0](x, y)
+        square[1](x, z)
+    with pytest.raises(kl.TapeError, match="the launch of `square` had no threads") as refusal:
+        tape.backward(y)
+    assert "square[0](x, y)" in str(refusal.value)
+    tape.reset()
+    with pytest.raises(kl.TapeError, match="it has recorded nothing"):
+        tape.backward(y)
+
+
+def test_a_loss_that_nothing_differentiable_leads_to_is_refused() -> None:
+    x, y = kl.ones(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="`y` does not depend on any array that requires gradients"):
+        tape.backward(y)
+
+
+def test_a_chain_through_integers_only_is_refused() -> None:
+    x, n, y = leaf(1), kl.zeros(1, dtype=int), result()
+    with kl.Tape() as tape:
+        kernels["above"][1](x, n)
+        kernels["gather"][1](kl.ones(2), n, y)
+    with pytest.raises(kl.TapeError, match="does not depend on any array"):
+        tape.backward(y)
+
+
+def test_a_chain_that_is_cut_in_one_place_is_pointed_out() -> None:
+    x, y, loss = leaf(3), kl.zeros(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](y, loss)
+        total[1](x, loss)
+    with pytest.warns(kl.KernelWarning) as caught:
+        tape.backward(loss)
+    text = str(caught[0].message)
+    assert "no gradient flows through `y`, read by the launch of `total`" in text
+    assert "the launch of `square` computes it here" in text
+    assert gradient(x) == [1]
+
+
+def test_a_chain_that_is_cut_everywhere_is_an_error_that_says_where() -> None:
+    x, y, loss = leaf(3), kl.zeros(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+        total[1](y, loss)
+    with pytest.raises(kl.TapeError, match="no gradient flows through `y`"):
+        tape.backward(loss)
+
+
+def test_an_array_used_only_as_an_index_cuts_nothing() -> None:
+    x, index, y = leaf(1, 2), kl.array([1, 0]), result(2)
+    with kl.Tape() as tape:
+        kernels["gather"][2](x, index, y)
+    tape.backward(grads={y: [1, 10]})
+    assert gradient(x) == [10, 1]
+
+
+@pytest.mark.parametrize("cotangent", [[1.0], np.ones((2, 1)), kl.ones(3)], ids=str)
+def test_a_cotangent_of_the_wrong_shape_is_refused(cotangent: Any) -> None:
+    x, y = leaf(1, 2), result(2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    with pytest.raises(kl.TapeError, match="the cotangent of `y` has shape"):
+        tape.backward(grads={y: cotangent})
+
+
+def test_what_is_no_array_of_floats_takes_no_cotangent() -> None:
+    x, y, n = leaf(1), result(), kl.zeros(1, dtype=int)
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="and `n` is none"):
+        tape.backward(grads={n: [1]})
+    with pytest.raises(kl.TapeError, match=r"the loss is an array of one number, not the float 1\.0"):
+        tape.backward(1.0)  # type: ignore[arg-type]
+
+
+def test_backward_without_anything_to_start_from_is_refused() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match="nothing to start from"):
+        tape.backward()
+
+
+def test_the_old_value_that_an_atomic_returns_carries_a_gradient() -> None:
+    x, y = leaf(1, 2), result()
+    with kl.Tape() as tape:
+        kernels["old_value"][1](x, y)
+    assert (x.list(), y.list()) == ([3, 2], [1])
+    tape.backward(grads={y: [1]})
+    assert gradient(x) == [1, 0]
+
+
+def test_a_kernel_whose_backward_pass_is_off_ends_a_chain_which_is_an_error_if_nothing_is_left() -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        forward_only[1](x, y)
+    assert y.list() == [1]
+    with pytest.raises(kl.TapeError, match="the backward pass of the kernel is switched off"):
+        tape.backward(y)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(kl.KernelValueError, match="no policy"):
+        kl.Tape(overwrite="sometimes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("grads", "found"), [({}, "nothing"), ([1.0], "a list")])
+def test_cotangents_that_are_no_mapping_of_arrays_are_refused(grads: Any, found: str) -> None:
+    x, y = leaf(1), result()
+    with kl.Tape() as tape:
+        square[1](x, y)
+    with pytest.raises(kl.TapeError, match=f"maps arrays to their cotangents, and here it is {found}"):
+        tape.backward(grads=grads)
+
+
+def test_gradients_asked_for_after_the_launch_are_refused() -> None:
+    scaled = kl.compile(
+        "def k(x: array[float], w: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * w[i]\n"
+    )["k"]
+    x, w, y = leaf(1, 2), kl.array([3.0, 4.0], dtype=float), kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        scaled[2](x, w, y)
+    w.requires_grad = True
+    with pytest.raises(kl.TapeError, match="`w` requires gradients, but did not when the launch"):
+        tape.backward(grads={y: [1, 1]})
