@@ -7,17 +7,13 @@ import pytest
 
 import kernelab as wp
 from kernelab.backend import interp
+from tests.guide.close import gradient
 
 # mypy: disable-error-code="no-untyped-def, valid-type"
 
 
 def floats(values: object) -> wp.array:
     return wp.array(np.asarray(values), dtype=wp.float32, requires_grad=True)
-
-
-def gradient(x: wp.array) -> np.ndarray[Any, Any]:
-    assert x.grad is not None
-    return np.asarray(x.grad.numpy())
 
 
 # ------------------------------------------------------------------------- a gradient that stays finite
