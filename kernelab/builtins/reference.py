@@ -1,10 +1,9 @@
 """The reference of the kernel language's operations, as Markdown, generated from the table."""
 
-import ast
 from collections.abc import Iterable
 from itertools import groupby
 
-from kernelab.builtins import library
+from kernelab.builtins import library, words
 from kernelab.builtins.table import families, signature, title_of
 from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
@@ -13,33 +12,26 @@ SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44", "quat", "transform")
 INTRODUCTION = """\
 The operations of the kernel language, generated from the table in `kernelab/builtins/`. `Float`, `Number` and
 the like stand for a type of that kind, the same wherever the name stands in a signature; `vec[n, Float]` is a
-vector of any length."""
+vector of any length. Words whose arguments are arrays, types or the program itself stand at the end."""
 
 
 def reference() -> str:
-    """A page with every operation: by family, then by name, each overload with signature and documentation.
+    """A page with every operation by family and name, each overload with its documentation, then every word.
 
     Of the constructors of vectors and matrices those of float32 stand for all.
     """
     sections = [_section(title, filter(_is_shown, records)) for title, records in families().items()]
-    sections.append(_functions())
+    sections.append(_words(library.__name__, words.functions()))
+    sections.append(_words(words.__name__, words.WORDS.items()))
     return "\n".join(["# Operations", "", INTRODUCTION, "", *sections]).rstrip() + "\n"
 
 
-def _functions() -> str:
-    """The functions that are written in the language, as users call them."""
-    words = {meaning: word for (word, _), meaning in library.BY_COUNT.items()}
-    words |= {word: word for word in library.WORDS}
-    lines = [f"## {title_of(library.__name__)}", ""]
-    for node in ast.parse(library.TEXT).body:
-        if isinstance(node, ast.FunctionDef) and node.name in words:
-            signed = f"{words[node.name]}({ast.unparse(node.args)})"
-            lines += [f"### `{signed.partition('(')[0]}`", "", f"`{signed}`", "", _doc(node), ""]
+def _words(module: str, said: Iterable[tuple[str, tuple[str, str]]]) -> str:
+    """A section of what is no record: a function in the language itself, or a word that it knows."""
+    lines = [f"## {title_of(module)}", ""]
+    for word, (written, meaning) in said:
+        lines += [f"### `{word}`", "", f"`{written}`", "", meaning, ""]
     return "\n".join(lines)
-
-
-def _doc(node: ast.FunctionDef) -> str:
-    return " ".join((ast.get_docstring(node) or "").split())
 
 
 def _is_shown(op: Op) -> bool:

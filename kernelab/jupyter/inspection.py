@@ -13,6 +13,7 @@ from typing import Any
 from IPython.utils.tokenutil import token_at_cursor
 
 from kernelab.builtins.table import Builtin
+from kernelab.builtins.words import said_of
 from kernelab.codegen.expressions import spelt
 from kernelab.errors import KernelError
 from kernelab.frontend import UserFunction
@@ -98,7 +99,7 @@ def described(shown: object) -> Sections | None:
 
 
 def documentation(word: str) -> str:
-    """What the table says of a word: every signature with its sentence; empty for an unknown word."""
-    if not isinstance(language().get(word), BuiltinRef) or not ops.overloads(word):
+    """What a word of the language means: every signature with its sentence; empty for an unknown word."""
+    if not isinstance(language().get(word), BuiltinRef):
         return ""
-    return Builtin(word).__doc__
+    return Builtin(word).__doc__ if ops.overloads(word) else said_of(word)

@@ -55,7 +55,12 @@ def zeros(
     requires_grad: bool = False,
     **options: Unpack[Options],
 ) -> array:
-    """An array of zeros; `dtype` as for `array`."""
+    """An array of zeros, in every component.
+
+    `shape` is an int or a tuple of 1 to 4 of them, `dtype` a type of numbers, vectors, matrices or structs.
+    With `requires_grad` it has a `.grad` of the same shape and dtype, zero at first.  Raises KernelTypeError
+    where the shape is missing, LaunchError for a device that is not there.
+    """
     if options:
         _require_known(options)
     return _made(shape, dtype, device, requires_grad, options, cleared=True)
@@ -68,7 +73,7 @@ def empty(
     requires_grad: bool = False,
     **options: Unpack[Options],
 ) -> array:
-    """An array whose elements hold whatever the memory held."""
+    """An array whose elements hold whatever the memory held; the rest as for `zeros`."""
     if options:
         _require_known(options)
     return _made(shape, dtype, device, requires_grad, options, cleared=False)
@@ -81,7 +86,7 @@ def ones(
     requires_grad: bool = False,
     **options: Unpack[Options],
 ) -> array:
-    """An array of ones (in every component)."""
+    """An array of ones, in every component; the rest as for `zeros`."""
     if options:
         _require_known(options)
     return full(shape, 1, dtype, device, requires_grad, **options)
@@ -95,7 +100,10 @@ def full(
     requires_grad: bool = False,
     **options: Unpack[Options],
 ) -> array:
-    """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's."""
+    """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's.
+
+    The rest as for `zeros`.  Raises KernelValueError for a number that the dtype cannot hold.
+    """
     if options:
         _require_known(options)
     elem: Any = getattr(value, "__kernelab_struct__", None)
@@ -180,7 +188,11 @@ def from_numpy(
     device: Device | str | None = None,
     requires_grad: bool = False,
 ) -> array:
-    """An array over the memory of a NumPy array where the dtype fits, else over a converted copy."""
+    """An array over the memory of a NumPy array where the dtype fits, else over a converted copy.
+
+    The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.  Raises
+    KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
+    """
     made: array = array(np.asarray(data), dtype, shape, device, requires_grad, copy=False)
     return made
 
@@ -273,7 +285,10 @@ class Ranked:
 
     def __init__(self, ndim: int) -> None:
         self.ndim = ndim
-        self.__name__ = self.__kernelab_name__ = f"array{ndim}d"
+        self.__name__ = self.__kernelab_name__ = name = f"array{ndim}d"
+        self.__doc__ = (
+            f"``{name}(data, dtype)`` makes an `array` of {ndim} dimensions, ``{name}[float]`` annotates."
+        )
 
     def __repr__(self) -> str:
         return f"<kernelab {self.__name__}>"

@@ -270,7 +270,8 @@ class Ranked:
 
     def __init__(self, ndim: int) -> None:
         self.ndim = ndim
-        self.__name__ = self.__kernelab_name__ = f"indexedarray{ndim}d"
+        self.__name__ = self.__kernelab_name__ = name = f"indexedarray{ndim}d"
+        self.__doc__ = f"``{name}(data, indices)`` picks from {ndim} dimensions, ``{name}[float]`` annotates."
 
     def __repr__(self) -> str:
         return f"<kernelab {self.__name__}>"

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kernelab.builtins.table import Builtin
+from kernelab.builtins.words import said_of
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
 from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
@@ -21,6 +22,7 @@ class Word:
 
     def __init__(self, name: str) -> None:
         self.name = self.__name__ = self.__kernelab_name__ = name
+        self.__doc__ = f"{said_of(name)}\n\nOnly inside a kernel."
 
     def __repr__(self) -> str:
         return f"<kernelab word {self.name}>"

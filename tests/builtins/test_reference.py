@@ -1,8 +1,11 @@
 from pathlib import Path
 
 from kernelab.builtins.reference import SHOWN, reference
+from kernelab.builtins.words import WORDS, said_of
+from kernelab.frontend.names import SPECIAL, language
 from kernelab.lang import ops
 from kernelab.lang.types import type_named
+from kernelab.runtime.words import ONLY_IN_KERNELS
 
 PAGE = reference()
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +20,15 @@ def test_each_overload_stands_under_its_name_with_signature_and_documentation() 
     dot = PAGE.split("### `dot`")[1].split("###")[0]
     assert "`dot(a: vec[n, Number], b: vec[n, Number]) -> Number`" in dot
     assert "inner product" in dot
+
+
+def test_every_word_that_is_no_operation_is_told_of() -> None:
+    words = [word for word in (*SPECIAL, *ONLY_IN_KERNELS, "adjoint") if not ops.overloads(word)]
+    assert [word for word in words if not said_of(word) or f"### `{word}`" not in PAGE] == []
+
+
+def test_nothing_is_told_of_a_word_that_the_language_does_not_have() -> None:
+    assert [word for word in WORDS if word not in language()] == []
 
 
 def test_the_constructors_are_shown_once_for_all_scalars() -> None:

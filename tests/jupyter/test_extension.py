@@ -153,5 +153,8 @@ def test_the_body_still_completes_the_names_of_the_notebook(notebook: Notebook) 
 
 def test_a_word_of_the_language_is_explained_inside_a_kernel_cell_only(notebook: Notebook) -> None:
     assert "Hyperbolic tangent" in notebook.inspect("%%kernel\ndef f(x: array[float]):\n    x[0] = tanh")
+    assert "whatever other threads do" in notebook.inspect(
+        "%%kernel\ndef f(x: array[float]):\n    atomic_add"
+    )
     assert notebook.inspect("tanh") == ""
     assert "Hyperbolic tangent" in notebook.inspect("kl.tanh")
