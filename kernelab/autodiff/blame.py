@@ -1,9 +1,10 @@
 """Whose fault a wrong entry of a Jacobian is: the line of a wrong rule, or of a kink near the input.
 
 The subject runs on the interpreter, in float64, and what its statements compute is noted: as it is, and with
-the input element a little more and a little less.  A grad function that a user wrote is compared with
-differences at the values that it was given; and the first statement whose operands move evenly, but whose
-result does not, is where the function has a kink or a jump.  Must not know reports.
+the input element a little more and a little less.  A grad function that a user wrote, and the rule in the
+record of each operation, is compared with differences at the values that it was given; and the first
+statement whose operands move evenly, but whose result does not, is where the function has a kink or a jump.
+Must not know reports.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff import local
 from kernelab.autodiff.levels import BASE, Argument, Extents, will_write
 from kernelab.autodiff.programs import Program
 from kernelab.autodiff.subject import Subject
@@ -44,6 +46,9 @@ MOST_THREADS = 1 << 14
 MOST_POINTS = 1 << 12
 """At how many of the values that it was given a rule is compared."""
 
+MOST_LOCAL = 1 << 11
+"""How many statements are looked at one by one."""
+
 NEARBY = 1e-7
 """How far the input is moved to find a kink, relative to its size where that exceeds 1."""
 
@@ -56,7 +61,7 @@ NOISE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Where a wrong derivative comes from: `kind` is "custom" or "kink"."""
+    """Where a wrong derivative comes from; `kind` is that of the verdict, as gradcheck lists them."""
 
     kind: str
     told: str
@@ -67,13 +72,22 @@ def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Bl
     """What is at fault that the derivatives by number `column` of input `i` are wrong, None if unknown."""
     try:
         here = _traced(subject, i, column, 0.0)
-        found = _wrong_rule(here)
+        found = _wrong_rule(here) or _wrong_record(here)
         if found is not None:
             return found
         step = eps if eps is not None else NEARBY
         ahead, behind = (_traced(subject, i, column, sign * step) for sign in (1.0, -1.0))
         return _kink(here, ahead, behind)
     except KernelError:  # native C++, or a run that fails where it was not asked to go: nobody is blamed
+        return None
+
+
+def blame_infinite(subject: Subject, i: int, column: int) -> Blame | None:
+    """Which statement, of those that number `column` of input `i` moves, has no finite derivative."""
+    try:
+        here, ahead = (_traced(subject, i, column, step) for step in (0.0, NEARBY))
+        return _infinite(here[:MOST_LOCAL], ahead)
+    except KernelError:
         return None
 
 
@@ -195,6 +209,94 @@ def _wrong_rule(events: Sequence[Event]) -> Blame | None:
     return None
 
 
+def _wrong_record(events: Sequence[Event]) -> Blame | None:
+    """The first operation the rule in whose record is not its derivative at the values that it was given."""
+    given: dict[local.Shape, list[Event]] = {}
+    for event in events:
+        if isinstance(event.stmt, Let):
+            given.setdefault(local.Shape.of(event.stmt), []).append(event)
+    for shape, group in given.items():
+        found = _mistaken(shape, group) if local.has_derivative(shape) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _mistaken(shape: local.Shape, events: Sequence[Event]) -> Blame | None:
+    points, owners = _points(events)
+    found = local.mistake(shape, points)
+    if found is None:
+        return None
+    event = events[int(owners[found.point])]
+    assert isinstance(event.stmt, Let)
+    name, at = _called(event.stmt), ", ".join(_number(values[found.point]) for values in points)
+    if "surrogate" in shape.op.tags:
+        told = f"{name} has the derivative 0, whatever it is given: that is what it is for"
+        return Blame("surrogate", told, event.stmt.span)
+    told = (
+        f"the adjoint of {name} is {found.claimed:.6g} where its differences are {found.slope:.6g}, at {at}"
+    )
+    return Blame("builtin", told, event.stmt.span)
+
+
+def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy]:
+    """The operands of some events of one operation, a point a row, and which event each row is of."""
+    points = [np.concatenate(values) for values in zip(*(event.operands for event in events), strict=True)]
+    owners = np.repeat(np.arange(len(events)), [len(event.threads) for event in events])
+    some = np.unique(np.linspace(0, len(owners) - 1, MOST_POINTS).astype(int))
+    return [values[some] for values in points], owners[some]
+
+
+def _number(value: Numpy) -> str:
+    return f"{float(value):.6g}" if value.ndim == 0 else np.array2string(value, precision=6)
+
+
+def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
+    """The first statement without a finite result, or derivative, whose operands are finite and move."""
+    for at, after in zip(here, ahead, strict=False):
+        if after.stmt is not at.stmt or len(after.threads) != len(at.threads):
+            return None
+        found = _without_slope(at, after)
+        if found is not None:
+            return found
+    return None
+
+
+def _without_slope(at: Event, after: Event) -> Blame | None:
+    if not isinstance(at.stmt, Let) or at.result is None:
+        return None
+    shape = local.Shape.of(at.stmt)
+    if not local.has_derivative(shape):
+        return None
+    moved = [new != old for new, old in zip(after.operands, at.operands, strict=True)]
+    infinite = [~np.isfinite(values) for values in at.operands]
+    lanes = np.flatnonzero(_in_any(moved) & ~_in_any(infinite))
+    if not len(lanes):
+        return None
+    points, results = [values[lanes] for values in at.operands], at.result[lanes]
+    slopes = local.adjoints(shape, points, np.ones(results.shape))
+    has_value, has_slope = (
+        ~_in_any([~np.isfinite(results)]),
+        ~_in_any([~np.isfinite(v) for v in slopes.values()]),
+    )
+    if (has_value & has_slope).all():
+        return None
+    first = int(np.argmin(has_value & has_slope))
+    given = " and ".join(_number(values[first]) for values in points)
+    name, thread = _called(at.stmt), int(at.threads[lanes[first]])
+    told = f"the derivative of {name} is infinite at {given}, in thread {thread}"
+    if not has_value[first]:
+        kind = "infinite" if np.isinf(results[first]).any() else "not a number"
+        told = f"{name} of {given}, in thread {thread}, is {kind}"
+    return Blame("not finite", told, at.stmt.span)
+
+
+def _in_any(flags: Sequence[Numpy]) -> Numpy:
+    """In which threads any component of any operand is flagged."""
+    found: Numpy = np.any([each.reshape(len(each), -1).any(axis=1) for each in flags], axis=0)
+    return found
+
+
 def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Blame | None:
     """The first statement at which the runs part, or that bends what came to it evenly."""
     for at, after, before in zip(here, ahead, behind, strict=False):
@@ -232,5 +334,9 @@ def _told(event: Event, before: Numpy, after: Numpy) -> str:
     where = np.argwhere(_uneven(before, event.result, after))[0]
     operands = [float(values[tuple(where[: values.ndim])]) for values in event.operands]
     given = " and ".join(f"{value:.6g}" for value in operands)
-    op, thread = event.stmt.op, int(event.threads[where[0]])
-    return f"`{op.symbol or op.name}` of {given}, in thread {thread}, has a kink or a jump within the step"
+    thread = int(event.threads[where[0]])
+    return f"{_called(event.stmt)} of {given}, in thread {thread}, has a kink or a jump within the step"
+
+
+def _called(stmt: Let) -> str:
+    return f"`{stmt.op.symbol or stmt.op.name}`"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.autodiff.blame import blame
+from kernelab.autodiff.blame import blame, blame_infinite
 from kernelab.autodiff.differences import Floats
 from kernelab.autodiff.jacobian import Jacobians, Selection
 from kernelab.autodiff.order import Raced, races
@@ -100,6 +100,8 @@ class PairResult:
 
 VERDICTS = {
     "custom": "the derivative that a user wrote for a function is not its derivative",
+    "builtin": "the rule of a builtin is not its derivative: that is a fault of kernelab, please report it",
+    "surrogate": "a builtin whose derivative is not that of its value, on purpose, stands in between",
     "kink": "the function has a kink or a jump near these inputs, where it has no derivative",
     "race": "the result depends on the order in which threads run: several store to one element, or read "
     "what others change, so there is no derivative",
@@ -328,14 +330,16 @@ def _judged(
 
 def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
     """The result with the line at fault, where it can be found."""
-    if result.verdict in ("nondeterministic", "not finite"):
+    if result.verdict == "nondeterministic":
         return result
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
     column = pair.place(int(np.argmax(_excess(pair, limit))))[1]
-    found = blame(subject, i, column, limit.eps)
+    is_finite = result.verdict != "not finite"
+    found = blame(subject, i, column, limit.eps) if is_finite else blame_infinite(subject, i, column)
     if found is None:
         return result
-    verdict = result.verdict if result.verdict == "adjoint" else found.kind
+    is_known = result.verdict == "adjoint" and found.kind != "builtin"
+    verdict = result.verdict if is_known else found.kind
     return replace(result, verdict=verdict, explanation=found.told, span=found.span)
 
 

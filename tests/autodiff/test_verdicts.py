@@ -1,13 +1,19 @@
 """What a gradient check says is wrong is what was planted, and it names the line."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff import blame
+from kernelab.autodiff import blame, local
 from kernelab.errors import GradientError
+from kernelab.lang import ops
+from kernelab.lang.ops import Partials, Rules
+from kernelab.lang.types import float32, float64
+from tests.support.table import cases
 
 CELL = """
 def everywhere(x: array[float], y: array[float]):
@@ -66,6 +72,47 @@ def taking_turns(x: array[float], count: array[int], y: array[float]):
 def reshaped(x: array[float], y: array2d[float]):
     i = tid()
     y[i // 2, i % 2] = x[i] * x[i]
+
+def through_a_function(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = twice_removed(x[i]) + cos(x[i])
+
+def twice_removed(v: float):
+    return tan(v) + removed(v)
+
+def removed(v: float):
+    return off_by_one_percent(2.0 * v)
+
+def sines_in_loops(x: array[float], y: array[float]):
+    i = tid()
+    s = 0.0
+    for k in range(3):
+        s = s * x[i] + cos(x[i])
+        while s > 0.5:
+            s = s - sin(x[i])
+    y[i] = s
+
+def sine_in_a_function(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sine_of(x[i] * x[i]) + tanh(x[i])
+
+def sine_of(v: float):
+    w = 1.0 + v
+    return sin(w)
+
+def lengths(x: array[float], y: array[float]):
+    i = tid()
+    v = vec3(x[i], 2.0, sin(x[i]))
+    y[i] = length(v)
+
+def detached(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * stop_gradient(x[i])
+
+def rooted(x: array[float], y: array[float]):
+    i = tid()
+    t = x[i] * x[i]
+    y[i] = sqrt(t - 1.0)
 
 def off_by_one_percent(x: float):
     return x * x * x
@@ -188,3 +235,77 @@ def test_the_next_worst_entries_are_listed(
 def test_the_error_shows_the_line_at_fault(kernels: dict[str, Any]) -> None:
     with pytest.raises(GradientError, match=r"(?s)is not its derivative.*def adj_off_by_one_percent\(x"):
         judged(kernels["everywhere"], reals(3), [kl.zeros(3)], raise_exception=True)
+
+
+# ------------------------------------------------------------------------------------------ wrong records
+
+
+def planted(name: str, derivative: Any) -> Any:
+    """The record of an operation of float32, with another derivative for a while."""
+
+    @contextmanager
+    def within() -> Iterator[None]:
+        (op, _) = ops.resolve(name, [float32]) or (None, None)
+        before = op.derivative
+        object.__setattr__(op, "derivative", derivative)
+        try:
+            yield
+        finally:
+            object.__setattr__(op, "derivative", before)
+
+    return within()
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("sines_in_loops", "            s = s - sin(x[i])"),
+        ("sine_in_a_function", "    return sin(w)"),
+        ("lengths", "    v = vec3(x[i], 2.0, sin(x[i]))"),
+    ],
+)
+def test_a_wrong_rule_of_a_builtin_is_named_at_its_line(name: str, line: str) -> None:
+    with planted("sin", Partials(lambda y, x: x.apply("cos") * 1.01)):
+        kernel = kl.compile(CELL)[name]
+        worst = judged(kernel, [0.8, 1.1, 1.4], [kl.zeros(3)]).worst()
+    assert worst.verdict == "builtin"
+    assert LINES[worst.span.line - 1] == line
+    assert "the adjoint of `sin` is" in worst.explanation
+
+
+def test_a_rule_that_is_wrong_for_the_adjoint_alone_is_named_too() -> None:
+    rule = Rules(lambda y, xs, dots: dots[0] * xs[0].apply("cos"), lambda y, xs, g: g * 0.5)
+    with planted("sin", rule):
+        worst = judged(kl.compile(CELL)["sine_in_a_function"], [0.8, 1.1], [kl.zeros(2)]).worst()
+    assert (worst.verdict, LINES[worst.span.line - 1]) == ("builtin", "    return sin(w)")
+
+
+def test_a_wrong_grad_function_is_found_through_functions_that_call_it(kernels: dict[str, Any]) -> None:
+    worst = judged(kernels["through_a_function"], [0.7, 0.9], [kl.zeros(2)]).worst()
+    assert worst.verdict == "custom"
+    assert LINES[worst.span.line - 1].startswith("def adj_off_by_one_percent")
+
+
+def test_a_surrogate_is_no_fault_but_is_named(kernels: dict[str, Any]) -> None:
+    worst = judged(kernels["detached"], [0.7, 0.9], [kl.zeros(2)]).worst()
+    assert (worst.verdict, LINES[worst.span.line - 1]) == (
+        "surrogate",
+        "    y[i] = x[i] * stop_gradient(x[i])",
+    )
+
+
+def test_no_record_is_blamed_that_is_right() -> None:
+    rng = np.random.default_rng(5)
+    for case in list(cases((float64,)))[::7]:
+        shape = local.Shape(case.op, case.types, case.result)
+        if case.active and local.has_derivative(shape) and "surrogate" not in case.op.tags:
+            assert local.mistake(shape, case.draw(int(rng.integers(99)))) is None, case.name
+
+
+def test_an_infinite_derivative_is_named_at_its_line(kernels: dict[str, Any]) -> None:
+    worst = judged(kernels["rooted"], [1.5, 1.0], [kl.zeros(2)]).worst()
+    assert worst.verdict == "not finite"
+    assert LINES[worst.span.line - 1] == "    y[i] = sqrt(t - 1.0)"
+    assert worst.explanation == "the derivative of `sqrt` is infinite at 0, in thread 1"
+    worst = judged(kernels["rooted"], [1.5, 0.5], [kl.zeros(2)]).worst()
+    assert worst.explanation == "`sqrt` of -0.75, in thread 1, is not a number"
