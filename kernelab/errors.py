@@ -29,7 +29,8 @@ def label_of(filename: str) -> str:
 
 def a_thing(value: object) -> str:
     """What a message calls a value of some type: "a list", "an array"."""
-    return with_article(value.__name__ if isinstance(value, type) else type(value).__name__)
+    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    return "a NumPy array" if name == "ndarray" else with_article(name)
 
 
 def with_article(name: object) -> str:

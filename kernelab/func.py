@@ -18,6 +18,7 @@ from kernelab.autodiff import transforms
 from kernelab.autodiff.levels import current
 from kernelab.autodiff.subject import mark_gradient
 from kernelab.autodiff.trees import (
+    cotangents_of,
     is_whole,
     leaves,
     positions,
@@ -72,7 +73,8 @@ def jvp(
 ) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and its derivative along `tangents`, in the same structure.
 
-    `tangents` are arrays of the shapes and dtypes of the primals.  With `has_aux`, a third item follows.
+    `tangents` are arrays of the shapes and dtypes of the primals.  The derivative of an array of integers is
+    an array of zeros.  With `has_aux`, a third item follows.
     """
     _require_sequence(primals, "primals")
     _require_sequence(tangents, "tangents")
@@ -90,17 +92,19 @@ def jvp(
 def vjp(func: Function, *primals: array, has_aux: bool = False) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and a function from cotangents of that to a tuple of adjoints.
 
-    The function takes cotangents in the structure of what `func` returned, and may be called again.
+    The function takes cotangents in the structure of what `func` returned, and may be called again.  None is
+    a cotangent of zeros; that of an array of integers does not count.
     """
     found = transforms.record(func, primals, positions(func, primals, range(len(primals))), has_aux)
 
     def pull(cotangents: Any) -> tuple[array, ...]:
-        given = leaves(cotangents, pull)
+        given = cotangents_of(cotangents, pull)
         if len(given) != len(found.outputs):
             message = f"{len(given)} cotangents for the {len(found.outputs)} arrays that were returned"
             raise refusal(GradientError, message, "cotangents")
         for i, (cotangent, output) in enumerate(zip(given, found.outputs, strict=True)):
-            require_like(cotangent, output, f"cotangent {i}")
+            if cotangent is not None:
+                require_like(cotangent, output, f"cotangent {i}")
         return tuple(found.pull(current(), given))
 
     return (found.result, pull, found.aux) if has_aux else (found.result, pull)
@@ -236,7 +240,7 @@ def _entries(given: array | Sequence[array]) -> Sequence[array]:
 def _require_sequence(given: Any, name: str) -> None:
     if not isinstance(given, tuple | list):
         message = f"{name} is {a_thing(given)}, and has to be a tuple with one entry an argument"
-        raise refusal(GradientError, message, name, f"write ({name[0]},)")
+        raise refusal(GradientError, message, name, "write (x,) for one, (x, y) for two")
 
 
 class _Decorator(ModuleType):

@@ -333,9 +333,15 @@ def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Toleranc
     if result.verdict == "nondeterministic":
         return result
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
-    column = pair.place(int(np.argmax(_excess(pair, limit))))[1]
-    is_finite = result.verdict != "not finite"
-    found = blame(subject, i, column, limit.eps) if is_finite else blame_infinite(subject, i, column)
+    worst = np.argsort(-_excess(pair, limit), axis=None, kind="stable")[: 1 + len(result.others)]
+    columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
+    if (
+        result.verdict == "not finite"
+    ):  # where a value is no number, so are the differences by what it ignores
+        tried = (blame_infinite(subject, i, column) for column in columns)
+        found = next((each for each in tried if each is not None), None)
+    else:
+        found = blame(subject, i, next(iter(columns)), limit.eps)
     if found is None:
         return result
     is_known = result.verdict == "adjoint" and found.kind != "builtin"

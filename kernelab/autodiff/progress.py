@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """How many of some steps are done; `watcher` makes what is told after each, and at the end."""
+    """How much of some work is done; `watcher` makes what is told after each step, and at the end."""
 
     what: str
     total: int
@@ -19,19 +19,26 @@ class Progress:
 
 
 def steps(what: str, items: Sequence[T]) -> Iterator[T]:
-    """The items, one after another, each a step of some work that a message can name."""
+    """The items, one after another, each a step of some work that a message can name.
+
+    A range counts as much as it is long: a stretch of rows as so many rows.
+    """
     watcher = Progress.watcher
     if watcher is None or len(items) < 2:
         yield from items
         return
-    progress = Progress(what, len(items))
+    progress = Progress(what, sum(map(_amount, items)))
     tell = watcher(progress)
     try:
         for item in items:
             yield item
-            progress.done += 1
+            progress.done += _amount(item)
             tell()
     finally:
         if progress.done < progress.total:  # an error, or nobody asked for the rest
             progress.total = progress.done
             tell()
+
+
+def _amount(item: object) -> int:
+    return len(item) if isinstance(item, range) else 1

@@ -140,6 +140,11 @@ class Tape(Observed, Habits):
         return self._recording.guard.saved_bytes
 
     @property
+    def seeds(self) -> Sequence[array]:
+        """The arrays from which `backward` went the last time, none before that."""
+        return tuple(self._seeds)
+
+    @property
     def is_recording(self) -> bool:
         """Whether its ``with`` block is running."""
         return self._token is not None

@@ -29,7 +29,7 @@ from kernelab.autodiff.sweep import flow, steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.trees import is_whole, refusal
 from kernelab.errors import GradientError, KernelError, KernelValueError
-from kernelab.lang.types import is_differentiable
+from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
@@ -140,7 +140,7 @@ def check_tape(
     that does not find the fault, every launch is checked alone.
     """
     report = _checked(tape, tolerance, selection, choice, fast)
-    cut = _cut(tuple(tape)) if report and choice == Choice() else None
+    cut = _cut(tape) if report and choice == Choice() else None
     if cut is None:
         return report
     others = [c for c in report.launches if (c.index, c.kernel) != (cut.index, cut.kernel)]
@@ -244,9 +244,11 @@ def _parameter(record: Record, elements: array) -> str:
 # ------------------------------------------------------------------------------------------ cut chains
 
 
-def _cut(records: Sequence[Record]) -> LaunchCheck | None:
+def _cut(tape: Tape) -> LaunchCheck | None:
     """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
-    cuts = [cut for cut in flow(steps_of(records), _ends(records)).cuts if isinstance(cut, Passive)]
+    records = tuple(tape)
+    ends = tape.seeds or _ends(records)
+    cuts = [cut for cut in flow(steps_of(records), ends).cuts if isinstance(cut, Passive)]
     for k, record in enumerate(records):
         for cut in cuts:
             if cut.consumer is record:
@@ -256,13 +258,18 @@ def _cut(records: Sequence[Record]) -> LaunchCheck | None:
 
 
 def _ends(records: Sequence[Record]) -> list[array]:
-    """What gradients may be asked of: final arrays that have them, else any with them, else final arrays."""
+    """What gradients may be asked of: a loss; final arrays that have them, else any with them, else final.
+
+    A loss is the only final array with gradients that holds one number: other branches lead elsewhere.
+    """
     last_read = {source.allocation: k for k, record in enumerate(records) for source in record.read}
     written = {target: k for k, record in enumerate(records) for target in record.written}
     floats = [target for target in written if is_differentiable(target.dtype)]
     final = [target for target in floats if written[target] >= last_read.get(target.allocation, -1)]
     traced = [target for target in floats if target.requires_grad]
-    return [target for target in final if target.requires_grad] or traced or final
+    asked = [target for target in final if target.requires_grad]
+    losses = [target for target in asked if target.size == 1 and target.dtype == scalar_of(target.dtype)]
+    return losses if len(losses) == 1 else asked or traced or final
 
 
 # ------------------------------------------------------------------------------------------ one by one

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.memory import contiguous_strides
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
@@ -63,6 +64,14 @@ def _leaves(value: Any, func: Callable[..., Any]) -> Iterator[array]:
         raise refusal(KernelTypeError, message, "result", hint)
 
 
+def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
+    """The arrays in what stands for cotangents, in order, and None where there is none."""
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, tuple | list | dict):
+        return [None] if value is None else [*leaves(value, func)]
+    return [leaf for part in parts for leaf in cotangents_of(part, func)]
+
+
 def rebuilt(value: Any, parts: Iterator[Any]) -> Any:
     """The same structure around other leaves."""
     if isinstance(value, tuple | list):
@@ -87,13 +96,18 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
         raise refusal(KernelTypeError, message, "argnums", "pass a position, such as 0, or a tuple of them")
     for n in chosen:
         if not -len(args) <= n < len(args):
-            message = f"argnums={argnums!r}: {name_of(func)} was called with {len(args)} arguments"
-            raise refusal(KernelTypeError, message, "argnums")
+            count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
+            message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
+            raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
         require_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
     return tuple(n % len(args) for n in chosen)
 
 
 def _require_callable(func: object) -> None:
+    if isinstance(func, Kernel):
+        message = f"transforms take a Python function, and {func.name} is a kernel"
+        hint = f"def f(x): y = kl.zeros_like(x); {func.name}[x.size](x, y); return y"
+        raise refusal(KernelTypeError, message, "function", hint)
     if not callable(func):
         message = f"transforms take a Python function, not {a_thing(func)}"
         raise refusal(

@@ -41,21 +41,28 @@ class Bar:
         if is_last and self._is_shown:
             self._write(finished(self._progress, now - self._started), True)
         elif now >= self._next and not is_last:
-            self._write(running(self._progress), False)
+            self._write(running(self._progress, now - self._started), False)
             self._next, self._is_shown = now + PACE, True
 
 
-def running(progress: Progress) -> Node:
-    """The bar of work that goes on."""
+def running(progress: Progress, seconds: float) -> Node:
+    """The bar of work that goes on since so many seconds."""
     full = WIDTH * progress.done // progress.total
-    line = f"{progress.what} {'█' * full}{'░' * (WIDTH - full)} {progress.done}/{progress.total}"
+    count = f"{progress.done:,} of {progress.total:,}, {_left(progress, seconds)} left"
+    line = f"{progress.what} {'█' * full}{'░' * (WIDTH - full)} {count}"
     html = f'<progress max="{progress.total}" value="{progress.done}"></progress>'
-    return Drawing(f"{progress.what}: {progress.done} of {progress.total}", html, (line,))
+    return Drawing(f"{progress.what}: {count}", html, (line,))
+
+
+def _left(progress: Progress, seconds: float) -> str:
+    """How long the rest takes, if it goes on as it went."""
+    left = seconds * (progress.total - progress.done) / max(progress.done, 1)
+    return f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
 
 
 def finished(progress: Progress, seconds: float) -> Node:
     """What stays of it."""
-    return words(f"{progress.what}: {progress.done} steps in {seconds:.1f} s")
+    return words(f"{progress.what}: {progress.done:,} in {seconds:.1f} s")
 
 
 def bar(progress: Progress) -> Callable[[], Any]:

@@ -141,6 +141,35 @@ def test_a_chain_that_ends_by_a_clone_or_in_an_array_to_look_at_is_not_cut(kerne
     assert kl.autograd.gradcheck_tape(tape, show_summary=False)
 
 
+def side_branch(kernels: dict[str, Any]) -> tuple[kl.Tape, Any, Any]:
+    """A tape with a right chain to a loss, and another chain that is cut in the middle."""
+    x, y, cut, side = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(4), kl.zeros(4, requires_grad=True)
+    total = kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kernels["right"][4](x, y)
+        kernels["right"][4](x, cut)
+        kernels["right"][4](cut, side)
+        kernels["add"][4](y, total)
+    return tape, total, side
+
+
+def test_a_cut_on_a_branch_that_does_not_lead_to_the_loss_is_none(kernels: dict[str, Any]) -> None:
+    tape, total, _ = side_branch(kernels)
+    assert kl.autograd.gradcheck_tape(tape, show_summary=False)
+    tape.backward(total)
+    assert kl.autograd.gradcheck_tape(tape, show_summary=False)
+
+
+def test_after_backward_the_cuts_are_those_on_the_way_from_its_seeds(kernels: dict[str, Any]) -> None:
+    tape, total, side = side_branch(kernels)
+    with pytest.warns(
+        kl.KernelWarning, match="no gradient flows through an array, read by the launch of `right`"
+    ):
+        tape.backward(grads={side: kl.ones(4), total: kl.ones(1)})
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    assert [(c.index, c.fault) for c in report.launches if not c.passed] == [(2, "cut")]
+
+
 def test_launches_are_chosen_by_the_names_of_kernels(kernels: dict[str, Any]) -> None:
     tape, _ = chain(kernels, "stepped")
 

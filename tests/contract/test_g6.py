@@ -414,7 +414,7 @@ def test_an_optimisation_in_functional_style_is_silent() -> None:
     [
         (np.ones(2), "has shape"),
         (1.0, "has shape"),
-        (np.ones(3, complex), "a ndarray of complex numbers"),
+        (np.ones(3, complex), "a NumPy array of complex numbers"),
         (["a", "b", "c"], "has to be real numbers"),
         (None, "has to be real numbers"),
     ],

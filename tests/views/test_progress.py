@@ -42,7 +42,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[str]]:
 def test_a_bar_appears_after_a_second_and_says_at_the_end_how_long_it_took(told: Any) -> None:
     shown = told(0.4)
     assert list(steps("rows", [1, 2, 3, 4])) == [1, 2, 3, 4]
-    assert shown == ["rows " + "█" * 18 + "░" * 6 + " 3/4", "rows: 4 steps in 1.6 s"]
+    assert shown == ["rows " + "█" * 18 + "░" * 6 + " 3 of 4, 0 s left", "rows: 4 in 1.6 s"]
 
 
 def test_what_is_done_within_a_second_shows_nothing(told: Any) -> None:
@@ -61,13 +61,22 @@ def test_work_that_ends_early_says_how_far_it_came(told: Any) -> None:
     shown = told(0.6)
     with pytest.raises(ZeroDivisionError):
         list(map(lambda k: 1 / (3 - k), steps("rows", range(10))))  # noqa: C417
-    assert shown[-1] == "rows: 3 steps in 2.4 s"
+    assert shown[-1] == "rows: 3 in 2.4 s"
 
 
 def test_a_notebook_gets_a_bar_of_its_own() -> None:
     progress = Progress("rows", 4, 1)
-    assert '<progress max="4" value="1"></progress>' in page.render(running(progress))
-    assert text.render(finished(progress, 1.25)) == "rows: 1 steps in 1.2 s"
+    assert '<progress max="4" value="1"></progress>' in page.render(running(progress, 2.0))
+    assert "rows: 1 of 4, 6 s left" in page.render(running(progress, 2.0))
+    assert "1 of 4, 10 min left" in text.render(running(progress, 200.0))
+    assert text.render(finished(progress, 1.25)) == "rows: 1 in 1.2 s"
+
+
+def test_a_stretch_of_rows_counts_as_so_many(told: Any) -> None:
+    shown = told(1.0)
+    list(steps("rows", [range(2000), range(2000, 4000), range(4000, 4096)]))
+    assert shown[0].endswith("2,000 of 4,096, 1 s left")
+    assert shown[-1] == "rows: 4,096 in 3.0 s"
 
 
 def test_jacobians_in_chunks_tell_their_steps(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,4 +89,4 @@ def test_jacobians_in_chunks_tell_their_steps(told: Any, monkeypatch: pytest.Mon
     kl.autograd.jacobian(add["add"], 6, [x], [kl.zeros(3)])
     assert shown[0].startswith("adjoints of add ")
     kl.autograd.jacobian_fd(add["add"], 6, [x], [kl.zeros(3)])
-    assert shown[-1].startswith("differences of add: 6 steps in")
+    assert shown[-1].startswith("differences of add: 6 in")
