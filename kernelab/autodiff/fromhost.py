@@ -54,34 +54,37 @@ class PassedOn:
 
 
 class FromHost:
-    """What the host saw last, the arrays that it made or changed afterwards, and the numbers passed on."""
+    """What the host saw last, the arrays that it made or changed afterwards, and the numbers passed on.
+
+    `seen` are the latest numbers that it has seen, with their arrays and lines.
+    """
 
     def __init__(self) -> None:
         self.arrays: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
         self._last: tuple[array, Place] | None = None
-        self._seen: dict[float, tuple[array, Place]] = {}
+        self.seen: dict[float, tuple[array, Place]] = {}
 
     def clear(self) -> None:
         """Forget everything."""
         self.arrays.clear()
         self.numbers.clear()
         self._last = None
-        self._seen.clear()
+        self.seen.clear()
 
     def saw(self, elements: array, computed: bool) -> None:
         """Remember what the host looks at: of what the tape has not computed, only numbers."""
         last = elements, caller()
         if computed:
             self._last = last
-        self._seen |= dict.fromkeys(_numbers(elements), last)
-        for old in list(islice(self._seen, max(0, len(self._seen) - MANY))):
-            del self._seen[old]
+        self.seen |= dict.fromkeys(_numbers(elements), last)
+        for old in list(islice(self.seen, max(0, len(self.seen) - MANY))):
+            del self.seen[old]
 
     def saw_constants(self, elements: array) -> None:
         """Take numbers of an array without gradients for its own, wherever they were seen before."""
-        for value in _numbers(elements) if self._seen else ():
-            self._seen.pop(value, None)
+        for value in _numbers(elements) if self.seen else ():
+            self.seen.pop(value, None)
 
     def came_in(self, elements: array) -> None:
         """Remember an array that the host has made or changed."""
@@ -94,11 +97,9 @@ class FromHost:
 
     def passed_on(self, record: int, values: Iterable[Any]) -> None:
         """Look for numbers that the host has seen among those that a record is given."""
-        if not self._seen:
-            return
         for value in values:
-            if isinstance(value, float | np.floating) and float(value) in self._seen:
-                source, taken = self._seen[float(value)]
+            if isinstance(value, float | np.floating) and float(value) in self.seen:
+                source, taken = self.seen[float(value)]
                 self.numbers.append(PassedOn(record, source, taken, _is_short(float(value))))
 
 

@@ -59,15 +59,21 @@ class NarrowSums:
             values[...] = rounded(total + widened(values), values.dtype)
 
 
-def narrow_sums(steps: Sequence[Touching], live: Iterable[int], but: Collection[Allocation]) -> NarrowSums:
-    """The sums worth keeping: of halves that several live steps reach, and none writes."""
+def narrow_sums(
+    steps: Sequence[Touching], live: Iterable[int], but: Collection[Allocation]
+) -> NarrowSums | None:
+    """The sums worth keeping: of halves that several live steps reach, and none writes; None if no halves."""
     found: dict[Allocation, list[tuple[int, array]]] = {}
+    halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays
     for i in live:
         for elements in steps[i].reached:
-            if scalar_of(elements.dtype) in HALVES:
+            known = id(elements.type)
+            if known not in halves:
+                halves[known] = scalar_of(elements.dtype) in HALVES
+            if halves[known]:
                 found.setdefault(elements.allocation, []).append((i, elements))
     if not found:
-        return NarrowSums({})
+        return None
     written = {target.allocation for step in steps for target in step.written}
     reached: dict[int, list[array]] = {}
     for memory, several in found.items():

@@ -4,7 +4,7 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 `Recording` is the recorder that makes them.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -14,14 +14,15 @@ from kernelab.autodiff.fromhost import FromHost
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.keeps import Keep, Marked
 from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, overwrite_of
+from kernelab.autodiff.outline import Outline, Pick, not_kept, outline_of, reverse_of
 from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
-from kernelab.errors import Diagnostic, KernelTypeError, Related, TapeError
+from kernelab.errors import KernelTypeError, Related, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.grid import Grid
-from kernelab.runtime.kernel import Groups, Kernel
+from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import Call
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
@@ -57,24 +58,6 @@ class Record(Protocol):
 
     def pull(self, adjoints: Adjoints) -> None:
         """Take the adjoints of what it wrote to those of what it read."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outline:
-    """What launches of a kernel with the same active parameters have in common: positions of arguments.
-
-    `references` says that arrays stand for some of the numbers, `passive` are arrays read that did not
-    require gradients.  `reverse` is the KernelTypeError where there is no adjoint, None where nothing could
-    be differentiated; `switched_off` says that the user wants none.
-    """
-
-    reverse: Reverse | KernelTypeError | None
-    read: tuple[int, ...]
-    reached: tuple[int, ...]
-    written: tuple[int, ...]
-    references: bool
-    passive: tuple[int, ...]
-    switched_off: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -145,11 +128,11 @@ class LaunchRecord:
 
     @property
     def read(self) -> Sequence[array]:
-        return self._arrays(self.outline.read)
+        return self._picked(self.outline.pick_read)
 
     @property
     def reached(self) -> Sequence[array]:
-        return self._arrays(self.outline.reached)
+        return self._picked(self.outline.pick_reached)
 
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
@@ -160,12 +143,12 @@ class LaunchRecord:
             if getattr(argument, "array", argument) is primal
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
-        reverse = _reverse(self.kernel, {*active, *given}, self.call.groups())
+        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups())
         return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
 
     @property
     def written(self) -> Sequence[array]:
-        return self._arrays(self.outline.written)
+        return self._picked(self.outline.pick_written)
 
     @property
     def late(self) -> Sequence[array]:
@@ -177,14 +160,15 @@ class LaunchRecord:
 
     def flow(self) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
         """What it read, reached and wrote."""
-        outline = self.outline
-        read = self._arrays(outline.read)
-        reached = read if outline.reached == outline.read else self._arrays(outline.reached)
-        return read, reached, self._arrays(outline.written)
+        outline, arguments = self.outline, self.call.arguments
+        if outline.references:
+            return self.read, self.reached, self.written
+        read = outline.pick_read(arguments)
+        reached = read if outline.reached is outline.read else outline.pick_reached(arguments)
+        return read, reached, outline.pick_written(arguments)
 
-    def _arrays(self, positions: tuple[int, ...]) -> Sequence[array]:
-        arguments = self.call.arguments
-        given = [arguments[i] for i in positions]
+    def _picked(self, pick: Pick) -> Sequence[array]:
+        given = pick(self.call.arguments)
         if not self.outline.references:
             return given
         return [argument.array if isinstance(argument, Reference) else argument for argument in given]
@@ -207,13 +191,15 @@ class LaunchRecord:
         self, reverse: Reverse, adjoints: Adjoints
     ) -> tuple[list[array], tuple[array, ...], dict[int, array]]:
         """What the adjoint runs on: the adjoints, what the launch kept, and what was saved for it since."""
-        arguments = self.call.arguments
+        active = self.outline.pick_active(self.call.arguments)
+        if self.outline.references:
+            bars = [_bar(argument, adjoints) for argument in active]
+        else:
+            bars = adjoints.of_all(active)
+        if not self.watches:
+            return bars, self.residuals, {}
         for _, watch in self.watches:
             watch.check()
-        if self.outline.references:
-            bars = [_bar(arguments[i], adjoints) for i in reverse.active]
-        else:
-            bars = [adjoints.of(arguments[i]) for i in reverse.active]
         replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
         return bars, self.residuals, replaced
 
@@ -294,7 +280,10 @@ class Recording:
 
     def look_for_unseen(self, target: array, own: int = 0) -> None:
         """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
-        known = self._written.get(target.allocation)
+        self._look_for_unseen(target.allocation, own)
+
+    def _look_for_unseen(self, memory: Allocation, own: int) -> None:
+        known = self._written.get(memory)
         if known is not None and known.may_be_unseen(own):
             self._record_unseen(known, own)
 
@@ -314,10 +303,9 @@ class Recording:
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
         memories, written = call.memories(), self._written
-        for i in call.kernel.plan.floats:
-            target = call.arguments[i]
-            if target.allocation in written:
-                self.look_for_unseen(target)
+        for memory, is_float in zip(memories, call.kernel.plan.of_floats, strict=True):
+            if is_float and memory in written:
+                self._look_for_unseen(memory, 0)
         outline = self._outline(call, memories)
         call.will_write()
         residuals: tuple[array, ...] = ()
@@ -348,7 +336,7 @@ class Recording:
         memories = call.memories()
         outline = self._outline(call, memories)
         if isinstance(outline.reverse, Reverse) and outline.reverse.residuals:
-            raise TapeError(_not_kept(call.kernel))
+            raise TapeError(not_kept(call.kernel))
         self._record(call, outline, (), memories, caller())
 
     def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
@@ -392,11 +380,13 @@ class Recording:
         watches: tuple[tuple[int, Watch], ...] = ()
         if isinstance(reverse, Reverse) and reverse.needed:
             watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
-        versions = tuple([memory.version for memory in memories])
+        plan = call.kernel.plan
+        versions = plan.straight.versions(memories)
         self.guard.swept = False
-        self.from_host.passed_on(len(self.records), map(call.arguments.__getitem__, call.kernel.plan.numbers))
+        if self.from_host.seen:
+            self.from_host.passed_on(len(self.records), map(call.arguments.__getitem__, plan.numbers))
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
-        for i in call.kernel.plan.written:
+        for i in plan.written:
             self.has_written(call.arguments[i].allocation)
 
     def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
@@ -415,11 +405,12 @@ class Recording:
         kernel, arguments = call.kernel, call.arguments
         shared = call.groups() if len(set(memories)) < len(memories) else ()
         settled = call.settled(shared) if kernel.contests else ()
-        given = [arguments[i].__class__ is Reference for i in kernel.plan.numbers]
-        key = kernel, shared, settled, *given, *[memory.requires_grad for memory in memories]
+        plan = kernel.plan
+        given = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
+        key = kernel, shared, settled, given, plan.straight.wanted(memories)
         found = self._outlines.get(key)
         if found is None:
-            found = self._outlines[key] = _outline(call, shared, settled)
+            found = self._outlines[key] = outline_of(call, shared, settled)
         return found
 
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
@@ -462,36 +453,6 @@ class Recording:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             made = [overwrite_of(target, how, caller()) for target in targets]
-            self.from_host.passed_on(len(self.records), [made[0].value])
+            if self.from_host.seen:
+                self.from_host.passed_on(len(self.records), [made[0].value])
             self.records += made
-
-
-def _reverse(
-    kernel: Kernel, active: Collection[int], groups: Groups, settled: tuple[str, ...] = ()
-) -> Reverse | KernelTypeError:
-    names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
-    try:
-        reverse = kernel.reverse(names, groups, settled)
-        reverse.build_ahead()
-        return reverse
-    except KernelTypeError as error:
-        return error  # raised by backward(), if a gradient has to pass through this kernel
-
-
-def _outline(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
-    plan, arguments = call.kernel.plan, call.arguments
-    references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
-    active = {i for i in plan.floats if arguments[i].requires_grad or i in plan.written} | references
-    read = references.union(i for i in plan.read if i in plan.floats)
-    reverse = _reverse(call.kernel, active, groups, settled) if active else None
-    off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
-    reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read if not off else ()
-    written = tuple(i for i in plan.written if i in plan.floats)
-    passive = tuple(sorted(read - active))
-    positions = tuple(sorted(read)), tuple(sorted(reached)), written
-    return Outline(reverse, *positions, bool(references), passive, off)
-
-
-def _not_kept(kernel: Kernel) -> Diagnostic:
-    message = f"`{kernel.name}` overwrites values that its adjoint needs: too late to record its launch"
-    return Diagnostic(message, kernel.span, "residual", hint="launch it inside `with tape:`")

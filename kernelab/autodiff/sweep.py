@@ -31,25 +31,40 @@ def region(elements: array) -> Region:
     return elements.allocation, elements.offset, elements.shape, elements.strides
 
 
+class _Bars(dict[array, array]):
+    """Adjoints by array, made when they are first asked for."""
+
+    def __init__(self, made: Callable[[array], array]) -> None:
+        self._made = made
+
+    def __missing__(self, primal: array) -> array:
+        bar = self[primal] = self._made(primal)
+        return bar
+
+
 class Buffers:
     """The private adjoints of one sweep."""
 
     def __init__(self) -> None:
         self._memory: dict[Allocation, Allocation] = {}
-        self._arrays: dict[array, array] = {}
+        self._arrays = _Bars(self._made)
         self._over: dict[Allocation, list[array]] = {}
 
     def of(self, primal: array) -> array:
         """The adjoint of an array: the same elements of a buffer that starts as zeros."""
-        bar = self._arrays.get(primal)
-        if bar is None:
-            memory = self._memory.get(primal.allocation)
-            if memory is None:
-                held = primal.allocation
-                memory = self._memory[held] = allocate(held.nbytes, cleared=True, beside=held)
-            bar = self._arrays[primal] = primal.twin(memory)
-            self._over.setdefault(primal.allocation, []).append(primal)
-        return bar
+        return self._arrays[primal]
+
+    def of_all(self, primals: Iterable[array]) -> list[array]:
+        """The adjoints of several."""
+        return list(map(self._arrays.__getitem__, primals))
+
+    def _made(self, primal: array) -> array:
+        held = primal.allocation
+        memory = self._memory.get(held)
+        if memory is None:
+            memory = self._memory[held] = allocate(held.nbytes, cleared=True, beside=held)
+        self._over.setdefault(held, []).append(primal)
+        return primal.twin(memory)
 
     def share(self, primal: Allocation, bar: Allocation) -> None:
         """Let `bar` be the adjoint of some memory."""
@@ -107,12 +122,17 @@ def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
     cuts: list[Cut] = []
     for i in range(len(steps) - 1, -1, -1):
         step = steps[i]
-        if needed.isdisjoint([target.allocation for target in step.written]):
+        for target in step.written:
+            if target.allocation in needed:
+                break
+        else:
             continue
         live.add(i)
-        found = [source for source in step.reached if source.allocation.requires_grad]
-        needed.update([source.allocation for source in found])
-        reached += found
+        for source in step.reached:
+            memory = source.allocation
+            if memory.requires_grad:
+                needed.add(memory)
+                reached.append(source)
         if i in passive:
             cuts += [cut for cut in passive[i] if step.record.would_reach(cut.elements)]
     cuts += switched_off(steps, live)
@@ -160,10 +180,13 @@ def publications(steps: Sequence[Step]) -> Publications:
     given: set[Allocation] = set()
     written: dict[Allocation, dict[Region, Written]] = {}
     seen: set[array] = set()
+    changed: dict[array, Written] = {}
     for i, step in enumerate(steps):
         for k, source in enumerate(step.read):
+            if source in seen:
+                continue
             memory = source.allocation
-            if source in seen or not memory.requires_grad:
+            if not memory.requires_grad:
                 continue
             key = region(source)
             if key in read or memory in read:
@@ -187,9 +210,13 @@ def publications(steps: Sequence[Step]) -> Publications:
             leaf = not any(elements.overlaps(one) for several in earlier.values() for one in several.parts())
             plan.after.setdefault(i, []).append(Publication(elements, leaf, source))
         for k, target in enumerate(step.written):
-            if target.allocation.requires_grad:
-                known_here = written.setdefault(target.allocation, {})
-                known_here.setdefault(region(target), Written(target)).add(step.record, k)
+            found = changed.get(target)
+            if found is None:
+                if not target.allocation.requires_grad:
+                    continue
+                here = written.setdefault(target.allocation, {})
+                found = changed[target] = here.setdefault(region(target), Written(target))
+            found.add(step.record, k)
     for memory, targets in written.items():
         if memory not in read:
             never = (found.unread(pieces.get(key)) for key, found in targets.items() if key not in read)
@@ -199,14 +226,21 @@ def publications(steps: Sequence[Step]) -> Publications:
 
 def retirements(steps: Sequence[Step], kept: Collection[Allocation]) -> dict[int, list[Allocation]]:
     """After the adjoint of which step the adjoints of what memory are done with, but for those to be kept."""
-    first: dict[Allocation, int] = {}
-    for i, step in enumerate(steps):
-        for several in (step.read, step.written) if step.reached is step.read else step[1:]:
-            for elements in several:
-                if elements.allocation not in first:
-                    first[elements.allocation] = i
+    first: dict[array, int] = {}
+    for i in range(len(steps) - 1, -1, -1):
+        step = steps[i]
+        for elements in step.read:
+            first[elements] = i
+        if step.reached is not step.read:
+            for elements in step.reached:
+                first[elements] = i
+        for elements in step.written:
+            first[elements] = i
+    earliest: dict[Allocation, int] = {}
+    for elements, i in first.items():
+        earliest[elements.allocation] = min(i, earliest.get(elements.allocation, i))
     found: dict[int, list[Allocation]] = {}
-    for memory, i in first.items():
+    for memory, i in earliest.items():
         if memory not in kept:
             found.setdefault(i, []).append(memory)
     return found
@@ -258,16 +292,19 @@ def sweep(
     grown = {elements: _gradient_now(elements) for elements in leaves}
     for elements in plan.before:
         _publish(elements, adjoints, None)
+    pull, published, dropped = puller.pull, plan.after, {} if retired is None else retired
     for i in range(len(records) - 1, -1, -1):
         if i in live:
-            puller.pull(i, adjoints)
+            pull(i, adjoints)
             if narrow is not None:
                 narrow.take(i, adjoints)
-        for publication in plan.after.get(i, ()):
-            if publication.elements not in grown:
-                _publish(publication.elements, adjoints, None)
-        for memory in retired.get(i, ()) if retired is not None else ():
-            adjoints.drop(memory)
+        if i in published:
+            for publication in published[i]:
+                if publication.elements not in grown:
+                    _publish(publication.elements, adjoints, None)
+        if i in dropped:
+            for memory in dropped[i]:
+                adjoints.drop(memory)
     if narrow is not None:
         narrow.give(adjoints)
     for elements, before in grown.items():

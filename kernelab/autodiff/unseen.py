@@ -6,7 +6,7 @@ a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,9 @@ class Adjoints(Protocol):
 
     def of(self, primal: array) -> array:
         """The adjoint of an array: the same elements of a buffer that starts as zeros."""
+
+    def of_all(self, primals: Iterable[array]) -> list[array]:
+        """The adjoints of several."""
 
     def known(self, primal: array) -> array | None:
         """The same, None while it is zero everywhere."""

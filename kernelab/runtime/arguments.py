@@ -36,8 +36,6 @@ _FORMATS = {
 LARGEST = 2.0**127
 """Up to here every float becomes a float32 without further ado."""
 
-Pack = Callable[[float], bytes]
-
 Packed = tuple[Any, bytes]
 """What a launch keeps of an argument, and its slots."""
 
@@ -47,6 +45,16 @@ class Reference:
     """A one-element array passed for a number or a vector: where its gradient goes."""
 
     array: array
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """How plain numbers are packed: those of just this Python type, from `low` to `high`."""
+
+    kind: Any
+    low: float
+    high: float
+    pack: Callable[[Any], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +79,16 @@ class Parameter:
         return argument, self._components(argument, self.type)
 
     @property
-    def quick(self) -> Pack | None:
-        """What packs a float of Python's up to `LARGEST`; None where another type is wanted."""
-        takes = isinstance(self.type, Scalar) and self.type.is_float and self.type.bits >= 32
-        return struct.Struct(_FORMATS[self.type.name]).pack if takes else None  # type: ignore[union-attr]
+    def quick(self) -> Quick | None:
+        """How the numbers that nobody has to look at twice are packed; None where there are none."""
+        wanted = self.type
+        if not isinstance(wanted, Scalar) or wanted.name == "bool" or (wanted.is_float and wanted.bits < 32):
+            return None
+        pack = struct.Struct(_FORMATS[wanted.name]).pack
+        if wanted.is_float:
+            return Quick(float, -LARGEST, LARGEST, pack)
+        limits = np.iinfo(wanted.dtype)
+        return Quick(int, int(limits.min), int(limits.max), pack)
 
     def wrong(self, found: str, hint: str = "", code: str = "argument") -> LaunchError:
         """The error that something else was expected here."""

@@ -75,11 +75,14 @@ class Reverse:
 
     def sweep(self, args: Args) -> None:
         """Run the adjoint, within the memory that loops may take."""
-        entry = self.adjoint_entry
-        if not entry.info.saves:
-            entry(args)
+        if not self._saves:
+            self.adjoint_entry(args)
             return
         self.spilled += run_within_budget(self.adjoint_entry, lambda: self.frugal_entry, args)
+
+    @cached_property
+    def _saves(self) -> bool:
+        return self.adjoint_entry.info.saves
 
     @cached_property
     def tracing(self) -> Tracing:

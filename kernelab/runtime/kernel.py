@@ -35,7 +35,7 @@ from kernelab.passes.simplify import simplify
 from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
-from kernelab.runtime.arguments import Pack, Parameter, parameters
+from kernelab.runtime.arguments import Parameter, Quick, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.derived import Reverse, build, flat, flat_pair
 from kernelab.runtime.generic import types_of
@@ -44,6 +44,7 @@ from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
+from kernelab.runtime.straight import Straight, straight
 from kernelab.runtime.structs import Instance, class_of
 from kernelab.runtime.tracing import Tracing, traced
 
@@ -59,18 +60,21 @@ OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span",
 class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
 
-    `quick` packs the floats of Python's for a parameter that takes them, up to `LARGEST`.
+    `quick` packs plain numbers, `straight` usual arguments.
     `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
-    `floats` all arrays and all float arrays, `numbers` the floats and vectors for which a one-element array
+    `floats` all arrays and all float arrays (`of_floats` says of each of the former whether it is among the
+    latter), `numbers` the floats and vectors for which a one-element array
     may stand.  `totals` says that sums reach memory late, which arrays that share memory must not see.
     `formals` are the parameters as written, where a struct is among them: all else counts its leaves.
     """
 
     parameters: tuple[Parameter, ...]
     types: tuple[Type, ...]
-    quick: tuple[Pack | None, ...]
+    quick: tuple[Quick | None, ...]
+    straight: Straight
     arrays: tuple[int, ...]
     floats: tuple[int, ...]
+    of_floats: tuple[bool, ...]
     numbers: tuple[int, ...]
     read: tuple[int, ...]
     written: tuple[int, ...]
@@ -271,15 +275,18 @@ class Kernel:
         params, found = self.primal.params, self.effects
         made = parameters(self.name, params)
         arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
+        written = tuple(i for i in arrays if params[i] in found.changed)
         return Plan(
             made,
             tuple(parameter.type for parameter in made),
             tuple(parameter.quick for parameter in made),
+            straight(made, written),
             arrays,
             tuple(i for i in arrays if is_differentiable(params[i].type)),
+            tuple(is_differentiable(params[i].type) for i in arrays),
             tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
             tuple(i for i in arrays if params[i] in found.reads),
-            tuple(i for i in arrays if params[i] in found.changed),
+            written,
             len(self.primal.threads),
             is_deferred(self.primal),
             None if self._by_leaves else formals_of(self.definition.signature),

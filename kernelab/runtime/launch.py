@@ -16,7 +16,7 @@ from kernelab.backend.base import Args, Entry
 from kernelab.backend.manner import BLOCK, SHAPE, USUAL, Shape, shape_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, Type, int32, is_differentiable
-from kernelab.runtime.arguments import LARGEST, Parameter, Reference, wrong_count
+from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
@@ -76,18 +76,22 @@ def launch(
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
         require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = [*inputs, *outputs]
-    shape = USUAL if block_dim == BLOCK and not max_blocks else shape_of(block_dim, max_blocks)
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
-            return Launch(kernel, dim, arguments, shape)
+            return Launch(kernel, dim, arguments, _shape(block_dim, max_blocks))
         kernel = kernel.of_arguments(arguments)
-    if shape is not USUAL or stream is not None:
-        device = device if stream is None else stream_of(stream).device
-        with shaped(shape), flowing(stream):
-            _start(kernel, dim, arguments, device, adjoint, record_tape, [*adj_inputs, *adj_outputs])
+    if device is None and stream is None and block_dim == BLOCK and not (adjoint or max_blocks):
+        run(kernel, dim, arguments, record_tape)
         return None
-    _start(kernel, dim, arguments, device, adjoint, record_tape, [*adj_inputs, *adj_outputs])
+    adjoints = [*adj_inputs, *adj_outputs]
+    shape = _shape(block_dim, max_blocks)
+    if shape is USUAL and stream is None:
+        _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
+        return None
+    device = device if stream is None else stream_of(stream).device
+    with shaped(shape), flowing(stream):
+        _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
     return None
 
 
@@ -108,13 +112,21 @@ def _start(
         run(kernel, dim, arguments, record_tape)
 
 
+def _shape(block_dim: int, max_blocks: int) -> Shape:
+    return USUAL if block_dim == BLOCK and not max_blocks else shape_of(block_dim, max_blocks)
+
+
 def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:
     """Launch with the arguments in the order of the parameters; the list then holds what was launched."""
     plan = kernel.plan
     grid = grid_of(dim)
-    parts = [grid.packed]
-    given = () if plan.formals is None else tuple(structs_in(arguments))
-    bind(kernel, arguments, parts)
+    given: tuple[Any, ...] = ()
+    parts = plan.straight.slots(arguments, grid.packed) if plan.formals is None else None
+    usual = parts is not None
+    if parts is None:
+        parts = [grid.packed]
+        given = () if plan.formals is None else tuple(structs_in(arguments))
+        bind(kernel, arguments, parts)
     if 1 < plan.coordinates != len(grid.extents):
         _warn_of_rank(kernel, grid)
     if PRINT_LAUNCHES.get():
@@ -127,14 +139,21 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if CHECK_RACES.get() and (recorder is None or recorder.sees_values):
         refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
     if recorder is not None and record_tape:
-        _set_apart(kernel, arguments)
+        if not usual:
+            _set_apart(kernel, arguments)
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, SHAPE.get()))
     else:
         if will_write(kernel, grid, arguments) and record_tape:
             note_origin(kernel, arguments)
         entry = _entry_for(kernel, arguments) if plan.totals else kernel.primal_entry
         entry(b"".join(parts))
-    for i in plan.written:
+    if not usual:
+        _put_back(kernel, arguments)
+
+
+def _put_back(kernel: Kernel, arguments: Sequence[Any]) -> None:
+    """Assign what the launch wrote to picked elements to where they were picked from."""
+    for i in kernel.plan.written:
         argument = arguments[i]
         if argument.__class__ is Gathered:
             argument.source.assign(argument)
@@ -194,8 +213,8 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
     for argument, expected, quick in zip(arguments, plan.types, plan.quick, strict=True):
         if argument.__class__ is array and argument.type is expected:
             parts.append(argument.packed)
-        elif argument.__class__ is float and quick is not None and -LARGEST < argument < LARGEST:
-            parts.append(quick(argument))
+        elif quick is not None and argument.__class__ is quick.kind and quick.low <= argument <= quick.high:
+            parts.append(quick.pack(argument))
         else:
             i = len(parts) - before
             arguments[i], packed = plan.parameters[i].convert(argument)
@@ -251,8 +270,7 @@ class Call:
 
     def memories(self) -> list[Allocation]:
         """The memory of each array argument."""
-        arguments = self.arguments
-        return [arguments[i].allocation for i in self.kernel.plan.arrays]
+        return self.kernel.plan.straight.memories(self.arguments)
 
     @property
     def space(self) -> Space | None:
@@ -358,7 +376,7 @@ def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device)
 def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
     """The names of array parameters whose arguments have changed bytes in common, in disjoint groups."""
     plan = kernel.plan
-    allocations = [arguments[i].allocation for i in plan.arrays]
+    allocations = plan.straight.memories(arguments)
     if not plan.written or len(set(allocations)) == len(allocations):
         return ()
     layouts = tuple([arguments[i].packed for i in plan.arrays])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelab.errors import Diagnostic, KernelWarning, Related
 from kernelab.runtime.memory import Allocation
-from kernelab.runtime.recorder import Place, caller
+from kernelab.runtime.recorder import Place, caller, user_frame
 
 if TYPE_CHECKING:
     from kernelab.runtime.kernel import Kernel
@@ -66,9 +66,7 @@ def note_origin(kernel: "Kernel", arguments: Sequence[Any]) -> None:
             refs.append(weakref.ref(memory))
     if not refs:
         return
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
-        frame = frame.f_back
+    frame = user_frame(sys._getframe(3))  # behind `run`, and what has called it
     code, instruction, thread = frame.f_code, frame.f_lasti, get_ident()
     for memory in written:
         if memory.requires_grad:

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelab.errors import Source, Span, label_of
@@ -87,10 +89,19 @@ class Place:
 
 def caller(depth: int = 0) -> Place:
     """The line of the user's code that called into kernelab, `depth` frames of which need no look."""
-    frame = sys._getframe(1 + depth)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
+    frame = user_frame(sys._getframe(1 + depth))
+    return _place(frame.f_code.co_filename, frame.f_lineno)
+
+
+_place = lru_cache(4096)(Place)
+
+
+def user_frame(frame: FrameType) -> FrameType:
+    """The frame itself, if it runs code of the user's, else the nearest around it that does."""
+    # A caller is asked for only where it matters: Python makes an object for each.
+    while frame.f_globals.get("__name__", "").startswith("kernelab.") and frame.f_back is not None:
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return frame
 
 
 def name_in_caller(value: object) -> str | None:
@@ -106,9 +117,7 @@ def name_of_memory(memory: object) -> str | None:
 
 def _names() -> Iterator[tuple[str, object]]:
     """The user's names and what they stand for, from the code that called kernelab outwards."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("kernelab."):
-        frame = frame.f_back
+    frame = user_frame(sys._getframe(1))
     scopes = [frame.f_locals, frame.f_globals]
     for _ in range(_CALLERS):
         if frame.f_back is not None:
