@@ -57,47 +57,52 @@ def _type_of(atom: Atom) -> Value:
 
 
 class _Path:
-    """The way through an iteration after which another follows, as far as it is known.
+    """The ways through an iteration after which another follows, as far as they are known.
 
     `while c: B` is a choice between B and the end: what the end leaves, no iteration starts with.
     """
 
     def __init__(self) -> None:
         self.lets: dict[Atom, Let] = {}
-        self.moved: dict[Atom, Atom] = {}
+        self.choices: dict[Atom, tuple[Atom, ...]] = {}
+        self.known: dict[tuple[Atom, Var], Step | None] = {}
 
     def follow(self, block: Block, stop: Atom | None) -> None:
         self.lets |= {stmt.out: stmt for stmt in block.stmts if isinstance(stmt, Let)}
         for stmt in block.stmts:
-            if isinstance(stmt, If) and stop in stmt.outs:
-                position = stmt.outs.index(stop)
-                for taken, other in ((stmt.then, stmt.orelse), (stmt.orelse, stmt.then)):
-                    if _is_true(other.yields[position]):
-                        self.moved |= zip(stmt.outs, taken.yields, strict=True)
-                        self.follow(taken, taken.yields[position])
-                        return
+            if isinstance(stmt, If):
+                position = stmt.outs.index(stop) if stop in stmt.outs else None
+                ways = [way for way in (stmt.then, stmt.orelse) if not _ends(way, position)]
+                self.choices |= {out: tuple(way.yields[i] for way in ways) for i, out in enumerate(stmt.outs)}
+                for way in ways:
+                    self.follow(way, None if position is None else way.yields[position])
 
     def step(self, value: Atom, carry: Var, inside: set[Atom]) -> Step | None:
         """What was added to `carry` on the way to `value`, if that is the same in every iteration."""
-        terms: list[Term] = []
-        value = self.source(value)
-        while value is not carry:
-            stmt = self.lets.get(value)
-            match None if stmt is None else (stmt.op.name, stmt.args):
-                case ("add" | "sub" as name, (rest, amount)) if amount not in inside:
-                    terms.append(Term(-1 if name == "sub" else 1, amount))
-                case ("add", (amount, rest)) if amount not in inside:
-                    terms.append(Term(1, amount))
-                case _:
-                    return None
-            value = self.source(rest)
-        return tuple(terms)
+        if (value, carry) not in self.known:
+            self.known[value, carry] = self._step(value, carry, inside)
+        return self.known[value, carry]
 
-    def source(self, value: Atom) -> Atom:
-        """What a value is on the way through the iteration."""
-        while value in self.moved:
-            value = self.moved[value]
-        return value
+    def _step(self, value: Atom, carry: Var, inside: set[Atom]) -> Step | None:
+        if value is carry:
+            return ()
+        if value in self.choices:
+            steps = {self.step(choice, carry, inside) for choice in self.choices[value]}
+            return steps.pop() if len(steps) == 1 else None
+        stmt = self.lets.get(value)
+        match None if stmt is None else (stmt.op.name, stmt.args):
+            case ("add" | "sub" as name, (rest, amount)) if amount not in inside:
+                term = Term(-1 if name == "sub" else 1, amount)
+            case ("add", (amount, rest)) if amount not in inside:
+                term = Term(1, amount)
+            case _:
+                return None
+        before = self.step(rest, carry, inside)
+        return None if before is None else (term, *before)
+
+
+def _ends(way: Block, position: int | None) -> bool:
+    return position is not None and _is_true(way.yields[position])
 
 
 def _is_true(atom: Atom) -> bool:
