@@ -9,11 +9,26 @@ Index arithmetic counts as exact only while it stays within 32 bits.  Negative i
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from kernelab.lang.ir import Function
-from kernelab.passes.indices import Access, Applied, Counter, Extent, Form, Given, Leaf, Thread, accesses
+from kernelab.passes.forms import (
+    Applied,
+    Bound,
+    Counter,
+    Extent,
+    Form,
+    Given,
+    Guard,
+    Leaf,
+    Pace,
+    Thread,
+    Trips,
+    counters_of,
+    pace,
+)
+from kernelab.passes.indices import Access, accesses
 
 _LIMIT = 2**31
 
@@ -35,28 +50,32 @@ Box = tuple[Axis, ...]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The four extents of a grid, and by position the arguments that matter: ints, and what has a shape."""
+    """The four extents of a grid, and by position the arguments that matter: ints, and what has a shape.
+
+    `last` is the last iteration of a loop, by its number, in which a place is reached.
+    """
 
     extents: Sequence[int]
     arguments: Mapping[int, Any]
+    last: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """An index, and the forms that guards keep it above, below and away from."""
+    """An index, and the forms that guards, given by their position, keep it above, below and away from."""
 
     index: Form | None
-    above: tuple[Form, ...]
-    below: tuple[Form, ...]
-    never: tuple[Form, ...]
+    above: tuple[tuple[int, Form], ...]
+    below: tuple[tuple[int, Form], ...]
+    never: tuple[tuple[int, Form], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An access: its index along each axis, and what must not be negative for it to happen."""
+    """An access: its index along each axis, and what holds where it happens."""
 
     axes: tuple[Limits, ...]
-    reached: tuple[Form, ...]
+    guards: tuple[Guard, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +105,9 @@ class Region:
 
     def wraps(self, situation: Situation) -> bool:
         """Whether an index may count from the end, or is not known."""
-        known = [_index(limits, situation) for place in self.places for limits in place.axes]
+        here = [_reached(place, situation) for place in self.places]
+        pairs = [(place, at) for place, at in zip(self.places, here, strict=True) if at is not None]
+        known = [_index(limits, *at) for place, at in pairs for limits in place.axes]
         return any(found is None or found.low < 0 for found in known)
 
 
@@ -102,7 +123,7 @@ def regions(function: Function, kind: str) -> dict[int, Region]:
 def region_of(several: Sequence[Access]) -> Region:
     """The region of accesses to one parameter."""
     places = tuple(dict.fromkeys(map(_place, several)))
-    forms = [form for place in places for form in (*place.reached, *_forms(place))]
+    forms = [form for place in places for form in _forms(place)]
     vague = any(_is_vague(limits.index) for place in places for limits in place.axes)
     return Region(several[0].position, places, tuple(sorted(_uses(forms))), vague)
 
@@ -116,16 +137,14 @@ def covers(box: Box, shape: Sequence[int]) -> bool:
 
 
 def _place(access: Access) -> Place:
-    ordered = [(guard, guard.gap) for guard in access.guards if guard.gap is not None]
-    reached = tuple(guard.greater.minus(guard.lesser).minus(Form(gap)) for guard, gap in ordered)
-    return Place(tuple(_limits(index, access) for index in access.index), reached)
+    return Place(tuple(_limits(index, access) for index in access.index), access.guards)
 
 
 def _limits(index: Form | None, access: Access) -> Limits:
-    above: list[Form] = []
-    below: list[Form] = []
-    never: list[Form] = []
-    for guard in access.guards if index is not None else ():
+    above: list[tuple[int, Form]] = []
+    below: list[tuple[int, Form]] = []
+    never: list[tuple[int, Form]] = []
+    for position, guard in enumerate(access.guards if index is not None else ()):
         assert index is not None
         slack = guard.greater.minus(guard.lesser)
         if not _is_fixed(slack):
@@ -133,9 +152,9 @@ def _limits(index: Form | None, access: Access) -> Limits:
                 if not _is_fixed(bound):
                     continue
                 if guard.gap is None:
-                    never.append(bound)
+                    never.append((position, bound))
                 else:
-                    side.append(bound.plus(Form(guard.gap if side is above else -guard.gap)))
+                    side.append((position, bound.plus(Form(guard.gap if side is above else -guard.gap))))
     return Limits(index, tuple(above), tuple(below), tuple(never))
 
 
@@ -151,8 +170,9 @@ def _is_fixed(form: Form) -> bool:
 
 
 def _forms(place: Place) -> Iterable[Form]:
+    for guard in place.guards:
+        yield from (guard.lesser, guard.greater)
     for limits in place.axes:
-        yield from (*limits.above, *limits.below, *limits.never)
         if limits.index is not None:
             yield limits.index
 
@@ -168,6 +188,9 @@ def _uses(forms: Iterable[Form]) -> set[int]:
                     found |= _uses(args)
                 case Counter(_, count):
                     found |= set() if count is None else _uses([count])
+                case Trips(bounds):
+                    paces = [pace for bound in bounds for pace in (bound.lesser, bound.greater)]
+                    found |= _uses(form for pace in paces for form in (pace.start, pace.rate))
                 case Thread():
                     pass
     return found
@@ -178,31 +201,58 @@ def _uses(forms: Iterable[Form]) -> set[int]:
 
 def _ranges(place: Place, shape: Sequence[int], situation: Situation) -> list[Range] | None:
     """The indices of an access along each axis, None if it never happens."""
-    for form in place.reached:
-        slack = range_of(form, situation)
-        if slack is not None and slack.high < 0:
-            return None
-    found = [_clipped(_index(limits, situation), n) for limits, n in zip(place.axes, shape, strict=True)]
+    here = _reached(place, situation)
+    if here is None:
+        return None
+    found = [_clipped(_index(limits, *here), n) for limits, n in zip(place.axes, shape, strict=True)]
     return None if any(low > high for low, high, _ in found) else found
 
 
-def _index(limits: Limits, situation: Situation) -> Range | None:
+def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[int]] | None:
+    """The situation where a place is reached, and which of its guards count; None if it never is.
+
+    A guard counts where what it compares is within 32 bits.
+    """
+    exact = [
+        i
+        for i, guard in enumerate(place.guards)
+        if range_of(guard.lesser, situation) is not None and range_of(guard.greater, situation) is not None
+    ]
+    last: dict[int, int] = {}
+    for i in exact:
+        guard = place.guards[i]
+        slack = guard.greater.minus(guard.lesser).minus(Form(guard.gap or 0))
+        known = None if guard.gap is None else range_of(slack, situation)
+        if known is not None and known.high < 0:
+            return None
+        for counter in counters_of(slack) if known is not None else ():
+            start, rate = (range_of(form, situation) for form in pace(slack, counter))
+            if start is not None and rate is not None and rate.high < 0:
+                last[counter.number] = min(start.high // -rate.high, last.get(counter.number, _LIMIT))
+    return replace(situation, last=last) if last else situation, frozenset(exact)
+
+
+def _index(limits: Limits, situation: Situation, exact: frozenset[int]) -> Range | None:
     """The values of an index where its guards hold."""
     known = None if limits.index is None else range_of(limits.index, situation)
-    for form in limits.above:
+    for form in _counting(limits.above, exact):
         bound = range_of(form, situation)
         if known is not None and bound is not None:
             known = _from(known, bound.low)
-    for form in limits.below:
+    for form in _counting(limits.below, exact):
         bound = range_of(form, situation)
         if known is not None and bound is not None:
             known = _through(known, bound.high)
-    for form in limits.never:
+    for form in _counting(limits.never, exact):
         bound = range_of(form, situation)
         if known is not None and bound is not None and bound.low == bound.high:
             known = _from(known, known.low + (bound.low == known.low))
             known = _through(known, known.high - (bound.low == known.high))
     return known
+
+
+def _counting(bounds: Sequence[tuple[int, Form]], exact: frozenset[int]) -> list[Form]:
+    return [form for position, form in bounds if position in exact]
 
 
 def _from(known: Range, bound: int) -> Range:
@@ -269,15 +319,44 @@ def _leaf_range(leaf: Leaf, situation: Situation) -> Range | None:
         case Thread(axis):
             assert axis is not None
             return _up_to(situation.extents[axis])
-        case Counter(_, count):
+        case Counter(number, count):
             trips = None if count is None else range_of(count, situation)
-            return None if trips is None else _up_to(trips.high)
+            last = situation.last.get(number, _LIMIT)
+            return None if trips is None else _up_to(min(trips.high, last + 1))
+        case Trips(bounds):
+            limits = [most for bound in bounds if (most := _trips(bound, situation)) is not None]
+            return _ordered(0, min(limits)) if limits else None
         case Applied(name, args):
             ranges = [range_of(arg, situation) for arg in args]
             known = [found for found in ranges if found is not None]
+            if name == "join":
+                return _either(known) if len(known) == len(ranges) else None
             if any(found.high < found.low for found in known):
                 return NOTHING
             return _operation(name, known) if len(known) == len(ranges) else None
+
+
+def _trips(bound: Bound, situation: Situation) -> int | None:
+    """How often a loop runs at most, with the iteration that fails the bound; None if that is not known.
+
+    What is compared must stay within 32 bits until then.
+    """
+    fall = range_of(bound.lesser.rate.minus(bound.greater.rate), situation)
+    slack = range_of(bound.greater.start.minus(bound.lesser.start), situation)
+    if fall is None or slack is None or fall.low <= 0:
+        return None
+    passed = max(0, (slack.high - bound.gap) // fall.low + 1)
+    fits = all(_fits(pace, passed, situation) for pace in (bound.lesser, bound.greater))
+    return passed + 1 if fits else None
+
+
+def _fits(pace: Pace, iterations: int, situation: Situation) -> bool:
+    start, rate = range_of(pace.start, situation), range_of(pace.rate, situation)
+    if start is None or rate is None:
+        return False
+    low = start.low + min(0, rate.low * iterations)
+    high = start.high + max(0, rate.high * iterations)
+    return low >= -_LIMIT and high < _LIMIT
 
 
 def _up_to(count: int) -> Range:
@@ -288,8 +367,6 @@ def _operation(name: str, args: list[Range]) -> Range | None:
     match name:
         case "cast":
             return args[0]
-        case "join":
-            return _hull(args[0], args[1])
         case "min":
             return _ordered(min(args[0].low, args[1].low), min(args[0].high, args[1].high))
         case "max":
@@ -302,6 +379,14 @@ def _operation(name: str, args: list[Range]) -> Range | None:
             return _divided(name, args[0], args[1])
         case _:
             return None
+
+
+def _either(args: list[Range]) -> Range:
+    """What is in one range at least: what a loop leaves that never runs is in none."""
+    first, second = args
+    if first.high < first.low or second.high < second.low:
+        return second if first.high < first.low else first
+    return _hull(first, second)
 
 
 def _both(choose: Callable[[int, int], int], a: Range, b: Range) -> tuple[int, int]:

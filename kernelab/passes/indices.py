@@ -5,6 +5,8 @@
 An index is a `Form`: a constant plus multiples of leaves, which are integer parameters, extents of arrays,
 thread indices, loop counters, and operations that are not linear.  None stands for an index that the text
 does not tell, such as one that is loaded.  A `Guard` is an inequality that holds where the access is reached.
+What a loop carries and changes by the same amount in every iteration has a form, too; how often a `while`
+loop runs at most is told by the guards without which it does not go on.
 Values, that is what the leaves are at a launch, are the business of `boxes`.
 """
 
@@ -37,95 +39,24 @@ from kernelab.lang.ir import (
     While,
     reads,
 )
-from kernelab.lang.types import Array, int32, int64
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The integer parameter at a position."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """An extent of the array parameter at a position."""
-
-    position: int
-    axis: int
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """A thread index; that of `axis` None is the position of the thread in the grid."""
-
-    axis: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """The index of a loop, 0 up to a count; loops are told apart by their number."""
-
-    number: int
-    count: "Form | None"
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """An operation that is not linear; ``join`` is one of its operands."""
-
-    name: str
-    args: tuple["Form", ...]
-
-
-Leaf = Given | Extent | Thread | Counter | Applied
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A constant plus multiples of leaves."""
-
-    const: int
-    terms: tuple[tuple[Leaf, int], ...] = ()
-
-    def plus(self, other: "Form", factor: int = 1) -> "Form":
-        """The sum with a multiple of another form."""
-        total = dict(self.terms)
-        for leaf, count in other.terms:
-            total[leaf] = total.get(leaf, 0) + factor * count
-        terms = tuple((leaf, count) for leaf, count in total.items() if count)
-        return Form(self.const + factor * other.const, terms)
-
-    def times(self, factor: int) -> "Form":
-        return Form(0).plus(self, factor)
-
-    def minus(self, other: "Form") -> "Form":
-        return self.plus(other, -1)
-
-    def split(self) -> tuple["Form", dict[Leaf, int]]:
-        """What is the same in every thread and iteration, and the rest."""
-        same = tuple(term for term in self.terms if is_uniform(term[0]))
-        return Form(self.const, same), {leaf: n for leaf, n in self.terms if not is_uniform(leaf)}
-
-
-def is_uniform(leaf: Leaf) -> bool:
-    """Whether a leaf is the same in every thread and iteration of a launch."""
-    match leaf:
-        case Given() | Extent():
-            return True
-        case Thread() | Counter():
-            return False
-        case Applied(name, args):
-            return name != "join" and all(is_uniform(inner) for arg in args for inner, _ in arg.terms)
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """Where it holds, `greater` exceeds `lesser` by `gap` at least; or, if that is None, the two differ."""
-
-    lesser: Form
-    greater: Form
-    gap: int | None
+from kernelab.lang.types import Array, bool_, int32, int64
+from kernelab.passes.counters import Step, counters
+from kernelab.passes.forms import (
+    Bound,
+    Counter,
+    Extent,
+    Form,
+    Given,
+    Guard,
+    Thread,
+    Trips,
+    applied,
+    compared,
+    counted,
+    operation,
+    pace,
+    single,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +79,6 @@ def accesses(function: Function) -> tuple[Access, ...]:
 
 
 _SIGNED = (int32, int64)
-_LIMITED = frozenset({"mul", "floordiv", "mod", "min", "max", "clamp"})
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 Condition = tuple[str, Atom, Atom]
@@ -158,18 +88,18 @@ class _Walker:
     def __init__(self, function: Function) -> None:
         self.positions = {param: i for i, param in enumerate(function.params)}
         self.forms: dict[Var, Form | None] = {
-            param: Form(0, ((Given(i), 1),)) for param, i in self.positions.items() if param.type in _SIGNED
+            param: single(Given(i)) for param, i in self.positions.items() if param.type in _SIGNED
         }
         for axis, thread in enumerate(function.threads):
             leaf = Thread(axis if len(function.threads) > 1 else None)
-            self.forms[thread] = Form(0, ((leaf, 1),))
+            self.forms[thread] = single(leaf)
         if function.linear is not None:
-            self.forms[function.linear] = Form(0, ((Thread(None), 1),))
+            self.forms[function.linear] = single(Thread(None))
         self.used = frozenset(reads(function.body))
         self.conditions: dict[Var, Condition] = {}
         self.guards: list[Guard] = []
         self.loops: list[tuple[int, bool]] = []
-        self.numbered = 0
+        self.numbered = self.joins = 0
         self.found: list[Access] = []
 
     def form(self, atom: Atom) -> Form | None:
@@ -240,12 +170,22 @@ class _Walker:
         elif name == "shape" and isinstance(args[0], Var) and isinstance(args[1], Const):
             if args[0] in self.positions:
                 leaf = Extent(self.positions[args[0]], int(args[1].value))
-                self.forms[stmt.out] = Form(0, ((leaf, 1),))
+                self.forms[stmt.out] = single(leaf)
         elif stmt.out.type in _SIGNED:
-            choices = args[1:] if name == "where" else args
-            forms = [self.form(arg) for arg in choices]
-            if all(form is not None for form in forms):
-                self.forms[stmt.out] = _applied(name, [form for form in forms if form is not None])
+            if name == "where":
+                self.forms[stmt.out] = self.join(args[1], args[2])
+                return
+            forms = [form for arg in args if (form := self.form(arg)) is not None]
+            if len(forms) == len(args):
+                self.forms[stmt.out] = applied(name, forms)
+
+    def join(self, first: Atom, second: Atom) -> Form | None:
+        """The form of what is one of two."""
+        forms = [form for atom in (first, second) if (form := self.form(atom)) is not None]
+        if len(forms) < 2 or forms[0] == forms[1]:
+            return forms[0] if len(forms) == 2 else None
+        self.joins += 1
+        return operation("join", forms, self.joins)
 
     def branches(self, stmt: If) -> None:
         for truth, branch in ((True, stmt.then), (False, stmt.orelse)):
@@ -254,84 +194,92 @@ class _Walker:
             self.block(branch)
             del self.guards[before:]
         for out, then, orelse in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
-            first, second = self.form(then), self.form(orelse)
-            if first is not None and second is not None:
-                self.forms[out] = first if first == second else _leaf("join", [first, second])
-            elif isinstance(orelse, Const) and orelse.value is False:
-                self.conditions[out] = "and", stmt.cond, then
-            elif isinstance(then, Const) and then.value is True:
-                self.conditions[out] = "or", stmt.cond, orelse
+            self.forms[out] = self.join(then, orelse)
+            if out.type == bool_:
+                self.conditions[out] = _choice(stmt.cond, then, orelse)
 
     def loop(self, stmt: For | While) -> None:
-        reverse = False
+        number, steps = self.numbered, counters(stmt)
+        count = self.form(stmt.count) if isinstance(stmt, For) else None
+        if count is None and steps:
+            count = self.trips(stmt, steps)
+        self.iterate(stmt, steps, Counter(number, count))
+        for out, init, last in zip(stmt.outs, stmt.inits, stmt.body.yields, strict=True):
+            self.forms[out] = self.join(init, last)
+
+    def trips(self, loop: For | While, steps: dict[int, Step]) -> Form | None:
+        """How often a loop runs at most: its body is walked once for what has to hold where it goes on."""
+        if loop.stop is None:
+            return None
+        found, number, counter = len(self.found), self.numbered, Counter(self.numbered, None)
+        self.iterate(loop, steps, counter)
+        del self.found[found:]
+        self.numbered = number
+        guards = [
+            guard for guard in self.implied(loop.body.yields[loop.stop], False) if guard.gap is not None
+        ]
+        bounds = [Bound(pace(g.lesser, counter), pace(g.greater, counter), g.gap or 0) for g in guards]
+        return single(Trips(tuple(bounds))) if bounds else None
+
+    def iterate(self, stmt: For | While, steps: dict[int, Step], counter: Counter) -> None:
+        """Walk the body of a loop in the iteration with the number of a counter."""
+        reverse = isinstance(stmt, For) and stmt.reverse
         if isinstance(stmt, For):
-            self.forms[stmt.index] = Form(0, ((Counter(self.numbered, self.form(stmt.count)), 1),))
-            reverse = stmt.reverse
-        self.loops.append((self.numbered, reverse))
+            self.forms[stmt.index] = single(counter)
+        for i, step in steps.items() if not reverse else ():
+            start, rate = self.form(stmt.inits[i]), self.rate(step)
+            if start is not None and rate is not None:
+                self.forms[stmt.carries[i]] = counted(start, rate, counter)
+        self.loops.append((counter.number, reverse))
         self.numbered += 1
         self.block(stmt.body)
         self.loops.pop()
+
+    def rate(self, step: Step) -> Form | None:
+        """By how much an iteration raises a counter."""
+        total = Form(0)
+        for term in step:
+            amount = self.form(term.amount)
+            if amount is None:
+                return None
+            total = total.plus(amount, term.sign)
+        return total
 
     def implied(self, atom: Atom, truth: bool) -> Iterator[Guard]:
         """What holds where a condition is true, or false."""
         if not isinstance(atom, Var) or atom not in self.conditions:
             return
         name, a, b = self.conditions[atom]
-        if name == "not":
+        if name == "same":
+            yield from self.implied(a, truth)
+        elif name == "not":
             yield from self.implied(a, not truth)
+        elif name == "unless":
+            if not truth:
+                yield from self.implied(a, True)
+                yield from self.implied(b, False)
         elif name in ("and", "or"):
             if truth == (name == "and"):
                 yield from self.implied(a, truth)
                 yield from self.implied(b, truth)
-        else:
+        elif name != "either":
             left, right = self.form(a), self.form(b)
             if left is not None and right is not None:
-                yield from _compared(name if truth else _OPPOSITE[name], left, right)
+                yield from compared(name if truth else _OPPOSITE[name], left, right)
 
 
-def _compared(name: str, left: Form, right: Form) -> Iterator[Guard]:
-    match name:
-        case "lt":
-            yield Guard(left, right, 1)
-        case "le":
-            yield Guard(left, right, 0)
-        case "gt":
-            yield Guard(right, left, 1)
-        case "ge":
-            yield Guard(right, left, 0)
-        case "eq":
-            yield Guard(left, right, 0)
-            yield Guard(right, left, 0)
+def _choice(cond: Atom, then: Atom, orelse: Atom) -> Condition:
+    """What a bool says that is one of two."""
+    match [atom.value if isinstance(atom, Const) else None for atom in (then, orelse)]:
+        case [True, False]:
+            return "same", cond, cond
+        case [False, True]:
+            return "not", cond, cond
+        case [_, False]:
+            return "and", cond, then
+        case [True, _]:
+            return "or", cond, orelse
+        case [_, True]:
+            return "unless", cond, then
         case _:
-            yield Guard(left, right, None)
-
-
-def _applied(name: str, args: list[Form]) -> Form | None:
-    match name:
-        case "add":
-            return args[0].plus(args[1])
-        case "sub":
-            return args[0].minus(args[1])
-        case "neg":
-            return args[0].times(-1)
-        case "pos":
-            return args[0]
-        case "mul" if not args[1].terms:
-            return args[0].times(args[1].const)
-        case "mul" if not args[0].terms:
-            return args[1].times(args[0].const)
-        case "int32" | "int64":
-            return args[0] if _is_plain(args[0]) else _leaf("cast", args)
-        case "where":
-            return _leaf("join", args)
-        case _:
-            return _leaf(name, args) if name in _LIMITED else None
-
-
-def _is_plain(form: Form) -> bool:
-    """Whether a form is a leaf or a constant: then it has not wrapped around."""
-    return not form.terms or (form.const == 0 and len(form.terms) == 1 and form.terms[0][1] == 1)
-
-
-def _leaf(name: str, args: list[Form]) -> Form:
-    return Form(0, ((Applied(name, tuple(args)), 1),))
+            return "either", then, orelse

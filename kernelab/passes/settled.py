@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from kernelab.lang.ir import Custom, Function, Native, walk
 from kernelab.passes.boxes import Box, Region, Situation, region_of
-from kernelab.passes.indices import Access, Counter, Form, Leaf, Thread, accesses
+from kernelab.passes.forms import Counter, Form, Leaf, Thread
+from kernelab.passes.indices import Access, accesses
 
 
 @dataclass(frozen=True, slots=True, eq=False)

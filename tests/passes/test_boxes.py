@@ -135,6 +135,7 @@ def draw_kernel(rng: random.Random, name: str) -> str:
     threads = rng.choice([["i"], ["i", "j"]])
     lines = [f"def {name}(x: array2d[float64], n: int, m: int):", f"    {', '.join(threads)} = tid()"]
     leaves, indent = [*threads], "    "
+    lines.append("    w = int(0)")
     if rng.random() < 0.6:
         steps = rng.choice(["n", "5, -1, -1", "m, 6", "1, 6, 2", f"min({draw_index(rng, leaves, 1)}, 5)"])
         lines.append(f"{indent}for k in range({steps}):")
@@ -142,6 +143,11 @@ def draw_kernel(rng: random.Random, name: str) -> str:
         if rng.random() < 0.3:
             lines.append(f"{indent}for l in range(k, 4):")
             leaves, indent = [*leaves, "l", "l"], indent + "    "
+    steps: list[str] = []
+    if rng.random() < 0.4:
+        indent, steps = draw_while(rng, lines, leaves, indent)
+        leaves += ["w", "w"]
+    around = indent
     if rng.random() < 0.5:
         lines.append(f"{indent}if {draw_condition(rng, leaves)}:")
         indent += "    "
@@ -159,10 +165,45 @@ def draw_kernel(rng: random.Random, name: str) -> str:
         )
         columns = rng.choice([("i", "i"), (draw_index(rng, leaves, 1), draw_index(rng, leaves, 1))])
         lines.append(f"{indent}x[{to_row}, {columns[1]}] = x[{from_row}, {columns[0]}] + 1.0")
+    lines += [f"{around}{step}" for step in steps]
+    if steps and rng.random() < 0.3:
+        lines.append("    x[w, w + 1] = x[w - 1, w] + 1.0")
     return "\n".join(lines) + "\n"
 
 
-COUNT, LAUNCHES = 150, 6
+def draw_while(rng: random.Random, lines: list[str], leaves: list[str], indent: str) -> tuple[str, list[str]]:
+    """A loop that counts w up or down, as it is often written, and what ends its body."""
+    up = rng.random() < 0.6
+    start, bound = draw_index(rng, leaves, 1), draw_index(rng, leaves, 1)
+    step = rng.choice(["1", "1", "2", "3", "m"])
+    if rng.random() < 0.2:
+        bound += " - w"
+    ahead = rng.choice(["w", "w", "2 * w", "w + 1"]) + rng.choice([" < ", " <= "] if up else [" > ", " >= "])
+    change, guard = f"w {'+' if up else '-'}= {step}", ahead + bound
+    lines += [f"{indent}w = {start}", f"{indent}rounds = int(0)"]
+    body = indent + "    "
+    more = draw_condition(rng, [*leaves, "w"])
+    also = rng.random() < 0.3
+    match rng.randint(0, 4):
+        case 0:
+            lines.append(f"{indent}while {guard}{f' and ({more})' if also else ''}:")
+            return body, [change]
+        case 1:
+            lines += [f"{indent}while {guard}:", f"{body}{change}"]
+            return body, []
+        case 2:
+            lines += [f"{indent}while True:", f"{body}if not ({guard}):", f"{body}    break"]
+            return body, [change]
+        case 3:
+            lines += [f"{indent}while rounds < 9:", f"{body}rounds += 1"]
+            return body, [change, f"if not ({guard}){f' or {more}' if also else ''}:", "    break"]
+        case _:
+            lines += [f"{indent}while {guard}:", f"{body}if {more}:"]
+            lines += [f"{body}    {change}", f"{body}    continue"]
+            return body, [change]
+
+
+COUNT, LAUNCHES = 220, 6
 SHAPE = (7, 6)
 
 
@@ -244,6 +285,62 @@ def sometimes(x: array2d[float], y: array[float], t: int):
     i = tid()
     if t > 0:
         y[i] = x[t - 1, i]
+
+def counted(x: array2d[float], n: int):
+    i = tid()
+    t = int(0)
+    while t < n:
+        x[t + 1, i] = x[t, i]
+        t += 1
+
+def left(x: array2d[float], n: int):
+    i = tid()
+    t = n
+    while True:
+        if x[t, i] > 3.0:
+            break
+        x[t - 2, i] = x[t, i]
+        t -= 2
+        if t <= 1:
+            break
+
+def strided(x: array[float], y: array[float], n: int, s: int):
+    i = tid()
+    while i < n:
+        y[i] = x[2 * i]
+        i += s
+
+def nested(x: array[float], n: int):
+    t = int(0)
+    while t < n:
+        u = int(0)
+        while u < 3:
+            x[3 * t + u] = 1.0
+            u += 1
+        if x[0] > 0.0:
+            t += 1
+            continue
+        t += 1
+
+def endless(x: array[float], y: array[float], n: int):
+    t = int(0)
+    while y[0] < 1.0:
+        if t >= 0 and t < n:
+            x[t] = 1.0
+        t += 1
+
+def around(x: array[float], n: int):
+    t = int(3)
+    while t <= n:
+        x[t] = 1.0
+        t += 1073741824
+
+def either(x: array[float], y: array[float], n: int):
+    i = tid()
+    a = i + 1 if y[0] > 0.0 else i
+    b = i + 1 if y[1] > 0.0 else i
+    if a < n:
+        x[b] = 1.0
 """
 
 
@@ -270,6 +367,18 @@ def sometimes(x: array2d[float], y: array[float], t: int):
             {"x": ((0, 9, 1),), "index": ((0, 2, 1),)},
         ),
         ("sometimes", (2,), {"x": (4, 3), "y": (3,), "t": 0}, "read", {"x": None}),
+        ("counted", (3,), {"x": (9, 3), "n": 4}, "read", {"x": ((0, 4, 1), (0, 3, 1))}),
+        ("counted", (3,), {"x": (9, 3), "n": 4}, "change", {"x": ((1, 4, 1), (0, 3, 1))}),
+        ("counted", (3,), {"x": (9, 3), "n": 0}, "change", {"x": None}),
+        ("left", (3,), {"x": (9, 3), "n": 8}, "read", {"x": ((2, 4, 2), (0, 3, 1))}),
+        ("left", (3,), {"x": (9, 3), "n": 8}, "change", {"x": ((0, 4, 2), (0, 3, 1))}),
+        ("strided", (1,), {"x": (20,), "y": (9,), "n": 7, "s": 3}, "read", {"x": ((0, 3, 6),)}),
+        ("strided", (2,), {"x": (20,), "y": (9,), "n": 7, "s": -1}, "read", {"x": ((0, 20, 1),)}),
+        ("nested", (1,), {"x": (30,), "n": 4}, "change", {"x": ((0, 12, 1),)}),
+        ("around", (1,), {"x": (9,), "n": 4}, "change", {"x": ((3, 1, 1),)}),
+        ("around", (1,), {"x": (9,), "n": 2**31 - 1}, "change", {"x": ((0, 9, 1),)}),
+        ("endless", (1,), {"x": (9,), "y": (1,), "n": 4}, "change", {"x": ((0, 9, 1),)}),
+        ("either", (3,), {"x": (9,), "y": (2,), "n": 3}, "change", {"x": ((0, 4, 1),)}),
         ("sometimes", (2,), {"x": (4, 3), "y": (3,), "t": 2}, "read", {"x": ((1, 1, 1), (0, 2, 1))}),
     ],
 )

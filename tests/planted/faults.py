@@ -369,8 +369,8 @@ HAZARDS = (
     Fault(
         "the values of a loop's counter end one early",
         PASSES,
-        "return None if trips is None else _up_to(trips.high)",
-        "return None if trips is None else _up_to(trips.high - 1)",
+        "_up_to(min(trips.high, last + 1))",
+        "_up_to(min(trips.high - 1, last + 1))",
         TAPES,
     ),
     Fault(

@@ -1,0 +1,211 @@
+"""Forms: what an integer of a program is, as a constant plus multiples of leaves, and what holds between two.
+
+Leaves are integer parameters, extents of arrays, thread indices, loop counters, and operations that are not
+linear.  Knows no statements: who makes forms of a function is `indices`, who gives them values is `boxes`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The integer parameter at a position."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """An extent of the array parameter at a position."""
+
+    position: int
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread index; that of `axis` None is the position of the thread in the grid."""
+
+    axis: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The index of a loop or number of an iteration, 0 up to a count; each loop has a number of its own."""
+
+    number: int
+    count: "Form | None"
+
+
+class Pace(NamedTuple):
+    """What changes with the iterations of a loop: its start, and how much more it is after each."""
+
+    start: "Form"
+    rate: "Form"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What keeps a loop going: that `greater` exceeds `lesser` by `gap` at least."""
+
+    lesser: Pace
+    greater: Pace
+    gap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """How often a loop runs at most that goes on only where all its bounds hold."""
+
+    bounds: tuple[Bound, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An operation that is not linear.
+
+    A ``join`` is one of its operands, the text does not tell which; each join has a number of its own.
+    """
+
+    name: str
+    args: tuple["Form", ...]
+    number: int = 0
+
+
+Leaf = Given | Extent | Thread | Counter | Trips | Applied
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A constant plus multiples of leaves."""
+
+    const: int
+    terms: tuple[tuple[Leaf, int], ...] = ()
+
+    def plus(self, other: "Form", factor: int = 1) -> "Form":
+        """The sum with a multiple of another form."""
+        total = dict(self.terms)
+        for leaf, count in other.terms:
+            total[leaf] = total.get(leaf, 0) + factor * count
+        terms = tuple((leaf, count) for leaf, count in total.items() if count)
+        return Form(self.const + factor * other.const, terms)
+
+    def times(self, factor: int) -> "Form":
+        return Form(0).plus(self, factor)
+
+    def minus(self, other: "Form") -> "Form":
+        return self.plus(other, -1)
+
+    def split(self) -> tuple["Form", dict[Leaf, int]]:
+        """What is the same in every thread and iteration, and the rest."""
+        same = tuple(term for term in self.terms if is_uniform(term[0]))
+        return Form(self.const, same), {leaf: n for leaf, n in self.terms if not is_uniform(leaf)}
+
+
+def is_uniform(leaf: Leaf) -> bool:
+    """Whether a leaf is the same in every thread and iteration of a launch."""
+    match leaf:
+        case Given() | Extent():
+            return True
+        case Thread() | Counter() | Trips():
+            return False
+        case Applied(name, args):
+            return name != "join" and all(is_uniform(inner) for arg in args for inner, _ in arg.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Where it holds, `greater` exceeds `lesser` by `gap` at least; or, if that is None, the two differ."""
+
+    lesser: Form
+    greater: Form
+    gap: int | None
+
+
+_LIMITED = frozenset({"mul", "floordiv", "mod", "min", "max", "clamp"})
+
+
+def compared(name: str, left: Form, right: Form) -> Iterator[Guard]:
+    """What holds where a comparison does."""
+    match name:
+        case "lt":
+            yield Guard(left, right, 1)
+        case "le":
+            yield Guard(left, right, 0)
+        case "gt":
+            yield Guard(right, left, 1)
+        case "ge":
+            yield Guard(right, left, 0)
+        case "eq":
+            yield Guard(left, right, 0)
+            yield Guard(right, left, 0)
+        case _:
+            yield Guard(left, right, None)
+
+
+def applied(name: str, args: list[Form]) -> Form | None:
+    """The form of an operation on forms, None if it has none."""
+    match name:
+        case "add":
+            return args[0].plus(args[1])
+        case "sub":
+            return args[0].minus(args[1])
+        case "neg":
+            return args[0].times(-1)
+        case "pos":
+            return args[0]
+        case "mul" if not args[1].terms:
+            return args[0].times(args[1].const)
+        case "mul" if not args[0].terms:
+            return args[1].times(args[0].const)
+        case "int32" | "int64":
+            return args[0] if _is_plain(args[0]) else operation("cast", args)
+        case _:
+            return operation(name, args) if name in _LIMITED else None
+
+
+def _is_plain(form: Form) -> bool:
+    """Whether a form is a leaf or a constant: then it has not wrapped around."""
+    return not form.terms or (form.const == 0 and len(form.terms) == 1 and form.terms[0][1] == 1)
+
+
+def single(leaf: Leaf) -> Form:
+    """The form that is one leaf."""
+    return Form(0, ((leaf, 1),))
+
+
+def operation(name: str, args: list[Form], number: int = 0) -> Form:
+    """The form that is an operation which is not linear."""
+    return single(Applied(name, tuple(args), number))
+
+
+def counted(start: Form, rate: Form, counter: Counter) -> Form:
+    """What was `start` and has been raised by `rate` in each iteration before this one."""
+    number = single(counter)
+    return start.plus(operation("mul", [number, rate]) if rate.terms else number.times(rate.const))
+
+
+def counters_of(form: Form) -> Iterator[Counter]:
+    """The counters with which a form changes at a steady pace."""
+    for leaf, _ in form.terms:
+        match leaf:
+            case Counter():
+                yield leaf
+            case Applied("mul", (Form(0, ((Counter() as counter, 1),)), _)):
+                yield counter
+
+
+def pace(form: Form, counter: Counter) -> Pace:
+    """A form as what it starts with and what each iteration adds; the start may still know the counter."""
+    start, rate = Form(form.const), Form(0)
+    for leaf, factor in form.terms:
+        match leaf:
+            case Counter() if leaf == counter:
+                rate = rate.plus(Form(factor))
+            case Applied("mul", (number, amount)) if number == single(counter):
+                rate = rate.plus(amount, factor)
+            case _:
+                start = start.plus(single(leaf), factor)
+    return Pace(start, rate)
