@@ -125,6 +125,10 @@ def spread(x: array[float], of: array[int], s: array[float]):
 def running(x: array[float], s: array[float]):
     i = tid()
     atomic_add(s, 0, x[i])
+
+def doubling(x: array[float], s: array[float]):
+    i = tid()
+    atomic_add(s, 0, x[0])
 """
 
 
@@ -171,6 +175,21 @@ def test_arrays_that_share_memory_see_every_addition_at_once(kernels: dict[str, 
     tape.backward(grads={y: kl.array([1.0, 0.0, 0.0])})
     # y[0] becomes 2 * y[0] + y[1] + y[2].
     np.testing.assert_array_equal(y.grad.numpy(), [2, 1, 1])
+
+
+def test_so_they_do_where_a_function_is_transformed(kernels: dict[str, kl.Kernel]) -> None:
+    def doubled_thrice(x: kl.array) -> kl.array:
+        y = kl.zeros(2)
+        kl.copy(y, x)
+        kl.launch(kernels["doubling"], 3, [y, y])
+        return y
+
+    value, pull = kl.func.vjp(doubled_thrice, kl.ones(2))
+    assert value.list() == [8, 1]
+    assert pull(kl.ones(2))[0].list() == [8, 1]
+    value, tangent = kl.func.jvp(doubled_thrice, (kl.ones(2),), (kl.array([1.0, 2.0]),))
+    assert value.list() == [8, 1]
+    assert tangent.list() == [8, 2]
 
 
 def test_a_launch_that_fails_keeps_what_threads_before_added() -> None:

@@ -3,7 +3,12 @@
 from tests.planted.faults import AUTODIFF, CONTRACT, PASSES, RUNTIME, TAPES, Fault
 
 CODEGEN = "kernelab/codegen"
-BOXES = ("tests/passes/test_boxes.py", f"{CONTRACT}g5.py", f"{CONTRACT}g5_random.py")
+BOXES = (
+    "tests/passes/test_boxes.py",
+    f"{CONTRACT}while.py",
+    f"{CONTRACT}g5.py",
+    f"{CONTRACT}g5_random.py",
+)
 SUMS = ("tests/codegen/test_totals.py",)
 RACES = ("tests/runtime/test_races.py",)
 CHECKPOINTS = ("tests/autodiff/test_checkpoint.py",)
@@ -23,6 +28,34 @@ LATER = (
         "return Range(0, count - 1, int(count > 1))",
         "return Range(0, max(count - 2, 0), int(count > 2))",
         BOXES,
+    ),
+    Fault(
+        "the last iteration of a while loop does not count",
+        PASSES,
+        "return passed + 1 if fits else None",
+        "return passed if fits else None",
+        BOXES,
+    ),
+    Fault(
+        "a counter that wraps around is taken as exact",
+        PASSES,
+        "return passed + 1 if fits else None",
+        "return passed + 1",
+        BOXES,
+    ),
+    Fault(
+        "two choices between the same integers are taken for one",
+        PASSES,
+        "self.joins += 1",
+        "self.joins += 0",
+        BOXES,
+    ),
+    Fault(
+        "what only one way through an iteration adds to a counter is taken for all",
+        PASSES,
+        "return steps.pop() if len(steps) == 1 else None",
+        "return steps.pop() if steps else None",
+        (*BOXES, f"{CONTRACT}g1.py"),
     ),
     Fault(
         "a guard i < n keeps the last index out",
@@ -141,6 +174,6 @@ LATER = (
         AUTODIFF,
         "shares = program.totals and bool(sharing(program, arguments))",
         "shares = False",
-        ("tests/autodiff/test_func.py",),
+        (*SUMS, "tests/autodiff/test_func.py"),
     ),
 )
