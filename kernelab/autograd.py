@@ -272,13 +272,16 @@ def plot_kernel_jacobians(
 ) -> Any:
     """Draw Jacobians as heatmaps, inputs across and outputs down, and return the Matplotlib figure.
 
-    `kernel` (or metadata) with its `inputs` names the arguments where the dict holds plain matrices.  The
-    figure is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
+    `kernel` (or metadata) with its `inputs` names the arguments where the dict holds plain matrices.  Without
+    `title`, what `jacobian` returned is named after its function; ``title=""`` leaves that away.  The figure
+    is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
     """
     _require_dict(jacobians)
     parts = heatmap.panels(jacobians, _plot_labels(kernel, inputs))
     if not parts:
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
+    if title is None and isinstance(jacobians, Jacobians):
+        title = f"Jacobians of {jacobians.subject}"
     style = heatmap.Style(colormap, show_colorbar, scale_colors_per_submatrix, log_scale, title)
     drawn = heatmap.figure(parts, style)
     return figures.finish(drawn, lambda figure: heatmap.figure_view(figure, parts), show_plot)

@@ -20,6 +20,12 @@ def new(width: float, height: float) -> Any:
     return _class()(figsize=(width, height), layout="constrained")
 
 
+def whole_ticks(axis: Any) -> None:
+    """Let an axes count rows and columns: ticks at whole numbers, one where there is but one."""
+    for each in (axis.xaxis, axis.yaxis):
+        each.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
 def png(drawn: Any) -> bytes:
     """A figure as a PNG."""
     stream = io.BytesIO()

@@ -1,8 +1,9 @@
 """Jacobians as heatmaps: inputs across, outputs down, one colour scale centred on zero.
 
 Thick lines separate elements, thin dashed ones the components of vectors.  A zero is white, what was left out
-is hatched grey, a NaN that was computed is black.  Figures are Matplotlib's, made without pyplot; the text
-form needs nothing.  Must not know how the numbers were computed.
+is hatched grey, an infinity or a NaN that was computed is black; a line below the figure says so.  Figures
+are Matplotlib's, made without pyplot; the text form needs nothing.  Must not know how the numbers were
+computed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,6 +115,9 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
         drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if chosen.log_scale else "")
     if chosen.title:
         drawn.suptitle(chosen.title)
+    marks = _marks(parts, chosen)
+    if marks:
+        drawn.supxlabel(marks, fontsize=8)
     return drawn
 
 
@@ -123,6 +127,19 @@ def _shown(panel: Panel, style: Style) -> Values:
         return values
     with np.errstate(divide="ignore"):
         return np.asarray(np.log10(np.abs(values)))
+
+
+def _is_infinite(shown: Values, style: Style) -> Values:
+    """Where something is infinite or no number; the logarithm of a zero is neither."""
+    return np.asarray(np.isnan(shown) | (np.isposinf(shown) if style.log_scale else np.isinf(shown)))
+
+
+def _marks(parts: Sequence[Panel], style: Style) -> str:
+    """What black and hatched cells mean, where there are any."""
+    infinite = any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts)
+    left_out = any(not p.evaluated.all() for p in parts)
+    told = ["black: infinite or not a number"] * infinite + ["hatched: not computed"] * left_out
+    return ", ".join(told)
 
 
 def _largest(panel: Panel, style: Style) -> float:
@@ -143,8 +160,9 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
     drawn = {"extent": (-0.5, columns - 0.5, rows - 0.5, -0.5), "aspect": "auto", "interpolation": "nearest"}
     nothing = ~known | (binned == 0) | ~np.isfinite(binned)
     image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=top, **drawn)
-    if np.isnan(binned[known]).any():
-        undefined = np.ma.masked_where(~(known & np.isnan(binned)), np.ones(binned.shape))
+    infinite = known & _is_infinite(binned, style)
+    if infinite.any():
+        undefined = np.ma.masked_where(~infinite, np.ones(binned.shape))
         axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
     count_rows, count_columns = panel.evaluated.any(1).sum(), panel.evaluated.any(0).sum()
     left_out = [(-0.5, count_rows - 0.5, columns, rows - count_rows)]
@@ -155,8 +173,7 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
                 Rectangle((x, y), width, height, facecolor="0.85", edgecolor="0.6", hatch="///", lw=0)
             )
     _lines(axis, panel)
-    axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.yaxis.get_major_locator().set_params(integer=True)
+    figures.whole_ticks(axis)
     return image
 
 
@@ -224,7 +241,7 @@ def _hovered(panel: Panel, box: Any) -> hover.Matrix:
 def jacobians_view(found: Jacobians) -> Node:
     """What a notebook shows for a dict of Jacobians."""
     parts = panels(found)
-    return figure_view(figure(parts, Style(title=found.subject)), parts)
+    return figure_view(figure(parts, Style(title=f"Jacobians of {found.subject}")), parts)
 
 
 def text_lines(parts: Sequence[Panel]) -> list[str]:

@@ -20,6 +20,10 @@ Values = np.ndarray[Any, Any]
 
 MOST_CELLS = 400
 TEXT_CELLS = 48
+
+MOST_UNEVEN = 2
+"""How much longer one side of a matrix is than the other where its cells are still squares."""
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -27,13 +31,23 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 class Spy:
     """A pattern with the group of each entry, counted from 0; `groups` is 0 where none are shown."""
 
-    title: str
+    input: str
+    output: str
     rows: Values
     columns: Values
     shape: tuple[int, int]
     group: Values
     groups: int
     by: str
+
+    @property
+    def title(self) -> str:
+        return f"d {self.output} / d {self.input}"
+
+    @property
+    def in_groups(self) -> str:
+        """What is computed together, in words."""
+        return f"{self.by} in {self.groups} groups" if self.groups > 1 else f"all {self.by} in one group"
 
     def binned(self, most: int) -> Values:
         """A picture of at most so many rows and columns: 0 is nothing, else a group counted from 1."""
@@ -48,12 +62,12 @@ class Spy:
         kept = (self.rows < most) & (self.columns < most)
         shape = min(most, self.shape[0]), min(most, self.shape[1])
         places = self.rows[kept], self.columns[kept]
-        return Spy(self.title, *places, shape, self.group[kept], self.groups, self.by)
+        return Spy(self.input, self.output, *places, shape, self.group[kept], self.groups, self.by)
 
     def describe(self) -> str:
         """What the picture is of, in words."""
         count = f"{len(self.rows):,} of {self.shape[0] * self.shape[1]:,} entries"
-        groups = f", {self.by} in {self.groups} groups" if self.groups else ""
+        groups = f", {self.in_groups}" if self.groups else ""
         return f"{self.title}   {self.shape[0]} x {self.shape[1]}, {count}{groups}"
 
 
@@ -64,12 +78,12 @@ def spies(found: Mapping[Any, Any], color_groups: bool) -> list[Spy]:
 
 def _spy(found: Jacobian, color_groups: bool) -> Spy:
     rows, columns = _places(found)
-    title = f"d {found.output.label} / d {found.input.label}"
+    names = found.input.label, found.output.label
     if not color_groups or not len(rows):
-        return Spy(title, rows, columns, found.shape, np.zeros(len(rows), np.int64), 0, "")
+        return Spy(*names, rows, columns, found.shape, np.zeros(len(rows), np.int64), 0, "")
     made = Compressed(Pattern(rows.astype(np.int32), columns.astype(np.int32), found.shape))
     colors, at, by = (made.columns, columns, "columns") if made.is_by_columns else (made.rows, rows, "rows")
-    return Spy(title, rows, columns, found.shape, colors[at].astype(np.int64), int(made.lanes), by)
+    return Spy(*names, rows, columns, found.shape, colors[at].astype(np.int64), int(made.lanes), by)
 
 
 def _places(found: Jacobian) -> tuple[Values, Values]:
@@ -94,11 +108,13 @@ def figure(parts: Sequence[Spy], title: str | None = None) -> Any:
 
 def _panels(part: Spy) -> list[tuple[Spy, str]]:
     """A pattern and, where bins hide which entries belong together, its corner; each with its title."""
-    groups = f"\n{part.by} in {part.groups} groups" if part.groups else ""
+    groups = f"\n{part.in_groups}" if part.groups else ""
     whole = part, f"{part.title}: {len(part.rows):,} entries{groups}"
     if not part.groups or max(part.shape) <= MOST_CELLS:
         return [whole]
-    return [whole, (part.corner(TEXT_CELLS), f"the first {TEXT_CELLS} rows and columns")]
+    corner = part.corner(TEXT_CELLS)
+    rows, columns = corner.shape
+    return [whole, (corner, f"the first {rows} rows and {columns} columns")]
 
 
 def _draw(axis: Any, part: Spy, head: str) -> None:
@@ -115,10 +131,12 @@ def _draw(axis: Any, part: Spy, head: str) -> None:
         vmax=len(colours) - 0.5,
         extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
         interpolation="nearest",
+        aspect="equal" if max(rows, columns) <= MOST_UNEVEN * min(rows, columns) else "auto",
     )
     axis.set_title(head, fontsize=9)
-    axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.yaxis.get_major_locator().set_params(integer=True)
+    axis.set_xlabel(part.input)
+    axis.set_ylabel(part.output)
+    figures.whole_ticks(axis)
 
 
 def figure_view(drawn: Any, parts: Sequence[Spy]) -> Node:

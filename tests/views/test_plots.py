@@ -205,3 +205,60 @@ def test_functions_are_tested_as_kernels_are_and_the_plots_hold_both_curves(kern
     assert len(left.get_lines()) == 4
     np.testing.assert_allclose(right.get_lines()[0].get_xdata(), report.steps)
     assert "data:image/png" in page.render(taylor_view(report))
+
+
+# ------------------------------------------------------------------------------------------ odd matrices
+
+ODD = """
+def roots(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = sqrt(x[i]) * w[0]
+
+def blocks(x: array[float], y: array[float]):
+    i = tid()
+    n = x.shape[0] // y.shape[0]
+    for k in range(n):
+        y[i] += x[i * n + k] * x[i * n + k]
+"""
+
+
+@pytest.fixture(scope="module")
+def odd() -> dict[str, Any]:
+    return kl.compile(ODD)
+
+
+def test_an_infinite_entry_is_black_and_not_the_white_of_a_zero(odd: dict[str, Any]) -> None:
+    x = kl.array([1.0, 0.0, -1.0], dtype=float, requires_grad=True)
+    found = kl.autograd.jacobian(odd["roots"], 3, [x, kl.ones(1)], [kl.zeros(3)], max_outputs_per_var=2)
+    assert found[0, 0].numpy()[1, 1] == np.inf
+    drawn = kl.autograd.jacobian_plot(found, show_plot=False)
+    black = drawn.axes[0].get_images()[1].get_array()
+    assert np.argwhere(~np.ma.getmaskarray(black)).tolist() == [[1, 1]]
+    assert drawn.get_supxlabel() == "black: infinite or not a number, hatched: not computed"
+    assert drawn.get_suptitle() == "Jacobians of roots"
+
+
+def test_tiny_matrices_count_in_whole_numbers(odd: dict[str, Any]) -> None:
+    x = kl.array([1.0], dtype=float, requires_grad=True)
+    found = kl.autograd.jacobian(odd["roots"], 1, [x, kl.ones(1)], [kl.zeros(1)])
+    for drawn in (
+        kl.autograd.jacobian_plot(found, show_plot=False, title=""),
+        kl.autograd.plot_sparsity(found, show_plot=False),
+    ):
+        figures.png(drawn)
+        axes = drawn.axes[0]
+        assert [t for t in axes.get_xticks() if -0.5 <= t <= 0.5] == [0]
+        assert drawn.get_suptitle() == ""
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 400), (2, 6000)])
+def test_wide_patterns_fill_their_panel_and_have_labels(odd: dict[str, Any], rows: int, columns: int) -> None:
+    found = kl.autograd.jacobian(odd["blocks"], rows, [reals(columns)], [kl.zeros(rows)], sparse=True)
+    drawn = kl.autograd.plot_sparsity(found, show_plot=False)
+    figures.png(drawn)
+    axes = drawn.axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x", "y")
+    assert axes.get_title() == f"d y / d x: {columns:,} entries\nall rows in one group"
+    assert axes.get_position().height > 0.5
+    if columns > 400:
+        assert drawn.axes[1].get_title() == "the first 2 rows and 48 columns"
