@@ -16,9 +16,11 @@ from kernelab.lang.types import (
     size_of,
     type_named,
 )
+from kernelab.lang.values import type_of
 from kernelab.runtime.annotations import is_any, shaped_annotation
 from kernelab.runtime.interop import itemsize, value_type
 from kernelab.runtime.strided import array
+from kernelab.runtime.structs import Instance
 
 
 def vector(length: int, dtype: Any = float) -> Vec:
@@ -139,6 +141,61 @@ def type_is_array(type: Any) -> bool:
     return type is array or isinstance(type, Array | StructArray)
 
 
+def is_array(value: Any) -> bool:
+    """Whether this is an array, or an annotation of one."""
+    return isinstance(value, array | Array | StructArray)
+
+
+def is_int(value: Any) -> bool:
+    """Whether this is an integer, of Python, NumPy or kernelab."""
+    return not isinstance(value, builtins.type) and type_is_int(type(value))
+
+
+def is_float(value: Any) -> bool:
+    """Whether this is a number with a fraction, of Python, NumPy or kernelab."""
+    return not isinstance(value, builtins.type) and type_is_float(type(value))
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether this is an integer or a float."""
+    return is_int(value) or is_float(value)
+
+
+def is_vector(value: Any) -> bool:
+    """Whether this is a vector, and not a quaternion or transform."""
+    return type_is_vector(type_of(value))
+
+
+def is_matrix(value: Any) -> bool:
+    """Whether this is a matrix."""
+    return type_is_matrix(type_of(value))
+
+
+def is_quaternion(value: Any) -> bool:
+    """Whether this is a quaternion."""
+    return type_is_quaternion(type_of(value))
+
+
+def is_transformation(value: Any) -> bool:
+    """Whether this is a transform."""
+    return type_is_transformation(type_of(value))
+
+
+def is_composite(value: Any) -> bool:
+    """Whether this value has components: a vector, matrix, quaternion or transform."""
+    return type_of(value) is not None
+
+
+def is_value(value: Any) -> bool:
+    """Whether this is a number, or a value with components."""
+    return is_scalar(value) or is_composite(value)
+
+
+def is_struct(value: Any) -> bool:
+    """Whether this is an instance of a struct."""
+    return isinstance(value, Instance)
+
+
 def _known(type: Any) -> Any:
     """The kernel type that this names, None if it names none."""
     if not isinstance(type, Scalar | Vec | Mat | Struct | builtins.type):
@@ -205,6 +262,17 @@ __all__ = [
     "Scalar",
     "Vec",
     "array",
+    "is_array",
+    "is_composite",
+    "is_float",
+    "is_int",
+    "is_matrix",
+    "is_quaternion",
+    "is_scalar",
+    "is_struct",
+    "is_transformation",
+    "is_value",
+    "is_vector",
     "matrix",
     "quaternion",
     "transformation",

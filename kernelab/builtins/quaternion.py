@@ -95,6 +95,22 @@ def quat_from_axis_angle(axis: Vec3, angle: Float) -> QuatF:
     """The rotation by ``angle`` in radians around ``axis``, a unit vector; it is not normalized."""
 
 
+def _between_vectors(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    # The half of the angle: the sum of the rotation by all of it and of none, both scaled by |a| |b|.
+    sizes = m.norm(a) * m.norm(b)
+    q = [*crossed(a, b), sizes + dotted(a, b)]
+    size = m.norm(q)
+    return [x / size for x in q]
+
+
+@composite(_between_vectors)
+def quat_between_vectors(a: Vec3, b: Vec3) -> QuatF:
+    """The shortest rotation that turns the direction of ``a`` into that of ``b``, of any length above 0.
+
+    Of opposite directions no rotation is the shortest: NaN.
+    """
+
+
 def _to_axis_angle(m: Any, q: Sequence[Any]) -> list[Any]:
     u, w = q[:3], q[3]
     size, sign = m.norm(u), m.where(w < 0.0, -1.0 + 0.0 * w, 1.0 + 0.0 * w)

@@ -71,6 +71,18 @@ _ABSENT = (
     ),
 )  # fmt: skip
 _ELSEWHERE = (
+    (
+        "ref",
+        "a function takes values, and returns what it changes",
+        "return the new value, several as a tuple: x, y = f(x, y)",
+    ),
+    (
+        "dense_(gemm|chol|subs|solve)\\w*|graph_coloring_\\w+|GraphColoringAlgorithm",
+        "this part of Warp is not part of kernelab",
+        "write it as a kernel, or use SciPy where no gradient is needed",
+    ),
+    ("handle", "handles of meshes and volumes are not part of the language", "write kl.uint64 for a number"),
+    ("block_dim", "the CPU has no blocks", "pass the number to the kernel as an argument"),
     ("tensor|asarray|as_tensor|Tensor", "arrays are made by array", "write kl.array(...)"),
     (
         r"arange|linspace|logspace|eye|rand|randint|random|meshgrid|stack|concatenate|cat|tile_like",

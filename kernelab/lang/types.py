@@ -189,10 +189,10 @@ LARGEST = 144
 
 _SUFFIXES = {
     float32: "", float64: "d", float16: "h", bfloat16: "bf",
-    int32: "i", int64: "l", uint32: "u", uint64: "ul", int8: "b", uint8: "ub", int16: "s", uint16: "us",
+    int32: "i", int64: "l", uint32: "ui", uint64: "ul", int8: "b", uint8: "ub", int16: "s", uint16: "us",
     bool_: "bool",
 }  # fmt: skip
-_BY_SUFFIX = {suffix: scalar for scalar, suffix in _SUFFIXES.items()} | {"f": float32}
+_BY_SUFFIX = {suffix: scalar for scalar, suffix in _SUFFIXES.items()} | {"f": float32, "u": uint32}
 _SHAPED = re.compile(r"(?:vec(\d+)|mat(\d)(\d)|mat(\d+)x(\d+))([a-z]*)")
 
 

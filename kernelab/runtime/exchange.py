@@ -3,6 +3,7 @@
 The methods here are those of `array` that need nothing of its inside.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelab.errors import Diagnostic, KernelTypeError
@@ -117,6 +118,16 @@ class Exchange:
         from kernelab.runtime.strided import array  # which builds on this module
 
         return array.over(self.allocation, self.offset, shape, strides, elem)
+
+    @property
+    def capacity(self) -> int:
+        """The bytes of the elements."""
+        return math.prod(self.shape) * itemsize(self.dtype)
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the memory is the host's, locked in place for copies to a device: it never is."""
+        return False
 
     def mark_read(self) -> None:
         """Say that code other than a kernel has read the elements, for `Tape.record_func`.

@@ -61,6 +61,30 @@ class Ball:
     mass: float
 
 
+def test_questions_about_values() -> None:
+    types = kl.types
+    asked = [
+        types.is_int, types.is_float, types.is_vector, types.is_matrix, types.is_quaternion,
+        types.is_transformation, types.is_array, types.is_struct,
+    ]  # fmt: skip
+    given = [
+        3, 0.5, kl.vec3(), kl.mat22(), kl.quat(), kl.transform(), kl.zeros(2), Ball(),
+    ]  # fmt: skip
+    assert [[question(value) for value in given] for question in asked] == [
+        [question is other for other in asked] for question in asked
+    ]
+    assert types.is_array(kl.array2d[float]) and not types.is_array(3)
+    assert [types.is_scalar(value) for value in given] == [True, True] + 6 * [False]
+    assert [types.is_composite(value) for value in given] == 2 * [False] + 4 * [True] + 2 * [False]
+    assert [types.is_value(value) for value in given] == 6 * [True] + 2 * [False]
+    assert not types.is_int(int) and not types.is_vector(kl.vec3) and types.is_int(kl.int8(1))
+
+
+def test_vectors_of_unsigned_ints_have_the_name_that_warp_gives_them() -> None:
+    assert kl.vec3ui == kl.vec3u and kl.types.type_repr(kl.vec3u) == "vec3ui"
+    assert kl.zeros(2, dtype=kl.vec3ui).numpy().dtype == "uint32"
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
