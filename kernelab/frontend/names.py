@@ -7,7 +7,7 @@ words of the language; numbers, small NumPy arrays of the notebook.
 import ast
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, EnumType
 from functools import cache
@@ -117,6 +117,8 @@ _FOREIGN = {
     "fmin": "min",
 }
 """What NumPy and `math` call an operation of the table by another name."""
+_LIBRARIES = frozenset({"math", "numpy", "scipy", "torch", "jax", "cupy"})
+"""Whose functions of these names mean the operation; in other modules they mean what their author wrote."""
 _OTHERWISE = {
     "sign": "it is 0 at 0, and the sign of a kernel is 1 there",
     "nonzero": "it gives the indices, and the nonzero of a kernel is 0 or 1",
@@ -197,7 +199,7 @@ class Scope:
     def attribute(self, module: ModuleRef, name: str) -> Meaning:
         """What `module.name` means; raises Unknown."""
         words = language()
-        own = module.module is None or module.module.__name__.partition(".")[0] in ("kernelab", "warp")
+        own = module.module is None or _is_of(module.module, ("kernelab", "warp"))
         if own and name in words:
             return words[name]
         if own and name in CONSTANTS:
@@ -218,19 +220,20 @@ class Scope:
     def _foreign(self, module: ModuleRef, name: str) -> Meaning:
         """What a name of NumPy, `math` or another module of the notebook means; raises Unknown."""
         words, full = language(), f"{module.name}.{name}"
-        value = getattr(module.module, name, None)
-        if callable(value) and name in _OTHERWISE:
+        if not hasattr(module.module, name):
+            raise Unknown(f"{module.name} has no {name}", _closest(name, dir(module.module)))
+        value = getattr(module.module, name)
+        library = _is_of(module.module, _LIBRARIES)
+        if library and callable(value) and name in _OTHERWISE:
             why = f"{full} has no meaning in a kernel: {_OTHERWISE[name]}"
             raise Unknown(why, f"write {name}(x), or where(condition, a, b)")
         word = _FOREIGN.get(name, name)
-        if word in words and callable(value):
+        if library and word in words and callable(value):
             return words[word]
-        if value is not None and meaning_of(full, value) is not None:
+        if meaning_of(full, value) is not None:
             return self._value(full, value)
-        hint = habits.of_module(name) or (_instead(value) if value is not None else "")
-        if value is not None:
-            raise Unknown(f"{full} has no meaning in a kernel", hint)
-        raise Unknown(f"{module.name} has no {name}", _closest(name, dir(module.module)))
+        hint = (habits.of_module(name) if library else "") or _instead(value)
+        raise Unknown(f"{full} has no meaning in a kernel", hint)
 
     def _value(self, name: str, value: Any) -> Meaning:
         meaning = meaning_of(name, value)
@@ -244,7 +247,8 @@ class Scope:
         usable = [
             key
             for key, value in self.around.items()
-            if not key.startswith("_") and meaning_of(key, value) is not None
+            if not key.startswith("_") and (isinstance(value, ModuleType) or not _holds_names(value))
+            if meaning_of(key, value) is not None
         ]
         near = (*words, *self.cell, *self.assigned, *usable)
         return habits.of_name(name) or _closest(name, near)
@@ -302,9 +306,25 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
         case np.ndarray():
             return _numpy_array(value)
         case type():
-            return _type(value)
+            return _type(value) or (ModuleRef(name, value) if _holds_names(value) else None)
         case _:
-            return None
+            return ModuleRef(name, value) if _holds_names(value) else None
+
+
+def _is_of(module: Any, packages: Collection[str]) -> bool:
+    return isinstance(module, ModuleType) and module.__name__.partition(".")[0] in packages
+
+
+def _holds_names(value: Any) -> bool:
+    """Whether this is a class or an object of the user's, whose attributes a kernel may name."""
+    kind = value if isinstance(value, type) else type(value)
+    if (value is not kind and callable(value)) or hasattr(kind, "__kernelab_struct__"):
+        return False
+    ours = kind.__module__.partition(".")[0] in _LIBRARIES | {"builtins", "kernelab", "typing"}
+    return not ours and not any(hasattr(kind, word) for word in _ARRAYS)
+
+
+_ARRAYS = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 
 def _type(value: type) -> Meaning | None:

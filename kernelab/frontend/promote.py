@@ -322,7 +322,7 @@ _MOST_BITS = 4096
 
 def _fold(frame: Frame, name: str, numbers: list[bool | int | float], node: ast.expr) -> Weak | None:
     """The operation on Python numbers, in Python's own precision; None where it is none of scalars."""
-    if name in ("pow", "shl") and _is_endless(name, *numbers):
+    if name in ("pow", "shl") and len(numbers) == 2 and _is_endless(name, *numbers):
         raise frame.error(node, f"this cannot be computed: an int of more than {_MOST_BITS} bits", "value")
     if name in ("min", "max") and len(numbers) != 2:
         return None

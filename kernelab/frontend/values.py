@@ -198,10 +198,13 @@ class BuiltinRef:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleRef:
-    """A module or enumeration as the user calls it; None for a `kl` or `wp` that was never imported."""
+    """A module, class or object whose attributes mean something, as the user calls it.
+
+    None stands for a `kl` or `wp` that was never imported.
+    """
 
     name: str
-    module: ModuleType | EnumType | None
+    module: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,6 +300,18 @@ class Callee(Protocol):
         ...
 
 
+def _kind_of_names(module: Any) -> str:
+    match module:
+        case None | ModuleType():
+            return "module"
+        case EnumType():
+            return "enumeration"
+        case type():
+            return "class"
+        case _:
+            return "object"
+
+
 def describe(meaning: Meaning) -> str:
     """A value as a message calls it: its type, or what it is."""
     match meaning:
@@ -332,7 +347,7 @@ def describe(meaning: Meaning) -> str:
         case BuiltinRef(name):
             return f"the function {name}"
         case ModuleRef(name, module):
-            return f"the {'enumeration' if isinstance(module, EnumType) else 'module'} {name}"
+            return f"the {_kind_of_names(module)} {name}"
         case KernelRef(name):
             return f"the kernel {name}"
         case FunctionRef(function):

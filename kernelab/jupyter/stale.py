@@ -7,6 +7,7 @@ nothing.
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,16 @@ def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
     for name, then in _captured(holder).items():
         # A function of a module brings its own names along, which mean something else in the notebook.
         own = name not in enclosed and re.search(rf"\b{re.escape(name)}\b", holder.source.text)
-        if own and not _same(then, names.get(name, then)):
+        if own and not _same(then, _now(names, name, then)):
             yield name
+
+
+def _now(names: Mapping[str, Any], name: str, then: Any) -> Any:
+    """What a name, such as `Config.gain`, means in the notebook; `then` where it means nothing there."""
+    root, *parts = name.split(".")
+    if root not in names:
+        return then
+    return reduce(lambda value, part: getattr(value, part, then), parts, names[root])
 
 
 def _captured(holder: Holder) -> Mapping[str, Any]:
@@ -74,7 +83,8 @@ def _same(then: Any, now: Any) -> bool:
 
 def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:
     first = holders[0]
-    then, now = _captured(first)[name], names[name]
+    then = _captured(first)[name]
+    now = _now(names, name, then)
     who = " and ".join(f"`{holder.name}`" for holder in holders)
     was = f"{who} {'was' if len(holders) == 1 else 'were'} compiled with"
     if callable(then):

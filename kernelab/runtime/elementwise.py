@@ -338,8 +338,9 @@ def _only(lowered: Lowered) -> UserFunction:
 def _python(func: Callable[..., Any]) -> UserFunction:
     names = {**func.__globals__, **closure(func)}
     code: Any = func.__code__
-    used = {name: names[name] for name in _names_of(code) if name in names}
-    key = tuple((name, _same(value)) for name, value in used.items())
+    words = tuple(dict.fromkeys(_names_of(code)))
+    used = {name: names[name] for name in words if name in names}
+    key = tuple((name, _same(value, words)) for name, value in used.items())
     return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
 
 
@@ -371,17 +372,20 @@ def _names_of(code: Any) -> Iterator[str]:
             yield from _names_of(constant)
 
 
-def _same(value: Any) -> Any:
-    """What has to be equal for a captured value to be the same."""
+_DEEPEST = 4
+"""How many dots a function may write behind a name, as in `scene.water.density`, for a change to count."""
+
+
+def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
+    """What has to be equal for a captured value to be the same, as far as a text of these words tells."""
     if isinstance(value, bool | int | float | np.generic):
         return type(value), repr(value)
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes() if value.size <= LARGEST else id(value)
-    if isinstance(value, ModuleType):
-        return id(value), tuple(
-            sorted((k, repr(v)) for k, v in vars(value).items() if type(v) in (bool, int, float))
-        )
-    return id(value)
+    if depth == _DEEPEST or isinstance(value, UserFunction | Kernel):
+        return id(value)
+    parts = (word for word in words if hasattr(value, word))
+    return id(value), tuple((word, _same(getattr(value, word), words, depth + 1)) for word in parts)
 
 
 # ------------------------------------------------------------------------------------------ kernels

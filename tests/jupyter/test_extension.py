@@ -112,6 +112,12 @@ def test_an_array_that_is_changed_in_place_is_pointed_out(notebook: Notebook) ->
     assert "compiled with up = [0.0, 1.0]; up is [0.0, 2.0] now" in notebook.run("up[1] = 2.0").text
 
 
+def test_an_attribute_that_changed_is_pointed_out(notebook: Notebook) -> None:
+    notebook.run("class Config:\n    gain = 2.0")
+    notebook.run("%%kernel --quiet\ndef lift(x: array[float]):\n    x[tid()] = Config.gain")
+    assert "compiled with Config.gain = 2.0; Config.gain is 3.0 now" in notebook.run("Config.gain = 3.0").text
+
+
 FACTORY = """def make(n):
     @kl.kernel
     def add(x: kl.array(dtype=float)):

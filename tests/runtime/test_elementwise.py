@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -349,6 +350,14 @@ def test_assigning_without_a_tape_does_what_numpy_does() -> None:
     x[0, 0] = array(9.0)
     x[:, 2] = 5.0
     assert x.numpy().tolist() == [[9, 2, 5], [2, 3, 5]]
+
+
+def test_an_attribute_that_changed_is_captured_anew() -> None:
+    scene = SimpleNamespace(water=SimpleNamespace(density=2.0))
+    x = kl.array([1.0], dtype=float)
+    assert kl.map(lambda v: v * scene.water.density, x).list() == [2.0]
+    scene.water.density = 3.0
+    assert kl.map(lambda v: v * scene.water.density, x).list() == [3.0]
 
 
 def test_a_large_value_that_was_changed_in_place_is_captured_anew() -> None:
