@@ -391,7 +391,7 @@ class _Adjoints(ast.NodeTransformer):
     def visit_Return(self, node: ast.Return) -> ast.stmt:
         if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
             hint = "add what it returns to adjoint[...] of an argument"
-            self.error(node.value, f"the grad function {self.rule.name} returns nothing", hint)
+            self.error(node.value, f"the grad function {self.rule.name} cannot return a value", hint)
         return self._return(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -409,7 +409,7 @@ class _Adjoints(ast.NodeTransformer):
             case ast.Subscript(value=word, slice=ast.Name(name)) if is_adjoint(word) and name in self.names:
                 self.error(
                     target,
-                    f"an adjoint is only added to: {name} may contribute elsewhere too",
+                    f"an adjoint can only be added to: {name} may contribute elsewhere too",
                     f"write adjoint[{name}] += ...",
                 )
 

@@ -296,7 +296,7 @@ class UserFunction:
         meaning = meaning_of(places.text(node), value)
         if not isinstance(meaning, Weak | Typed | FunctionRef):
             raise Mistake(
-                Diagnostic("a default is a number", places(node), "value", hint="give it at the call")
+                Diagnostic("a default has to be a number", places(node), "value", hint="give it at the call")
             )
         return meaning
 

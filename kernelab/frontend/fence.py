@@ -80,11 +80,14 @@ MEMBERSHIP = Refusal(
 _LOOP_ELSE = Refusal(
     "a kernel cannot have an else on a loop", "set a variable before the break and test it after the loop"
 )
-ITERATION = Refusal("a loop in a kernel goes over range(...)", "write for i in range(len(x)) and use x[i]")
+ITERATION = Refusal(
+    "a loop goes over range(...), arrays, vectors and tuples, not over this",
+    "write for i in range(len(x)) and use x[i]",
+)
 _KEYS = Refusal(
     "a loop in a kernel cannot sort, filter or map", "write for i in range(n), with an if in its body"
 )
-_TARGET = Refusal("the index of a loop is one name", "write for i in range(...)")
+_TARGET = Refusal("the index of a loop has to be one name", "write for i in range(...)")
 _TEXT = Refusal(
     "a kernel cannot use text as a value", "use a number, for example an int that stands for the case"
 )

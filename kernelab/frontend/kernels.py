@@ -85,7 +85,9 @@ def _number(template: Template, node: ast.expr) -> Any:
     if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
         return value
     raise Mistake(
-        Diagnostic("a default is a number", template.places(node), "value", hint="give it at the launch")
+        Diagnostic(
+            "a default has to be a number", template.places(node), "value", hint="give it at the launch"
+        )
     )
 
 

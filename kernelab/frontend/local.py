@@ -54,7 +54,7 @@ def _shape(frame: Frame, given: Given) -> tuple[int, ...]:
                 shape.append(int(extent))
             case _:
                 hint = "write a number, a constant of the notebook, or a tuple of up to four"
-                message = "the shape of a local array is known when the kernel is compiled"
+                message = "the shape of a local array has to be known when the kernel is compiled"
                 raise frame.error(given.node, message, hint=hint)
     if not 1 <= len(shape) <= 4:
         raise frame.error(given.node, f"an array has 1 to 4 dimensions, not {len(shape)}", "value")

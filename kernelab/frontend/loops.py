@@ -194,7 +194,7 @@ def _numbered(frame: Frame, items: Items, first: Meaning, node: ast.expr) -> Ite
         case Weak(int() as start), [*few]:
             return [TupleOf((Weak(start + k), item)) for k, item in enumerate(few)]
         case _:
-            raise frame.error(node, "the start of enumerate is a constant", hint="add it in the loop")
+            raise frame.error(node, "the start of enumerate has to be a constant", hint="add it in the loop")
 
 
 def _together(frame: Frame, parts: Sequence[Items], node: ast.expr) -> Items:

@@ -75,7 +75,9 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
         case _, None:
             raise Unshaped(name, f"{name} does not say its {_KEYWORDS[name][0]}")
         case _:
-            raise Unshaped(name, f"the {_KEYWORDS[name][0]} of {name} is known when the kernel is compiled")
+            raise Unshaped(
+                name, f"the {_KEYWORDS[name][0]} of {name} has to be known when the kernel is compiled"
+            )
     if min(type.shape) < 1 or size_of(type) > LARGEST:
         raise Unshaped(name, f"a kernel value holds 1 to {LARGEST} numbers, not {size_of(type)}")
     return type
@@ -96,4 +98,4 @@ def _scalar(name: str, dtype: Meaning | None, components: Sequence[Value]) -> Sc
             given = [part if isinstance(part, Scalar) else part.scalar for part in components]
             return given[0] if given else float32
         case _:
-            raise Unshaped(name, f"the dtype of {name} is a type of numbers")
+            raise Unshaped(name, f"the dtype of {name} has to be a type of numbers")

@@ -59,9 +59,9 @@ def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate:
     bounds = _bounds(frame, node, evaluate)
     if bounds is None:
         hint = "pick the components one by one"
-        raise frame.error(node, f"the bounds of a slice of {type} are constants", hint=hint)
+        raise frame.error(node, f"the bounds of a slice of {type} have to be constants", hint=hint)
     if bounds[2] == 0:
-        raise frame.error(node, "the step of a slice is not zero", "value")
+        raise frame.error(node, "the step of a slice cannot be zero", "value")
     chosen = range(extent)[slice(*bounds)]
     if not chosen:
         raise frame.error(node, f"this slice of {type} has no components", "value")

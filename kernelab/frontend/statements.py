@@ -429,7 +429,7 @@ def _return(frame: Frame, stmt: ast.Return) -> None:
     if frame.is_kernel:
         raise frame.error(
             stmt.value,
-            "a kernel returns nothing",
+            "a kernel cannot return a value",
             hint="store the result into an array parameter, or make this a function with @func",
         )
     value = expr(frame, stmt.value)
@@ -455,7 +455,9 @@ def _assert(frame: Frame, stmt: ast.Assert) -> None:
             pass
         case _:
             raise frame.error(
-                stmt.msg, "the message of an assert is plain text", hint='write assert condition, "message"'
+                stmt.msg,
+                "the message of an assert has to be plain text",
+                hint='write assert condition, "message"',
             )
     if cond == FALSE:
         raise frame.error(stmt.test, f"this assert never holds: {message}", "value")

@@ -132,7 +132,9 @@ def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int:
         case _:
             assert node.step is not None
             hint = "write a[0:n:2], or a loop over range(...)"
-            raise frame.error(node.step, "the step of a slice is a constant that is not zero", hint=hint)
+            raise frame.error(
+                node.step, "the step of a slice has to be a constant that is not zero", hint=hint
+            )
 
 
 def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom, evaluate: Evaluate) -> Atom:

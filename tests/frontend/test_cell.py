@@ -94,7 +94,7 @@ def test_an_unknown_option_is_refused(options: str, message: str, hint: str) -> 
 
 def test_a_decorated_kernel_returns_nothing() -> None:
     found = error("@kernel\ndef kernel(x: array[float]):\n    return x[0]\n")
-    assert (found.message, found.span and found.span.line) == ("a kernel returns nothing", 3)
+    assert (found.message, found.span and found.span.line) == ("a kernel cannot return a value", 3)
 
 
 def test_a_decorated_kernel_cannot_be_called() -> None:
@@ -109,7 +109,7 @@ def test_an_argument_of_a_kernel_may_have_a_number_as_default() -> None:
     assert found.names == ("x", "n", "dt", "g")
     assert found.defaults == {"dt": 0.5, "g": (0.0, -9.8)}
     wrong = error("def kernel(x: array[float], dt: float = 'fast'):\n    x[0] = dt\n")
-    assert wrong.message == "a default is a number"
+    assert wrong.message == "a default has to be a number"
     broken = error("def kernel(x: array[float], dt: float = 1 / 0):\n    x[0] = dt\n")
     assert broken.message == "the default raised ZeroDivisionError: division by zero"
 

@@ -234,11 +234,11 @@ MISTAKES = {
         (7, 4),
     ),
     "z is no argument of f": ("@func_grad(f)\n" + HEAD + "    adjoint[z] += 1.0\n", (6, 4)),
-    "an adjoint is only added to: x may contribute elsewhere too": (
+    "an adjoint can only be added to: x may contribute elsewhere too": (
         "@func_grad(f)\n" + HEAD + "    adjoint[x] = 1.0\n",
         (6, 4),
     ),
-    "the grad function adj_f returns nothing": (
+    "the grad function adj_f cannot return a value": (
         "@func_grad(f)\n" + HEAD + "    adjoint[x] += 1.0\n    return x\n",
         (7, 11),
     ),

@@ -96,7 +96,7 @@ REFUSED = {
     "a loop that sorts": ("for a in sorted(x):\n        pass", "cannot sort", "range(n)", "for a in"),
     "a loop with two targets": (
         "for i, j in range(3):\n        pass",
-        "the index of a loop is one name",
+        "the index of a loop has to be one name",
         "range(...)",
         "for i, j",
     ),

@@ -182,8 +182,8 @@ def test_an_index_outside_of_a_local_array_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("a = zeros(i)", "the shape of a local array is known when the kernel is compiled"),
-        ("a = zeros((2, 0))", "the shape of a local array is known when the kernel is compiled"),
+        ("a = zeros(i)", "the shape of a local array has to be known when the kernel is compiled"),
+        ("a = zeros((2, 0))", "the shape of a local array has to be known when the kernel is compiled"),
         ("a = zeros(3, dtype=1)", "dtype is a type, not int"),
         ("a = zeros(dtype=float)", "zeros in a kernel takes a shape and a dtype"),
         ("a = zeros(5000)", "a local array of 20,000 bytes is too large: at most 16,384 fit"),

@@ -42,7 +42,7 @@ MISTAKES = [
     ("y = m[0][0, 2]", "mat22 has no component 2", "the last one is [1]", "2"),
     ("y = v[0][0, 1]", "vec3 takes 1 index, not 2", "", "0"),
     ("y = a.shape[2]", "array2d[float32] has no axis 2", "its axes are 0 to 1", "2"),
-    ("y = a.shape[n]", "the axis of a shape is a constant", "shape[0]", "n"),
+    ("y = a.shape[n]", "the axis of a shape has to be a constant", "shape[0]", "n"),
     ("y = (1, vec2())[n]", "a tuple of 2 is indexed by a constant", "", "n"),
     ("y, z = x[0]", "float32 cannot be unpacked into 2 names", "", "x[0]"),
     ("y, z = 1, 2, 3", "3 values cannot be unpacked into 2 names", "", "y, z"),
@@ -100,7 +100,7 @@ MISTAKES = [
     ("a1, b1, c1, d1, e1 = tid()", "tid() gives 1 to 4 indices, not 5", "", "tid()"),
     ("if v[0]:\n        pass", "vec3 is neither true nor false", "compare one of its components", "v[0]"),
     ("y = n and x[0]", "and and or give a truth value, and n is int32", "write a if condition else b", "n"),
-    ("assert n > 0, n", "the message of an assert is plain text", "write assert condition", "n"),
+    ("assert n > 0, n", "the message of an assert has to be plain text", "write assert condition", "n"),
     ("assert 1 > 2", "this assert never holds: assert 1 > 2", "", "1 > 2"),
     (
         "y = x if n > 0 else v",
@@ -252,7 +252,7 @@ def test_a_difference_from_warp_is_noted_where_the_text_uses_warps_prefix(expres
         (["x[...] = 1.0"], "a kernel cannot select with ...", "write x[:] for a whole array"),
         (
             ["i = tid()", "return x[i]"],
-            "a kernel returns nothing",
+            "a kernel cannot return a value",
             "store the result into an array parameter",
         ),
         (

@@ -137,7 +137,7 @@ def test_cuda_prints_with_its_own_printf() -> None:
     [
         ("print(x)", "a kernel cannot print array[float32]", "print one of its elements"),
         ("print(x[0], file=1)", "print in a kernel has no file", "leave it out"),
-        ("print(x[0], end=1)", "end of print is plain text in a kernel", 'write end=""'),
+        ("print(x[0], end=1)", "end of print has to be plain text in a kernel", 'write end=""'),
         (
             "printf(x[0])",
             "printf takes text first, and then numbers",
