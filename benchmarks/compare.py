@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -73,6 +74,10 @@ class Table:
     def add(self, row: str, system: str, value: float) -> None:
         self.samples.setdefault((row, system), []).append(value)
 
+    def add_all(self, values: Mapping[str, float], system: str) -> None:
+        for row, value in values.items():
+            self.add(row, system, value)
+
     def markdown(self, first: str, second: str) -> str:
         lines = [
             f"## {self.title}",
@@ -88,21 +93,28 @@ class Table:
 
 def measure(ours: Peer, theirs: Peer, repeat: int) -> list[Table]:
     """Alternate between the systems, `repeat` times."""
-    latency = Table("Text of a new kernel to its first launch and first gradient", "ms")
     overhead = Table(OVERHEAD, "us")
+    latency = new_kernels((ours, theirs), repeat)
+    for turn in range(repeat + 1):
+        for peer in (ours, theirs):
+            found = peer.ask(measure="overhead")
+            if turn > 0:
+                overhead.add_all(found, peer.name)
+    return [latency, overhead]
+
+
+def new_kernels(peers: Sequence[Peer], repeat: int) -> Table:
+    """What it takes to run a kernel that no cache has seen; the first turn warms up."""
+    latency = Table("Text of a new kernel to its first launch and first gradient", "ms")
     for turn in range(repeat + 1):
         for size, program in SIZES.items():
             name = f"kernel_{turn}_{size.split()[0]}"
             text = program(name, hash((turn, size, os.getpid())))
-            for peer in (ours, theirs):
-                for what, value in peer.ask(measure="latency", text=text, name=name, size=size).items():
-                    if turn > 0:
-                        latency.add(f"{size}, {what}", peer.name, value)
-        for peer in (ours, theirs):
-            for what, value in peer.ask(measure="overhead").items():
+            for peer in peers:
+                found = peer.ask(measure="latency", text=text, name=name, size=size)
                 if turn > 0:
-                    overhead.add(what, peer.name, value)
-    return [latency, overhead]
+                    latency.add_all({f"{size}, {what}": value for what, value in found.items()}, peer.name)
+    return latency
 
 
 def main() -> None:

@@ -7,12 +7,10 @@ have not computed the same.  Without a GPU nothing is measured: it says so, and 
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from compare import Peer, Table
-from programs import SIZES
+from compare import Peer, Table, new_kernels
 
 from kernelab.backend.nvidia import open_driver
 from kernelab.errors import KernelError
@@ -54,28 +52,16 @@ def main() -> int:
 
 
 def _report(ours: Peer, theirs: Peer, repeat: int, shrink: int) -> list[str]:
-    latency = Table("Text of a new kernel to its first launch and first gradient", "ms")
+    latency = new_kernels((ours, theirs), repeat)
     overhead = Table("Overhead of a launch", "us")
     work = Table("Work", "ms")
     for peer in (ours, theirs):
-        _new_kernels(peer, latency, repeat)
-        for what, value in peer.ask(measure="overhead").items():
-            overhead.add(what, peer.name, value)
+        overhead.add_all(peer.ask(measure="overhead"), peer.name)
     notes = _work(ours, theirs, work, repeat, shrink)
     banded = ours.ask(measure="banded", n=10**6 // shrink, repeat=repeat)["banded"]
     notes.append(f"Sparse Jacobian, three bands, n = {10**6 // shrink:,}: {banded:.3g} ms")
     tables = [table.markdown(ours.name, theirs.name) for table in (latency, work, overhead)]
     return [*tables, "\n".join(f"* {note}" for note in notes)]
-
-
-def _new_kernels(peer: Peer, table: Table, repeat: int) -> None:
-    for turn in range(repeat + 1):
-        for size, program in SIZES.items():
-            name = f"kernel_{turn}_{size.split()[0]}"
-            text = program(name, hash((turn, size, os.getpid())))
-            for what, value in peer.ask(measure="latency", text=text, name=name, size=size).items():
-                if turn > 0:
-                    table.add(f"{size}, {what}", peer.name, value)
 
 
 def _work(ours: Peer, theirs: Peer, table: Table, repeat: int, shrink: int) -> list[str]:
