@@ -20,6 +20,7 @@ from kernelab.frontend import (
 )
 from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, counted
+from kernelab.frontend.indices import index
 from kernelab.frontend.passing import Argument, Arguments, call_function
 from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant
 from kernelab.frontend.values import (
@@ -277,7 +278,7 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             hint=f"write {name}({array.var.hint}, {', '.join('ijkl'[: array.ndim])}, value)",
         )
     known = {id(argument.node): argument.value for argument in arguments}
-    atoms = tuple(places.index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    atoms = tuple(index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
     if array.var in frame.locals:
         hint = f"write {frame.places.text(target)}[i] += value"
         raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)

@@ -5,7 +5,7 @@ finds out is a demand, kept in `Wishes`, and the next attempt starts from it.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -133,3 +133,7 @@ def counted(number: int, noun: str) -> str:
     """`1 index`, `2 indices`, `3 arguments`."""
     plural = {"index": "indices"}.get(noun, noun + "s")
     return f"{number} {noun if number == 1 else plural}"
+
+
+Evaluate = Callable[[Frame, ast.expr], Meaning]
+"""How an expression becomes its meaning: handed down, since expressions know those who ask."""

@@ -4,11 +4,12 @@ A component write is a functional insert into the variable or the element that h
 """
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelab.frontend import habits, slices, views
-from kernelab.frontend.frame import Frame, counted
+from kernelab.frontend import slices, views
+from kernelab.frontend.frame import Evaluate, Frame, counted
+from kernelab.frontend.indices import index
 from kernelab.frontend.promote import cast, convert, spelled
 from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Typed, View, Weak, describe
 from kernelab.lang.build import constant, integer, zero
@@ -16,7 +17,6 @@ from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, int32
 
-Evaluate = Callable[[Frame, ast.expr], Meaning]
 Groups = list[list[ast.expr]]
 COMPONENTS = ("x", "y", "z", "w")
 
@@ -143,22 +143,6 @@ def too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast
         hint = f"its elements are {array.elem}: write {array.var.hint}[{outer}][{inner}]"
     counts = f"{counted(array.ndim, 'index')}, not {len(group)}"
     return frame.error(node, f"{describe(array)} takes {counts}", hint=hint)
-
-
-def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
-    """An array index: any integer."""
-    if isinstance(node, ast.Slice):
-        raise frame.error(node, "a slice cannot stand here", hint="take one index after another")
-    match evaluate(frame, node):
-        case Weak(int() as number) if not isinstance(number, bool):
-            return convert(frame, Weak(number), int32, node, "an index is")
-        case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
-            return atom
-        case value:
-            numeric = isinstance(value, Weak) or (isinstance(value, Typed) and isinstance(value.type, Scalar))
-            text = frame.places.text(node)
-            hint = f"write int({text})" if numeric else habits.of_uncalled(value, text)
-            raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
 
 
 def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Groups]:

@@ -2,11 +2,10 @@
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
-from kernelab.frontend.frame import Frame, counted
+from kernelab.frontend.frame import Evaluate, Frame, counted
 from kernelab.frontend.promote import cast, materialise
 from kernelab.frontend.values import ArrayRef, Meaning, TupleOf, Typed, Weak, describe
 from kernelab.lang.build import integer
@@ -20,8 +19,6 @@ CONVERSION = re.compile(
 
 INTEGERS, FLOATS = "diuxXoc", "fFeEgG"
 """The letters that print an integer, and those that print a float."""
-
-Evaluate = Callable[[Frame, ast.expr], Meaning]
 
 
 @dataclass(slots=True)

@@ -9,8 +9,7 @@ import ast
 from collections.abc import Callable, Sequence
 
 from kernelab.frontend import places, views
-from kernelab.frontend.frame import Frame
-from kernelab.frontend.places import Evaluate
+from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.promote import convert
 from kernelab.frontend.values import ArrayRef, Meaning, Typed, View, describe
 from kernelab.lang.build import integer

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from kernelab.frontend import places, structs
 from kernelab.frontend.advance import filled
-from kernelab.frontend.frame import Frame
+from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.promote import convert, operate
 from kernelab.frontend.values import Meaning, TupleOf, Typed, Weak, describe
 from kernelab.lang import ops
@@ -86,7 +86,7 @@ def is_part(frame: Frame, node: ast.Attribute, evaluate: Callable[[Frame, ast.ex
 
 
 def assign_part(
-    frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr, evaluate: places.Evaluate
+    frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr, evaluate: Evaluate
 ) -> None:
     """Replace the translation or the rotation of a transform, which is a variable, an element or a field."""
     if isinstance(whole, ast.Name):

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from kernelab.frontend.frame import Frame
+from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.values import ArrayRef, Meaning, Typed, View, Weak
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.types import Mat, Value, Vec
 
-Evaluate = Callable[[Frame, ast.expr], Meaning]
 Index = Callable[[ast.expr, int], Atom]
 
 

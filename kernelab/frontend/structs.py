@@ -17,8 +17,9 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend import places, views
-from kernelab.frontend.frame import Frame, Mistake, NotSet, Poisoned, counted
-from kernelab.frontend.places import COMPONENTS, Component, Evaluate, Groups
+from kernelab.frontend.frame import Evaluate, Frame, Mistake, NotSet, Poisoned, counted
+from kernelab.frontend.indices import index
+from kernelab.frontend.places import COMPONENTS, Component, Groups
 from kernelab.frontend.promote import convert
 from kernelab.frontend.slices import Swizzle
 from kernelab.frontend.values import (
@@ -228,7 +229,7 @@ def indexed(
     """A row or an element of an array of structs."""
     if len(group) > base.ndim:
         raise frame.error(node, f"{describe(base)} takes {counted(base.ndim, 'index')}, not {len(group)}")
-    found = tuple(places.index(frame, part, evaluate) for part in group)
+    found = tuple(index(frame, part, evaluate) for part in group)
     return StructArrayRef(base.name, base.struct, base.vars, (*base.indices, *found))
 
 

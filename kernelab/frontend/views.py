@@ -9,18 +9,18 @@ those of the parameter.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from kernelab.errors import Span
-from kernelab.frontend.frame import Frame, counted
-from kernelab.frontend.promote import cast, convert
+from kernelab.frontend.frame import Evaluate, Frame, counted
+from kernelab.frontend.indices import index
+from kernelab.frontend.promote import cast
 from kernelab.frontend.values import Along, ArrayRef, Meaning, Typed, View, ViewType, Weak, describe
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, Type, int32, int64
 
-Evaluate = Callable[[Frame, ast.expr], Meaning]
 Pick = Atom | Along | None
 
 
@@ -60,19 +60,8 @@ def enter(
         if isinstance(part, ast.Slice):
             picks[axis] = _slice(frame, array.var, axis, along, part, evaluate)
         else:
-            picks[axis] = _place(frame, along, _index(frame, part, evaluate), node)
+            picks[axis] = _place(frame, along, index(frame, part, evaluate), node)
     return viewed(array.var, picks)
-
-
-def _index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
-    match evaluate(frame, node):
-        case Weak(int() as number) if not isinstance(number, bool):
-            return convert(frame, Weak(number), int32, node, "an index is")
-        case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
-            return atom
-        case value:
-            hint = f"write int({frame.places.text(node)})"
-            raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
 
 
 def _place(frame: Frame, along: Along | None, index: Atom, node: ast.expr) -> Atom:
@@ -139,7 +128,7 @@ def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int:
 
 def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom, evaluate: Evaluate) -> Atom:
     """A bound of a slice, counted from the start and inside the axis."""
-    b, given = frame.builder, _index(frame, node, evaluate)
+    b, given = frame.builder, index(frame, node, evaluate)
     type = _signed(given)
     bound, least, most, n = (cast(frame, atom, type) for atom in (given, low, high, extent))
     if not (isinstance(bound, Const) and bound.value >= 0):
