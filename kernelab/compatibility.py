@@ -37,7 +37,7 @@ def synchronize_device(device: Device | str | None = None) -> None:
     """Return when the launches on a device have finished; raises LaunchError for one that is not there."""
     space = get_device(device).space
     if space is not None:
-        space.driver.wait()
+        space.synchronize()
 
 
 def is_device_available(device: Device | str | None) -> bool:

@@ -1,13 +1,12 @@
 """CUDA devices: generated text, compiled for the device and launched through its driver.
 
-A launch has ended when its entry returns: its status block, in memory that host and device share, then says
-what went wrong, as on a CPU.  Knows the driver's protocol and the launch ABI; must not know arrays or tapes.
+`CudaEntry.start` returns before the launch has ended, unless the host has to see what it has kept: its status
+block, in memory that host and device share, says what went wrong, and is looked at when somebody waits
+(`backend/flights.py`).  An entry that is called waits.  Knows the driver's protocol and the launch ABI; must
+not know arrays or tapes.
 """
 
-import ctypes
 import struct
-import threading
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from kernelab.backend.base import (
     Args,
     Entry,
     StorageFull,
-    failure,
-    interrupted,
     kept_error,
     memory_error,
     slots_of,
@@ -25,7 +22,8 @@ from kernelab.backend.base import (
 )
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
-from kernelab.backend.manner import SHAPE, STREAMS
+from kernelab.backend.flights import Flight, Flights, fields
+from kernelab.backend.manner import SHAPE, current
 from kernelab.backend.order import changed, in_turn, overlapping, repeated
 from kernelab.backend.room import Borrowed, Room, Snapshot
 from kernelab.codegen.cpp import emit
@@ -34,12 +32,9 @@ from kernelab.codegen.entry import (
     CODE,
     FULL,
     GRID_SLOTS,
-    LIMIT,
     MEMORY,
     OK,
     SITE,
-    STATUS_FIELDS,
-    STOP,
     THREAD,
     EntryInfo,
 )
@@ -61,9 +56,6 @@ SHARE = 2
 CROWD = 4096
 """So many threads should have room for what their loops keep, before their loops keep checkpoints."""
 
-PATIENCE = 1e-3
-"""For how many seconds a launch is waited for without a pause."""
-
 
 class CudaBackend:
     """Builds functions for one device, through the cache."""
@@ -72,10 +64,8 @@ class CudaBackend:
         self.name = name
         self.driver = driver
         self.cache = Cache() if cache is None else cache
-        self._status: tuple[int, int] | None = None
+        self.flights = Flights(driver, name)
         self._joint = 0
-        self.turn = threading.Lock()
-        """Held while a launch runs: there is one status block."""
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
@@ -93,15 +83,9 @@ class CudaBackend:
             for function, info in entries
         }
 
-    def status(self) -> tuple[int, int]:
-        """The status block that one launch after another reports to: its address for the host, the device."""
-        if self._status is None:
-            self._status = self.driver.shared(8 * STATUS_FIELDS)
-        return self._status
-
     def stream(self) -> int:
         """The stream that the next launch runs in: it waits for what the device's own has to do."""
-        stream = STREAMS.get().get(self.name, 0)
+        stream = current(self.name)
         if stream:
             self._joint = self._joint or self.driver.open_event(timed=False)
             self.driver.record(self._joint, 0)
@@ -143,27 +127,39 @@ class CudaEntry:
         self._narrow = [array.hint for array in sums if scalar_of(array.type.elem) in HALVES]  # type: ignore[union-attr]
 
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
-        """Run the threads of the grid; the addresses of arrays are the device's.
-
-        A residual's handle is on the host; it then says where on the device the values are.  Raises a
-        KernelError; StorageFull before anything has changed.
-        """
+        """Run the threads of the grid, and wait for them; see `start`."""
         assert done == 0, "a device has run all threads or none"
+        self.start(args, limit, room)
+        self._backend.flights.settle()
+
+    def start(self, args: Args, limit: int = 0, room: int = 0, place: object = "") -> None:
+        """Start the threads of the grid; the addresses of arrays are the device's.
+
+        A residual's handle is on the host; it then says where on the device the values are.  `place` is the
+        line that launches.  What goes wrong is raised when somebody waits for the device; where the host has
+        to see what threads have kept, the launch has ended when this returns.  Raises a KernelError;
+        StorageFull before anything has changed.
+        """
+        self._backend.flights.require_alive()
         slots = slots_of(args)
         if self._narrow:
             self._warn_of_narrow_sums()
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
-            crew = self._crew(slots)
-            self._finish(self._launch(slots, crew, 0), slots)
+            self._backend.flights.add(self._launch(slots, self._crew(slots), 0, place))
             return
         snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
         try:
-            while (status := self._attempt(slots, self._bound(slots, limit), snapshot)) is not None:
+            while (status := self._attempt(slots, self._bound(slots, limit), snapshot, place)) is not None:
                 self._room.grow()
                 self._require_within(room, status, slots)
         finally:
             snapshot.release()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a launch copies in the device's own stream, beside what it runs."""
+        return self._room.needed
 
     def _bound(self, slots: Sequence[int], limit: int) -> int:
         """How many bytes a thread may keep for loops, where many do so at once; 0 is any number."""
@@ -178,13 +174,14 @@ class CudaEntry:
             place = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
             raise kept_error(self.info.name, self.info.sites[status[SITE]], place, most)
 
-    def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot) -> list[int] | None:
+    def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot, place: object) -> list[int] | None:
         """Run with the room that there is now; the status if it was too little: then nothing has happened."""
         room, borrowed = self._room, Borrowed(self._backend.driver)
         filled, crew = [*slots], self._crew(slots)
         try:
             room.cut(self.info.layout, filled, crew.count, _threads(slots), borrowed)
-            status = self._launch(filled, crew, limit)
+            flight = self._launch(filled, crew, limit, place)
+            status = self._landed(flight)
             if status[CODE] == OK:
                 room.hand_over(self.info.layout, slots, filled, borrowed)
         except KernelMemoryError as problem:
@@ -192,7 +189,8 @@ class CudaEntry:
         finally:
             borrowed.release()
         if status[CODE] not in (MEMORY, FULL):
-            self._finish(status, slots)
+            if status[CODE] != OK:
+                raise flight.failure(status)
             return None
         snapshot.put_back()
         if status[CODE] == FULL and room.arena >= limit:
@@ -234,39 +232,21 @@ class CudaEntry:
         shown = Diagnostic(message, None, "order", "warning", hint=hint).render()
         warnings.warn(shown, KernelWarning, stacklevel=2)
 
-    def _launch(self, slots: Sequence[int], crew: Crew, limit: int) -> list[int]:
-        """Run, and return the status block."""
-        with self._backend.turn:
-            return self._launched(slots, crew, limit)
+    def _launch(self, slots: Sequence[int], crew: Crew, limit: int, place: object) -> Flight:
+        """Start, and say what is under way."""
+        backend, packed = self._backend, struct.pack(f"={len(slots)}q", *slots)
+        stream, block = backend.stream(), backend.flights.block(limit)
+        backend.driver.launch(self._loaded, crew.blocks, crew.threads, packed, block[1], stream)
+        return Flight(self.info, slots, block, stream, place)
 
-    def _launched(self, slots: Sequence[int], crew: Crew, limit: int) -> list[int]:
-        driver, (host, device) = self._backend.driver, self._backend.status()
-        status = (ctypes.c_longlong * STATUS_FIELDS).from_address(host)
-        ctypes.memset(host, 0, ctypes.sizeof(status))
-        status[LIMIT] = limit
-        packed = struct.pack(f"={len(slots)}q", *slots)
-        stream = self._backend.stream()
-        driver.launch(self._loaded, crew.blocks, crew.threads, packed, device, stream)
-        try:
-            _wait(driver, stream)
-        except KeyboardInterrupt:
-            status[STOP] = 1
-            driver.wait(stream)
-            raise interrupted(self.info.name) from None
-        return list(status)
-
-    def _finish(self, status: list[int], slots: Sequence[int]) -> None:
-        if status[CODE] != OK:
-            raise failure(self.info, status, slots[:GRID_SLOTS])
+    def _landed(self, flight: Flight) -> list[int]:
+        """The status block of a launch at its end; raises what went wrong in launches before it."""
+        flights = self._backend.flights
+        flights.settle_with(flight)
+        status = list(fields(flight.block))
+        flights.give_back(flight.block)
+        return status
 
 
 def _threads(slots: Sequence[int]) -> int:
     return slots[0] * slots[1] * slots[2] * slots[3]
-
-
-def _wait(driver: Driver, stream: int) -> None:
-    """Wait so that Python handles signals meanwhile."""
-    began = time.monotonic()
-    while not driver.finished(stream):
-        if time.monotonic() - began > PATIENCE:
-            time.sleep(PATIENCE / 10)

@@ -1,10 +1,12 @@
 """What kernelab asks of a CUDA device: a narrow protocol, so that tests can put a simulated one in its place.
 
 Addresses are numbers, and so are streams and events; the stream 0 is the device's own, in which memory is
-handed out, copied and cleared.  Copies from and to the host have had their effect when they return.
-Knows no kernels and no arrays.
+handed out, given back, copied and cleared.  An upload has taken the host's bytes when it returns, a download
+has brought them; all else is only started.  Knows no kernels and no arrays.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +15,10 @@ from kernelab.errors import BuildError, Diagnostic, KernelError, KernelMemoryErr
 
 class DriverError(KernelError):
     """A device or its driver refused; the diagnostic says what to do."""
+
+
+class LostError(DriverError):
+    """A kernel has made the device's context unusable: nothing on it can be had any more."""
 
 
 class Driver(Protocol):
@@ -29,6 +35,10 @@ class Driver(Protocol):
     @property
     def processors(self) -> int:
         """How many blocks it works on at the least, all at once."""
+
+    @property
+    def own_stream(self) -> int:
+        """By what number other libraries know the stream 0."""
 
     @property
     def identity(self) -> str:
@@ -48,6 +58,9 @@ class Driver(Protocol):
 
     def memory(self) -> tuple[int, int]:
         """How many bytes are free, and how many there are."""
+
+    def owns(self, address: int) -> bool:
+        """Whether an address is one of this device's memory, whoever has allocated it."""
 
     def upload(self, address: int, source: int, nbytes: int) -> None:
         """Copy from the host's address `source`."""
@@ -108,6 +121,18 @@ class Driver(Protocol):
         """The milliseconds between two timed events, both of which have happened."""
 
 
+PATIENCE = 1e-3
+"""For how many seconds the host waits without a pause."""
+
+
+def wait_until(ended: Callable[[], bool]) -> None:
+    """Wait for the device so that Python handles signals meanwhile."""
+    began = time.monotonic()
+    while not ended():
+        if time.monotonic() - began > PATIENCE:
+            time.sleep(PATIENCE / 10)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What a code of the driver means to a user."""
@@ -164,4 +189,6 @@ def fault(code: str, doing: str, device: str) -> KernelError:
     told = Diagnostic(f"{device}: {doing} failed: {known.message} ({code})", code="cuda", hint=known.hint)
     if code == "CUDA_ERROR_OUT_OF_MEMORY":
         return KernelMemoryError(told)
+    if code in LOST:
+        return LostError(told)
     return (BuildError if doing == "loading a kernel" else DriverError)(told)

@@ -35,6 +35,11 @@ STREAMS: ContextVar[Mapping[str, int]] = ContextVar("kernelab streams", default=
 """The stream of each device in which launches run, by its name; the device's own where there is none."""
 
 
+def current(device: str) -> int:
+    """The stream of a device in which launches run now."""
+    return STREAMS.get().get(device, 0)
+
+
 def shape_of(block_dim: int, max_blocks: int) -> Shape:
     """The shape that a launch asks for; raises LaunchError where no device has it."""
     if not _is_int(block_dim) or not 1 <= block_dim <= MOST_THREADS:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab.backend import nvrtc
-from kernelab.backend.driver import fault
+from kernelab.backend.driver import fault, wait_until
 from kernelab.errors import Diagnostic, KernelError, LaunchError
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
@@ -106,6 +106,7 @@ class NvidiaDriver:
     def __init__(self, ordinal: int) -> None:
         self._api = api()
         self.name = f"cuda:{ordinal}"
+        self._ordinal = ordinal
         self._device = self._do("opening the device", self._api.cuDeviceGet(ordinal))
         self._context = self._do("opening the device", self._api.cuDevicePrimaryCtxRetain(self._device))
         self._enter()
@@ -113,6 +114,8 @@ class NvidiaDriver:
             self._attribute, ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
         )
         self.architecture = f"sm_{major}{minor}"
+        self._reads_the_host = bool(self._attribute("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"))
+        """Whether copies may read the host's pages after they were asked for: both share page tables."""
         self._stream = self._do("opening the device", self._api.cuStreamCreate(_NON_BLOCKING))
         self._keep_freed_memory()
 
@@ -178,10 +181,23 @@ class NvidiaDriver:
         return int(free) + reserved - used, int(total)
 
     def upload(self, address: int, source: int, nbytes: int) -> None:
-        """Copy from the host."""
+        """Copy from the host, whose bytes the driver has taken when this returns."""
         self._enter()
         self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
-        self.wait()
+        if self._reads_the_host:
+            self.wait()
+
+    def owns(self, address: int) -> bool:
+        """Whether the driver knows an address as one of this device."""
+        self._enter()
+        kind = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        code, found = self._api.cuPointerGetAttribute(kind, address)
+        return code.name == "CUDA_SUCCESS" and int(found) == self._ordinal
+
+    @property
+    def own_stream(self) -> int:
+        """The driver's handle of the device's own stream."""
+        return int(self._stream)
 
     def download(self, target: int, address: int, nbytes: int) -> None:
         """Copy to the host."""
@@ -241,9 +257,8 @@ class NvidiaDriver:
         return True
 
     def wait(self, stream: int = 0) -> None:
-        """Return when all that was started has ended."""
-        self._enter()
-        self._do("running a kernel", self._api.cuStreamSynchronize(stream or self._stream))
+        """Return when all that was started has ended; an interrupt ends the wait."""
+        wait_until(lambda: self.finished(stream))
 
     def wait_for_all(self) -> None:
         """Return when the context has nothing left to do."""
@@ -288,9 +303,8 @@ class NvidiaDriver:
         return self._ready(self._api.cuEventQuery(event))
 
     def wait_for(self, event: int) -> None:
-        """Return when an event has happened."""
-        self._enter()
-        self._do("running a kernel", self._api.cuEventSynchronize(event))
+        """Return when an event has happened; an interrupt ends the wait."""
+        wait_until(lambda: self.happened(event))
 
     def elapsed(self, start: int, end: int) -> float:
         """Milliseconds, to half a microsecond."""

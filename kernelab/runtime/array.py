@@ -7,15 +7,19 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
-from kernelab.runtime.exchange import DLPACK_CPU, Capsule
+from kernelab.runtime.dlpack import CPU as DLPACK_CPU
+from kernelab.runtime.dlpack import CUDA, MANAGED, is_of_the_cpu
+from kernelab.runtime.exchange import Capsule
 from kernelab.runtime.fresh import allocate_on, laid_out
 from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
+from kernelab.runtime.outside import from_capsule, no_dlpack
+from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, duplicate, require_array
 from kernelab.runtime.transfers import transfer
 from kernelab.runtime.viewing import is_picked
@@ -201,17 +205,22 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     """An array over the memory of another library's array, by DLPack: of a tensor of PyTorch, of JAX, ...
 
     A DLPack capsule will do too, once.  With a vector or matrix for a `dtype` the last axes are its
-    components, and integers may be read as others of the same size.  Raises KernelTypeError for what does not
-    speak DLPack, is not in the memory of the CPU, or cannot be shared as that type.
+    components, and on the CPU integers may be read as others of the same size.  Of a CUDA device the other
+    library first makes kernelab's stream wait for what it has to do.  Raises KernelTypeError for what does
+    not speak DLPack, is in the memory of something else, or cannot be shared as that type.
     """
-    if type(source).__name__ == "PyCapsule":
+    if type(source).__name__ == "PyCapsule" and is_of_the_cpu(source):
         source = Capsule(source)
+    if type(source).__name__ == "PyCapsule":
+        return _of_device(source, dtype, requires_grad)
     if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
-        message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
-    if source.__dlpack_device__()[0] != DLPACK_CPU:
-        message = f"this {type(source).__name__} is not in the memory of the CPU"
-        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first: x.cpu()"))
+        raise no_dlpack(source)
+    kind = source.__dlpack_device__()[0]
+    if kind in (CUDA, MANAGED):
+        return _of_device(source, dtype, requires_grad)
+    if kind != DLPACK_CPU:
+        message = f"this {type(source).__name__} is in the memory of neither the CPU nor a CUDA device"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first"))
     values = np.from_dlpack(source)
     wanted = values.dtype if dtype is None else scalar_of(value_type(dtype)).dtype
     if wanted != values.dtype:
@@ -221,6 +230,16 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
             raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
         values = values.view(wanted)
     return from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
+
+
+def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
+    made = from_capsule(source, None if dtype is None else value_type(dtype))
+    if requires_grad:
+        made.requires_grad = True
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.came_in(made)
+    return made
 
 
 def clone(

@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.dlpack import CPU, CUDA
 from kernelab.runtime.interop import HostArray, itemsize, value_type
 from kernelab.runtime.memory import Allocation, contiguous_strides
+from kernelab.runtime.outside import capsule, interface_of
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.transfers import look_at
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
-
-DLPACK_CPU, DLPACK_CUDA = 1, 2
-
-
-def require_on_host(elements: "array", who: str) -> None:
-    """Raise KernelTypeError for an array on a device, whose memory `who` cannot share."""
-    space = elements.allocation.space
-    if space is not None:
-        message = f"this array is on {space.name}, and {who} shares memory of the CPU only"
-        raise KernelTypeError(Diagnostic(message, code="device", hint='copy it there first: x.to("cpu")'))
 
 
 class Exchange:
@@ -78,6 +70,14 @@ class Exchange:
         }
 
     @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The memory of a CUDA device described for other libraries, version 3; there is none on the CPU.
+
+        They wait for the stream that it names; later launches and copies wait for the whole device.
+        """
+        return interface_of(cast("array", self))
+
+    @property
     def typecode(self) -> str:
         """The name of the dtype, for which Python's `reprlib` asks all that is called array."""
         return str(self.dtype)
@@ -85,10 +85,13 @@ class Exchange:
     def __dlpack__(self, **options: Any) -> Any:
         """The memory for another library, shared; components stand in the last axes.
 
-        Raises KernelTypeError for bfloat16 and for memory of a CUDA device, and BufferError where the memory
-        is read-only and the other library cannot say that it minds.
+        Of a CUDA device, the stream of the other library, which it names, waits for what kernelab does there.
+        Raises KernelTypeError for bfloat16 on the CPU, and BufferError where the memory is read-only and the
+        other library cannot say that it minds.
         """
-        require_on_host(cast("array", self), "another library")
+        if self.allocation.space is not None:
+            options.pop("max_version", None)
+            return capsule(cast("array", self), **options)
         if scalar_of(self.dtype) == bfloat16:
             hint = "share the bits: x.view(kl.uint16), which the other side reads as bfloat16"
             raise KernelTypeError(
@@ -99,7 +102,7 @@ class Exchange:
     def __dlpack_device__(self) -> tuple[int, int]:
         """The device in DLPack's words."""
         space = self.allocation.space
-        return (DLPACK_CPU, 0) if space is None else (DLPACK_CUDA, int(space.name.partition(":")[2]))
+        return (CPU, 0) if space is None else (CUDA, int(space.name.partition(":")[2]))
 
     def view(self, dtype: Any) -> "array":
         """The same bytes read as elements of another type.
@@ -164,7 +167,7 @@ class Capsule:
         return self._capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return DLPACK_CPU, 0
+        return CPU, 0
 
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]

@@ -11,27 +11,23 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.lang.types import SCALARS, Scalar, Value
-from kernelab.runtime.array import array, from_numpy
+from kernelab.runtime.array import array, from_dlpack, from_numpy
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
-from kernelab.runtime.exchange import require_on_host
 from kernelab.runtime.interop import value_type
+from kernelab.runtime.outside import TorchStream, capsule
 
 
 def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
-    """An array over the memory of a tensor of PyTorch on the CPU, and over that of its `.grad`.
+    """An array over the memory of a tensor of PyTorch, and over that of its `.grad`.
 
+    On a CUDA device the stream that PyTorch uses at the moment and kernelab wait for each other.
     With a vector or matrix for a `dtype` the last axes are its components.  `requires_grad` is the tensor's
     unless given; a leaf that requires gradients and has none yet gets zeros, which both sides then share.
     Raises KernelTypeError where the memory cannot be shared.
     """
-    values = _values(t)
     elem = None if dtype is None else value_type(dtype)
-    made = from_numpy(values, elem, device=CPU)
-    if values.size and not np.may_share_memory(made.host(), values):
-        message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
-        hint = f"convert it first: t.to(torch.{_scalar(made.dtype)})"
-        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+    made = _over_tensor(t, elem)
     wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
     if grad is not None:
         made.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
@@ -44,29 +40,48 @@ def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, gra
     return made
 
 
+def _over_tensor(t: Any, elem: Value | None) -> array:
+    _require_tensor(t)
+    if str(t.device).partition(":")[0] == "cuda":
+        return from_dlpack(t.detach(), elem)
+    values = _values(t)
+    made = from_numpy(values, elem, device=CPU)
+    if values.size and not np.may_share_memory(made.host(), values):
+        message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
+        hint = f"convert it first: t.to(torch.{_scalar(made.dtype)})"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+    return made
+
+
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     """A tensor of PyTorch over the memory of an array, components in the last axes, its `.grad` shared too.
 
     `requires_grad` is the array's unless given.  Raises KernelTypeError for what a tensor cannot look at.
     """
     _require_array(a, "to_torch")
-    require_on_host(a, "a tensor")
     torch = _torch()
     if min(a.strides, default=0) < 0 or not a.allocation.writable:
         why = "its strides are negative" if a.allocation.writable else "its memory is read-only"
         message = f"a tensor cannot share this array: {why}"
         raise KernelTypeError(Diagnostic(message, code="torch", hint="pass kl.clone(x)"))
-    try:
-        tensor = torch.from_numpy(a.numpy())
-    except TypeError:
-        message = f"PyTorch has no tensors of {a.dtype}"
-        hint = "pass the array of one field: x['field']" if _is_struct(a) else ""
-        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint)) from None
+    tensor = _tensor(a, torch)
     if a.requires_grad if requires_grad is None else requires_grad:
         tensor.requires_grad_(True)
         if a.grad is not None:
             tensor.grad = to_torch(a.grad, requires_grad=False)
     return tensor
+
+
+def _tensor(a: array, torch: Any) -> Any:
+    try:
+        if a.device.is_cuda and not _is_struct(a):
+            stream = TorchStream(a.device.ordinal)
+            return torch.utils.dlpack.from_dlpack(capsule(a, stream(), partner=stream))
+        return torch.from_numpy(a.numpy())
+    except TypeError:
+        message = f"PyTorch has no tensors of {a.dtype}"
+        hint = "pass the array of one field: x['field']" if _is_struct(a) else ""
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint)) from None
 
 
 def to_dlpack(a: array) -> Any:
@@ -135,13 +150,16 @@ def device_to_torch(device: Device | str | None) -> str:
     return str(get_device(device))
 
 
-def _values(t: Any) -> np.ndarray[Any, Any]:
+def _require_tensor(t: Any) -> None:
     if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
         message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
         hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
         raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+
+
+def _values(t: Any) -> np.ndarray[Any, Any]:
     if str(t.device).partition(":")[0] != "cpu":
-        message = f"this tensor is on {t.device}, and kernels run on the CPU"
+        message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
         raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
     try:
         return t.detach().numpy()  # type: ignore[no-any-return]

@@ -197,6 +197,9 @@ class Allocation:
         """The bytes as a buffer of which every one is about to be written."""
         return self.buffer()
 
+    def publish(self) -> None:
+        """To be called when the host has written: whoever else looks at the bytes sees what it wrote."""
+
     def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
         """Tell `watcher` before bytes between two addresses change, as long as it lives."""
         if self.watches is _NOBODY:
@@ -349,7 +352,7 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
     known = found[0]
     if low < known.address or known.address + known.nbytes < high:
         if len(found) > 1 or not known.borrowed:
-            raise KernelValueError(_spanning(len(found)))
+            raise KernelValueError(spanning(len(found)))
         before = known.address
         known.grow(low, high, root)
         _SHARED.moved(known, before)
@@ -357,7 +360,8 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
     return known
 
 
-def _spanning(count: int) -> Diagnostic:
+def spanning(count: int) -> Diagnostic:
+    """What is wrong with data that reach over the memory of `count` allocations, or beyond that of one."""
     several = f"{count} separate stretches of memory that arrays hold" if count > 1 else "an array's memory"
     message = f"these data reach over {several}: kernelab could not tell which gradients belong together"
     hint = "share the whole buffer first and slice that array, or copy the data: kl.array(data)"

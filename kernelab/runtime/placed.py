@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from kernelab.backend.base import Args, Entry, slots_of
 from kernelab.backend.cuda import CudaEntry
+from kernelab.backend.manner import current
 from kernelab.backend.reach import reach_of
 from kernelab.codegen.entry import EntryInfo, layout_of
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.ir import Function
 from kernelab.runtime.device import CPU
+from kernelab.runtime.recorder import caller
 from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
 
 
@@ -100,12 +102,16 @@ class Placed:
         return Diagnostic(message, self.function.span, "device", hint=hint)
 
     def _run(self, held: dict[str, DeviceAllocation], args: Args, limit: int, room: int) -> None:
-        entry = self.on(next(iter(held.values())).space)
-        for owner in held.values():
+        space = next(iter(held.values())).space
+        entry, owners = self.on(space), list(held.values())
+        for owner in owners:
             owner.flush()
+        stream = current(space.name)
+        space.queues.before(owners, 0 if entry.keeps else stream)
         try:
-            entry(args, limit, room=room)
+            entry.start(args, limit, room, caller())
         finally:
+            space.ran(owners, stream)
             for name in entry.changed & held.keys():
                 held[name].changed_there()
             for param in self._layout.params:

@@ -109,9 +109,9 @@ def get_preferred_device() -> Device:
 
 
 def synchronize() -> None:
-    """Return when every stream of every device has come to its end; launches have, wherever they run."""
+    """Return when every stream of every device has come to its end; raises what went wrong in launches."""
     for space in OPEN.values():
-        space.driver.wait_for_all()
+        space.synchronize()
 
 
 def is_cpu_available() -> bool:

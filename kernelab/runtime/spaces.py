@@ -8,15 +8,19 @@ copies and clearing, is.  Knows the driver; must not know kernels or launches.
 """
 
 import ctypes
+import sys
 import zlib
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 
 from kernelab.backend.cuda import CudaBackend
 from kernelab.backend.driver import Driver
-from kernelab.errors import Diagnostic, KernelMemoryError
-from kernelab.runtime.memory import Allocation, Bytes
+from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
+from kernelab.runtime.memory import Allocation, Bytes, spanning
+from kernelab.runtime.queues import Partner, Queues
 from kernelab.runtime.ranges import Ranges
 
 OPEN: "dict[str, Space]" = {}
@@ -33,6 +37,7 @@ class Space:
         self.name = name
         self.driver = driver
         self.backend = CudaBackend(driver, name)
+        self.queues = Queues(driver)
         self.watchful = watchful
         self._living: Ranges[DeviceAllocation] = Ranges()
 
@@ -41,6 +46,7 @@ class Space:
 
     def allocate(self, nbytes: int, *, cleared: bool) -> "DeviceAllocation":
         """New memory, zeros or uninitialised; raises KernelMemoryError."""
+        self.backend.flights.require_alive()
         try:
             address = self.driver.allocate(max(nbytes, 1))
         except KernelMemoryError as problem:
@@ -60,9 +66,51 @@ class Space:
 
     def adopt(self, address: int, nbytes: int) -> "DeviceAllocation":
         """The allocation over memory of the driver's, which it gives back at the end."""
-        made = DeviceAllocation(self, address, nbytes)
+        used: set[int] = set()
+        return self._known(DeviceAllocation(self, address, nbytes, _Owned(self, address, used), used))
+
+    def _known(self, made: "DeviceAllocation") -> "DeviceAllocation":
         self._living.add(made)
         return made
+
+    def borrow(
+        self, low: int, high: int, owner: object, partners: Iterable[Partner] = (), *, writable: bool = True
+    ) -> "DeviceAllocation":
+        """The allocation over memory of the device that another library holds, and `owner` keeps alive.
+
+        `partners` are the streams in which the library works with it.  It is the same for all who share
+        bytes.  Raises KernelValueError for memory that spans that of several allocations.
+        """
+        found = self._living.owners(low, high) if low < high else []
+        if not found:
+            made = DeviceAllocation(self, low, high - low, owner, set(), borrowed=True, writable=writable)
+            made.partners = frozenset(partners)
+            return self._known(made) if low < high else made
+        known = found[0]
+        if len(found) > 1 or low < known.address or known.address + known.nbytes < high:
+            raise KernelValueError(spanning(len(found)))
+        known.share(partners)
+        known.writable |= writable
+        return known
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for a stream, or for the whole device, and raise what has gone wrong in launches there."""
+        self.backend.flights.settle(stream)
+        if stream is None:
+            self.driver.wait_for_all()
+        else:
+            self.driver.wait(stream)
+            self.backend.flights.look()
+
+    def close_stream(self, stream: int) -> None:
+        """Give a stream back; what it has to do comes before what the device's own does from now on."""
+        self.queues.close(stream)
+        self.backend.flights.move(stream)
+
+    def ran(self, owners: Collection["DeviceAllocation"], stream: int) -> None:
+        """Say that a launch has been put into a stream, which uses some memory."""
+        if self.queues.after(owners, stream):
+            self.backend.flights.move(stream)
 
     def owner(self, address: int) -> "DeviceAllocation | None":
         """The allocation that an address stands in; None if it is no memory of this device."""
@@ -71,39 +119,73 @@ class Space:
 
 
 class _Owned:
-    """Memory of a driver, given back when this object goes."""
+    """Memory of a driver, given back when this object goes, behind what streams do with it."""
 
-    __slots__ = ("_address", "_driver")
+    __slots__ = ("_address", "_space", "partners", "used")
 
-    def __init__(self, driver: Driver, address: int) -> None:
-        self._driver = driver
+    def __init__(self, space: Space, address: int, used: set[int]) -> None:
+        self._space = space
         self._address = address
+        self.used = used
+        self.partners: frozenset[Partner] = frozenset()
 
     def __del__(self) -> None:
-        self._driver.free(self._address)
+        if self._space.backend.flights.lost is None and not sys.is_finalizing():
+            self._space.queues.before((self,))
+            self._space.driver.free(self._address)
 
 
 Side = Literal["device", "host", "both"]
 
 
 class DeviceAllocation(Allocation):
-    """Memory of a device; `address` is the device's."""
+    """Memory of a device; `address` is the device's.
 
-    __slots__ = ("_mirror", "_newer", "_sum", "space")
+    `used` are the streams in which launches use it, `partners` those in which other libraries do: where there
+    are any, the mirror is never trusted for longer than a moment.
+    """
+
+    __slots__ = ("_mirror", "_newer", "_sum", "partners", "space", "used")
 
     space: Space
 
-    def __init__(self, space: Space, address: int, nbytes: int) -> None:
-        super().__init__(address, nbytes, _Owned(space.driver, address))
+    def __init__(
+        self,
+        space: Space,
+        address: int,
+        nbytes: int,
+        owner: object,
+        used: set[int],
+        *,
+        borrowed: bool = False,
+        writable: bool = True,
+    ) -> None:
+        super().__init__(address, nbytes, owner, borrowed=borrowed, writable=writable)
         self.space = space
+        self.used = used
+        self.partners: frozenset[Partner] = frozenset()
         self._mirror: Bytes | None = None
         self._newer: Side = "device"
         self._sum: int | None = None
 
     @property
     def is_exposed(self) -> bool:
-        """Never: what the host gets of a device is a copy."""
-        return False
+        """Whether another library may change the bytes unseen; the host gets copies only."""
+        return bool(self.partners)
+
+    def share(self, partners: Iterable[Partner]) -> None:
+        """Let another library look at the bytes, which works in those streams."""
+        self.flush()
+        if not self.partners and (self.watches.starts or self.witnesses):
+            self._tell_of_exposure()
+        self.partners |= frozenset(partners)
+        if isinstance(self.owner, _Owned):
+            self.owner.partners = self.partners
+
+    def publish(self) -> None:
+        """Bring what the host has written to the device, if others look at it there."""
+        if self.partners:
+            self.flush()
 
     def expose(self) -> Any:
         """The bytes of the mirror as a buffer that cannot be written."""
@@ -139,7 +221,8 @@ class DeviceAllocation(Allocation):
         """Bring to the device what the host has changed."""
         self._require_untouched()
         if self._newer == "host":
-            self.space.driver.upload(self.address, self.host_address, self.nbytes)
+            with self._alone():
+                self.space.driver.upload(self.address, self.host_address, self.nbytes)
             self._newer = "both"
             self._remember()
 
@@ -150,11 +233,21 @@ class DeviceAllocation(Allocation):
 
     def _fetch(self) -> None:
         self._require_untouched()
-        if self._newer == "device":
+        if self._newer == "device" or (self.partners and self._newer == "both"):
             if self.nbytes:
-                self.space.driver.download(self.host_address, self.address, self.nbytes)
+                self.space.backend.flights.settle()
+                with self._alone():
+                    self.space.driver.download(self.host_address, self.address, self.nbytes)
             self._newer = "both"
             self._remember()
+
+    @contextmanager
+    def _alone(self, *others: "DeviceAllocation") -> Iterator[None]:
+        """The device's own stream works on the bytes within: after, and before, all others."""
+        self.space.backend.flights.require_alive()
+        self.space.queues.before((self, *others))
+        yield
+        self.space.queues.after((self, *others))
 
     def _image(self) -> Any:
         if self._mirror is None:
@@ -175,7 +268,8 @@ class DeviceAllocation(Allocation):
         """Set bytes to zero."""
         self.flush()
         if nbytes:
-            self.space.driver.clear(self.address + start, nbytes)
+            with self._alone():
+                self.space.driver.clear(self.address + start, nbytes)
         self.changed_there()
 
     def copy_from(self, start: int, source: "DeviceAllocation", at: int, nbytes: int) -> None:
@@ -183,5 +277,6 @@ class DeviceAllocation(Allocation):
         self.flush()
         source.flush()
         if nbytes:
-            self.space.driver.copy(self.address + start, source.address + at, nbytes)
+            with self._alone(source):
+                self.space.driver.copy(self.address + start, source.address + at, nbytes)
         self.changed_there()

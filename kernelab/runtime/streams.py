@@ -1,7 +1,7 @@
 """Streams and events of CUDA devices: in which order work is done that kernelab and other libraries ask for.
 
-A launch has ended when it returns, in whatever stream it ran; so streams say what it waits for, and events
-when it ran and what others wait for.  Knows spaces and their drivers; must not know kernels.
+A launch has been put into its stream when it returns; memory that several streams use is ordered by
+`queues`.  Knows spaces and their drivers; must not know kernels.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,8 @@ from kernelab.backend.driver import Driver
 from kernelab.backend.manner import SHAPE, STREAMS, USUAL, Shape
 from kernelab.errors import Diagnostic, LaunchError, a_thing
 from kernelab.runtime.device import DEFAULT, Device, get_device
+from kernelab.runtime.queues import LEGACY
 from kernelab.runtime.spaces import Space
-
-_LEGACY = 1
-"""CUDA's word for its default stream, which PyTorch calls 0: CU_STREAM_LEGACY."""
 
 
 class _Handle:
@@ -43,18 +41,18 @@ class Stream:
     def __init__(self, device: Device | str | None = None, *, cuda_stream: int | None = None) -> None:
         place, space = _cuda(device, "a stream")
         self.device = place
-        self._driver = space.driver
+        self._driver, self._space = space.driver, space
         if cuda_stream is None:
-            self._handle = _Handle(space.driver.open_stream(), space.driver.close_stream)
+            self._handle = _Handle(space.queues.open(), space.close_stream)
         else:
-            self._handle = _Handle(int(cuda_stream) or _LEGACY, None)
+            self._handle = _Handle(int(cuda_stream) or LEGACY, None)
 
     @classmethod
     def _own(cls, device: Device | str | None) -> "Stream":
         """The stream in which a device works where nothing else is said."""
         made = cls.__new__(cls)
         made.device, space = _cuda(device, "a stream")
-        made._driver, made._handle = space.driver, _Handle(0, None)
+        made._driver, made._space, made._handle = space.driver, space, _Handle(0, None)
         return made
 
     def __repr__(self) -> str:
@@ -99,8 +97,8 @@ class Stream:
         self.wait_event(stream_of(other).record_event(event))
 
     def synchronize(self) -> None:
-        """Return when all that is in the stream has ended."""
-        self._driver.wait(self.number)
+        """Return when all that is in the stream has ended; raises what went wrong in launches there."""
+        self._space.synchronize(self.number)
 
 
 class Event:
@@ -113,6 +111,7 @@ class Event:
         self.device, space = _cuda(device, "an event")
         self.enable_timing = bool(enable_timing)
         self._driver: Driver = space.driver
+        self._space = space
         self._handle = _Handle(space.driver.open_event(self.enable_timing), space.driver.close_event)
 
     def __repr__(self) -> str:
@@ -134,8 +133,9 @@ class Event:
         return self._driver.happened(self.number)
 
     def synchronize(self) -> None:
-        """Return when it has happened."""
+        """Return when it has happened; raises what went wrong in launches by then."""
         self._driver.wait_for(self.number)
+        self._space.backend.flights.look()
 
 
 class ScopedStream:

@@ -32,7 +32,6 @@ from kernelab.runtime.interop import (
     is_plain,
     itemsize,
     shape_tuple,
-    strides_tuple,
     too_many_axes,
     value_type,
 )
@@ -43,8 +42,8 @@ from kernelab.runtime.memory import (
     bounds,
     contiguous_strides,
     folds,
-    point_at,
 )
+from kernelab.runtime.outside import at_address, from_interface, is_outside
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.transfers import look_at, require_writable, set_elements, transfer
@@ -138,11 +137,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         place = get_device(device)
         elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
-            if device is not None and place.is_cuda:
-                message = f"an array cannot be made over an address of {place}, only over one of the host"
-                hint = "copy the data to the host and make an array of that: kl.array(data, device=...)"
-                raise KernelTypeError(Diagnostic(message, code="device", hint=hint))
-            self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter)
+            place = CPU if device is None else place
+            self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter, place)
         elif data is None:
             assert shape is not None
             self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides, place)
@@ -150,6 +146,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             message = "data bring their own layout: strides go with shape= or ptr="
             hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
             raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
+        elif is_outside(data):
+            self._share(from_interface(data, elem), elem, shape, copy, None if device is None else place)
         else:
             self._adopt(data, elem, shape, copy, place)
         if ndim is not None and ndim != self.ndim:
@@ -160,14 +158,27 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         if grad is not None:
             self.grad = grad
 
-    def _point(self, ptr: int, shape: tuple[int, ...], strides: Any, dtype: Any, deleter: Any) -> None:
+    def _point(
+        self, ptr: int, shape: tuple[int, ...], strides: Any, dtype: Any, deleter: Any, place: Device
+    ) -> None:
         elem = value_type(float if dtype is None else dtype)
-        steps = (
-            contiguous_strides(shape, itemsize(elem)) if strides is None else strides_tuple(strides, shape)
-        )
-        memory = point_at(ptr, shape, steps, itemsize(elem), deleter)
+        steps, _ = laid_out(shape, elem, strides)
+        memory = at_address(place.space, ptr, shape, steps, itemsize(elem), deleter)
         self._setup(memory, ptr - memory.address, shape, steps, elem)
         memory.folded |= self.folds
+
+    def _share(self, shared: "array", elem: Any, shape: Any, copy: bool, place: Device | None) -> None:
+        fits = shape is None and elem in (None, shared.dtype) and place in (None, shared.device)
+        if copy or not fits:
+            self._adopt(shared, elem, shape, True, shared.device if place is None else place)
+            return
+        self._setup(shared.allocation, shared.offset, shared.shape, shared.strides, shared.dtype)
+        self._came_in()
+
+    def _came_in(self) -> None:
+        recorder = RECORDER.get()
+        if recorder is not None:
+            recorder.came_in(self)
 
     def _allocate(
         self,
@@ -206,9 +217,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             offset = address_of(values) - allocation.address
             self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
             allocation.folded |= self.folds
-        recorder = RECORDER.get()
-        if recorder is not None:
-            recorder.came_in(self)
+        self._came_in()
 
     def _setup(
         self,
@@ -425,6 +434,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             set_elements(self.blank(), values)
         else:
             self.blank().fill(values)
+        memory.publish()
         recorder = RECORDER.get()
         if recorder is not None:
             recorder.overwritten(self, how)

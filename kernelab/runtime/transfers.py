@@ -66,6 +66,7 @@ def _across(dest: "array", src: "array") -> None:
         return
     values = src.seen()
     dest.blank()[...] = values.copy() if into is source else values
+    into.publish()
 
 
 def set_elements(target: HostArray, values: Any) -> None:

@@ -168,15 +168,13 @@ def test_a_device_without_room_says_how_much_there_is() -> None:
         kl.zeros(10**9, device="cuda:1")
 
 
-def test_memory_of_a_device_is_not_shared_by_mistake() -> None:
+def test_memory_of_a_device_is_not_shared_with_the_cpu_by_mistake() -> None:
     x = kl.zeros(3, device="cuda:1")
     assert x.__dlpack_device__() == (2, 1) and not hasattr(x, "__array_interface__")
-    with pytest.raises(kl.KernelTypeError, match="this array is on cuda:1, and another library"):
+    with pytest.raises((RuntimeError, BufferError), match="evice"):
         np.from_dlpack(x)
-    with pytest.raises(kl.KernelTypeError, match="this array is on cuda:1, and a tensor"):
-        kl.to_torch(x)
-    with pytest.raises(kl.KernelTypeError, match="cannot be made over an address of cuda:1"):
-        kl.array(ptr=x.ptr, shape=3, dtype=float, device="cuda:1")
+    with pytest.raises(LaunchError, match="is not in the memory of cuda:0"):
+        kl.array(ptr=x.ptr, shape=3, dtype=float, device="cuda:0")
 
 
 def test_copies_by_pythons_own_means_stay_on_the_device() -> None:
@@ -211,9 +209,10 @@ def test_arrays_on_different_devices_are_refused_by_name(kernels: dict[str, Any]
 
 
 def test_an_index_outside_an_array_is_an_error_on_a_device_too(kernels: dict[str, Any]) -> None:
-    x = kl.ones(3, device="cuda")
-    with pytest.raises(KernelIndexError, match="index 3 is out of bounds for axis 0 of array `x`"):
-        kl.launch(kernels["neighbours"], 3, [x, kl.zeros(3, device="cuda")])
+    x, y = kl.ones(3, device="cuda"), kl.zeros(3, device="cuda")
+    kl.launch(kernels["neighbours"], 3, [x, y])
+    with pytest.raises(KernelIndexError, match=r"index 3 is out .*array `x`.*launched in test_devices.py, "):
+        y.numpy()
 
 
 def test_random_numbers_are_those_of_the_cpu(kernels: dict[str, Any]) -> None:

@@ -72,9 +72,9 @@ def test_what_speaks_no_dlpack_is_refused() -> None:
 def test_dlpack_data_on_another_device_are_refused() -> None:
     class Elsewhere(Producer):
         def __dlpack_device__(self) -> Any:
-            return 2, 0
+            return 10, 0
 
-    with pytest.raises(kl.KernelTypeError, match="not in the memory of the CPU"):
+    with pytest.raises(kl.KernelTypeError, match="in the memory of neither the CPU nor a CUDA device"):
         kl.from_dlpack(Elsewhere(np.zeros(1)))
 
 
@@ -150,7 +150,7 @@ def test_a_capsule_hands_the_memory_over_once() -> None:
     back = kl.from_dlpack(capsule)
     back.fill_(5.0)
     assert x.list() == [5, 5, 5]
-    with pytest.raises(ValueError, match="PyCapsule"):
+    with pytest.raises(kl.KernelTypeError, match="this DLPack capsule was used before"):
         kl.from_dlpack(capsule)
 
 

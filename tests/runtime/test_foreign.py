@@ -81,8 +81,8 @@ def test_what_cannot_be_shared_is_refused(torch: Any) -> None:
         kl.from_torch(torch.tensor([1.0]), kl.float64)
     with pytest.raises(kl.KernelTypeError, match="takes a tensor of PyTorch, not a list"):
         kl.from_torch([1.0])
-    with pytest.raises(kl.KernelTypeError, match="is on cuda:0"):
-        kl.from_torch(Tensor([1.0], device="cuda:0"))
+    with pytest.raises(kl.KernelTypeError, match="is on meta"):
+        kl.from_torch(Tensor([1.0], device="meta"))
     with pytest.raises(kl.KernelTypeError, match="its strides are negative"):
         kl.to_torch(kl.array([1.0, 2.0])[::-1])
     with pytest.raises(kl.KernelTypeError, match="takes an array of kernelab, not a list"):

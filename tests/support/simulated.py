@@ -24,6 +24,7 @@ from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
+from kernelab.runtime.queues import LEGACY
 from tests.support import shim
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -31,6 +32,9 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 CLOSED = 0
 """PROT_NONE, for which Python has no name."""
+
+OWN = 0x7057
+"""By what number other libraries know the device's own stream."""
 
 GRAIN = 256
 """Memory is handed out in multiples of so many bytes, as by CUDA."""
@@ -53,7 +57,7 @@ class SimulatedDriver:
         self.launches: list[tuple[int, int]] = []
         self.copies: list[str] = []
         self._shared: list[ctypes.Array[ctypes.c_char]] = []
-        self.queues: dict[int, list[Callable[[], None]]] = {0: []}
+        self.queues: dict[int, list[Callable[[], None]]] = {0: [], LEGACY: []}
         self._events: dict[int, _Moment] = {}
         self._numbers = itertools.count(1)
         self._clock = 0.0
@@ -109,27 +113,38 @@ class SimulatedDriver:
         return self._nbytes - sum(self.taken.values()), self._nbytes
 
     def upload(self, address: int, source: int, nbytes: int) -> None:
-        self._move("up", address, source, nbytes, mine=(address,))
+        self._require_mine(address, nbytes)
+        self.copies.append("up")
+        taken = ctypes.create_string_buffer(ctypes.string_at(source, nbytes), nbytes)
+        self._put(lambda: ctypes.memmove(address, taken, nbytes))
 
     def download(self, target: int, address: int, nbytes: int) -> None:
-        self._move("down", target, address, nbytes, mine=(address,))
+        self._require_mine(address, nbytes)
+        self.copies.append("down")
+        self._put(lambda: ctypes.memmove(target, address, nbytes))
+        self.wait()
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        self._move("across", target, source, nbytes, mine=(target, source))
-
-    def _move(self, how: str, target: int, source: int, nbytes: int, mine: tuple[int, ...]) -> None:
-        self.wait()
-        for address in mine:
-            self._require_mine(address, nbytes)
-        self.copies.append(how)
-        with self._working():
-            ctypes.memmove(target, source, nbytes)
+        self._require_mine(target, nbytes)
+        self._require_mine(source, nbytes)
+        self.copies.append("across")
+        self._put(lambda: ctypes.memmove(target, source, nbytes))
 
     def clear(self, address: int, nbytes: int) -> None:
-        self.wait()
         self._require_mine(address, nbytes)
-        with self._working():
-            ctypes.memset(address, 0, nbytes)
+        self._put(lambda: ctypes.memset(address, 0, nbytes))
+
+    def _put(self, work: Callable[[], object], stream: int = 0) -> None:
+        """Start some work on the memory in a stream."""
+
+        def start() -> None:
+            with self._working():
+                work()
+
+        self.queue(stream).append(start)
+
+    def owns(self, address: int) -> bool:
+        return self._base <= address < self._base + self._nbytes
 
     def _require_mine(self, address: int, nbytes: int) -> None:
         inside = any(a <= address and address + nbytes <= a + size for a, size in self.taken.items())
@@ -152,15 +167,23 @@ class SimulatedDriver:
 
         def start() -> None:
             self._clock += 1.0
-            with self._working():
-                function(*arguments, ctypes.c_longlong(blocks), ctypes.c_longlong(threads))
+            function(*arguments, ctypes.c_longlong(blocks), ctypes.c_longlong(threads))
 
-        self.queues[stream].append(start)
+        self._put(start, stream)
+
+    @property
+    def own_stream(self) -> int:
+        return OWN
+
+    def queue(self, stream: int) -> list[Callable[[], None]]:
+        """What a stream still has to do; the device's own is known to other libraries by a number."""
+        return self.queues[0 if stream == OWN else stream]
 
     def finished(self, stream: int = 0) -> bool:
-        if self.queues[stream]:
-            self.queues[stream].pop(0)()
-        return not self.queues[stream]
+        waiting = self.queue(stream)
+        if waiting:
+            waiting.pop(0)()
+        return not waiting
 
     def wait(self, stream: int = 0) -> None:
         while not self.finished(stream):
@@ -195,11 +218,11 @@ class SimulatedDriver:
         def come() -> None:
             moment.come, moment.time = True, self._clock
 
-        self.queues[stream].append(come)
+        self.queue(stream).append(come)
 
     def hold(self, stream: int, event: int) -> None:
         moment = self._events[event]
-        self.queues[stream].append(lambda: self._until(moment))
+        self.queue(stream).append(lambda: self._until(moment))
 
     def _until(self, moment: "_Moment") -> None:
         while not moment.come:

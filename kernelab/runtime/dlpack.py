@@ -1,0 +1,174 @@
+"""DLPack by hand: memory of a device described in a capsule, for another library or by one.
+
+NumPy speaks DLPack for the memory of the CPU; of a device it knows nothing.  The layout is that of DLPack's
+header, version 0: strides and offsets there count elements.  Knows ctypes; must not know arrays.
+"""
+
+import ctypes
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.types import SCALARS, Scalar
+
+CPU, CUDA, MANAGED = 1, 2, 13
+"""Kinds of devices: kDLCPU, kDLCUDA and kDLCUDAManaged."""
+
+_NAME, _USED = b"dltensor", b"used_dltensor"
+_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_BRAIN = 4
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+_api = ctypes.pythonapi
+_new = _api.PyCapsule_New
+_new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_rename = _api.PyCapsule_SetName
+_rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+_pointer = _api.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_is_valid = _api.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Elements of a device that `owner` keeps alive; strides in bytes, `ordinal` the number of the device."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    scalar: Scalar
+    ordinal: int
+    owner: object
+
+
+_held: dict[int, tuple[object, ...]] = {}
+"""What capsules describe, by the address of the description, until whoever has it lets go."""
+
+
+_waiting: dict[int, Any] = {}
+"""Capsules that nobody has taken yet, by the same address."""
+
+
+def _forget(address: int) -> None:
+    _held.pop(address, None)
+
+
+_let_go = _Deleter(_forget)
+
+
+def sweep() -> None:
+    """Forget what capsules describe that were dropped without having been taken.
+
+    A capsule could say so itself when it goes, but that may be while an exception is on its way, and then no
+    Python code can run.
+    """
+    for address in list(_waiting):
+        if not _is_valid(_waiting[address], _NAME):
+            del _waiting[address]
+        elif sys.getrefcount(_waiting[address]) == 2:  # ours, and that of the question
+            del _waiting[address], _held[address]
+
+
+def capsule_of(described: Described) -> Any:
+    """A capsule that describes elements, which live as long as it, or whoever takes it, needs them.
+
+    Raises BufferError for strides that are no whole number of elements, for which DLPack has no words.
+    """
+    size = described.scalar.dtype.itemsize
+    if any(stride % size for stride in described.strides):
+        raise BufferError("DLPack cannot describe elements that stand at parts of their size: copy them")
+    sweep()
+    ndim = len(described.shape)
+    extents = (ctypes.c_int64 * max(ndim, 1))(*described.shape)
+    steps = (ctypes.c_int64 * max(ndim, 1))(*[stride // size for stride in described.strides])
+    managed = _Managed()
+    scalar = described.scalar
+    code = _BRAIN if scalar.flavor else _CODES[scalar.kind]
+    managed.tensor = _Tensor(
+        described.address, CUDA, described.ordinal, ndim, code, 8 * size, 1, extents, steps, 0
+    )
+    managed.deleter = ctypes.cast(_let_go, ctypes.c_void_p)
+    address = ctypes.addressof(managed)
+    _held[address] = (managed, extents, steps, described.owner)
+    made = _waiting[address] = _new(address, _NAME, None)
+    return made
+
+
+class _Taken:
+    """What another library has described, to be let go of at the end."""
+
+    def __init__(self, managed: _Managed) -> None:
+        self._managed = managed
+
+    def __del__(self) -> None:
+        if self._managed.deleter:
+            _Deleter(self._managed.deleter)(ctypes.addressof(self._managed))
+
+
+def taken(capsule: Any) -> Described:
+    """What a capsule describes, which is used up by that.
+
+    Raises KernelTypeError for one that was used before, is of no CUDA device, or holds numbers of another
+    type than there is here.
+    """
+    if not _is_valid(capsule, _NAME):
+        message = "this DLPack capsule was used before, or is of a kind that is not known here"
+        hint = "each capsule is used once: pass the array itself"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+    managed = _Managed.from_address(_pointer(capsule, _NAME))
+    tensor = managed.tensor
+    if tensor.device_type not in (CUDA, MANAGED):
+        message = f"this DLPack capsule is of a device of kind {tensor.device_type}, not of a CUDA device"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it to the CPU or a CUDA device"))
+    scalar = _scalar(tensor)
+    size, shape = scalar.dtype.itemsize, tuple(tensor.shape[: tensor.ndim])
+    if tensor.strides:
+        strides = tuple(stride * size for stride in tensor.strides[: tensor.ndim])
+    else:
+        strides = tuple(size * math.prod(shape[axis + 1 :]) for axis in range(tensor.ndim))
+    _rename(capsule, _USED)
+    sweep()
+    address = (tensor.data or 0) + tensor.byte_offset
+    return Described(address, shape, strides, scalar, tensor.device_id, _Taken(managed))
+
+
+def is_of_the_cpu(capsule: Any) -> bool:
+    """Whether a capsule describes memory of the CPU, or is of a kind that NumPy alone may know."""
+    if not _is_valid(capsule, _NAME):
+        return not _is_valid(capsule, _USED)
+    return bool(_Managed.from_address(_pointer(capsule, _NAME)).tensor.device_type == CPU)
+
+
+def _scalar(tensor: _Tensor) -> Scalar:
+    for scalar in SCALARS:
+        code = _BRAIN if scalar.flavor else _CODES[scalar.kind]
+        if (code, scalar.dtype.itemsize * 8, 1) == (tensor.code, tensor.bits, tensor.lanes):
+            return scalar
+    message = f"there is no type for DLPack's numbers of kind {tensor.code} with {tensor.bits} bits"
+    lanes = f", {tensor.lanes} together" if tensor.lanes != 1 else ""
+    raise KernelTypeError(Diagnostic(message + lanes, code="dlpack", hint="convert them on the other side"))

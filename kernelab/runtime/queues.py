@@ -1,0 +1,103 @@
+"""In which order the streams of a device get to memory that several of them use.
+
+A device's own stream hands memory out, takes it back, copies and clears.  Before it touches an allocation it
+waits for the other streams in which launches have used it; any other stream waits for the own one.  Memory
+that another library looks at too has partners: streams in which that library works.  They and we wait for
+each other around everything that is done there.  Knows the driver; must not know kernels.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from kernelab.backend.driver import Driver
+
+LEGACY = 1
+"""CUDA's word for its default stream, which PyTorch calls 0: CU_STREAM_LEGACY."""
+
+ANY = -1
+"""A partner whose streams are not known: the whole device is waited for."""
+
+
+Partner = int | Callable[[], int]
+"""A stream of another library, or what says which one that library uses now."""
+
+
+class Used(Protocol):
+    """Memory of a device, and who else uses it."""
+
+    used: set[int]
+    partners: frozenset[Partner]
+
+
+class Queues:
+    """The streams of a device, as far as kernelab has opened them; 0 is the device's own."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._opened: set[int] = set()
+        self._joint = 0
+
+    def open(self) -> int:
+        """A new stream."""
+        stream = self._driver.open_stream()
+        self._opened.add(stream)
+        return stream
+
+    def close(self, stream: int) -> None:
+        """Give a stream back: what it has to do comes before what the device's own does from now on."""
+        self._opened.discard(stream)
+        self._hold(0, stream)
+        self._driver.close_stream(stream)
+
+    def before(self, memories: Iterable[Used], stream: int = 0) -> None:
+        """Let a stream wait for all that others do with memory."""
+        waiting: set[int] = set()
+        for memory in memories:
+            if memory.used or memory.partners:
+                waiting |= _streams(memory.partners) | (memory.used & self._opened)
+                if not stream:
+                    memory.used.clear()
+        self._join(stream, waiting)
+
+    def after(self, memories: Collection[Used], stream: int = 0) -> bool:
+        """Say that a stream has been given something to do with memory, which partners wait for.
+
+        Returns whether the device's own stream waits for it now, as for one of another library: nobody says
+        when that ends.
+        """
+        partners = _streams(partner for memory in memories for partner in memory.partners)
+        if stream in self._opened:
+            for memory in memories:
+                memory.used.add(stream)
+        foreign = bool(stream) and stream not in self._opened
+        if foreign:
+            self._hold(0, stream)
+        if ANY in partners:
+            self._driver.wait(stream)
+        else:
+            for partner in partners - {stream}:
+                self._hold(partner, stream)
+        return foreign
+
+    def _join(self, stream: int, waiting: set[int]) -> None:
+        if ANY in waiting:
+            self._driver.wait_for_all()
+            return
+        for other in waiting - {stream}:
+            self._hold(stream, other)
+
+    def meet(self, stream: int, other: int) -> None:
+        """Let a stream wait for all that another has to do now."""
+        if ANY in (stream, other):
+            self._driver.wait_for_all()
+        else:
+            self._hold(stream, other)
+
+    def _hold(self, stream: int, other: int) -> None:
+        self._joint = self._joint or self._driver.open_event(timed=False)
+        self._driver.record(self._joint, other)
+        self._driver.hold(stream, self._joint)
+
+
+def _streams(partners: Iterable[Partner]) -> set[int]:
+    return {partner() if callable(partner) else partner for partner in partners}
