@@ -5,11 +5,20 @@ Reads a recording; must not know who looks, nor how a tape sweeps.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from kernelab.autodiff.hazards import Overwrite
 from kernelab.autodiff.magnitudes import Magnitude
 from kernelab.autodiff.records import Record, Recording
 from kernelab.errors import Diagnostic, NotFiniteError
+from kernelab.runtime.strided import array
+
+Values = np.ndarray[Any, Any]
+
+MOST_KEPT = 65_536
+"""Up to how many numbers of the cotangents of a sweep are copied where nobody watches."""
 
 
 class Observed:
@@ -20,6 +29,8 @@ class Observed:
     def __init__(self) -> None:
         self._findings: tuple[Diagnostic, ...] = ()
         self._magnitudes: list[Magnitude] | None = None
+        self._sweeps = 0
+        self._cotangents: Mapping[array, Values] | None = None
 
     def since(self, number: int) -> Sequence[Record]:
         """The records from a number on."""
@@ -59,6 +70,35 @@ class Observed:
         """The norms of adjoints in the order of the last `backward`, if the tape was observed then."""
         return self._magnitudes or ()
 
+    @property
+    def sweeps(self) -> int:
+        """How often `backward` has begun, or was forgotten: `magnitudes` grow while it stays the same."""
+        return self._sweeps
+
+    @property
+    def last_cotangents(self) -> Mapping[array, Values] | None:
+        """What the last `backward` started with, as `backward(grads=...)` takes it.
+
+        None where there was none, or where they are many numbers and the tape was not observed then.
+        """
+        return self._cotangents
+
+    def _begin_sweep(self, seeds: Mapping[array, Any]) -> list[Magnitude] | None:
+        """Where to note the norms of a sweep; None if nobody watches."""
+        self._sweeps += 1
+        is_watched = self._magnitudes is not None
+        distinct = len({target.allocation for target in seeds}) == len(seeds)
+        few = sum(target.size for target in seeds) <= MOST_KEPT
+        self._cotangents = None
+        if distinct and (few or is_watched):
+            self._cotangents = {
+                target: np.array(np.broadcast_to(cotangent, target.host().shape))
+                for target, cotangent in seeds.items()
+            }
+        if is_watched:
+            self._magnitudes = []
+        return self._magnitudes
+
     @contextmanager
     def _noting_what_is_not_finite(self) -> Iterator[None]:
         try:
@@ -69,5 +109,7 @@ class Observed:
 
     def _forget_findings(self) -> None:
         self._findings = ()
+        self._cotangents = None
+        self._sweeps += 1
         if self._magnitudes is not None:
             self._magnitudes = []

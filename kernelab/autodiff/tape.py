@@ -279,9 +279,9 @@ class Tape(Observed, Habits):
             # Of elements that no record touches, too, the gradient is that of the value at the end.
             plan.before[:0] = [target for target in seeds if target.requires_grad]
             pulling: Pulling = FiniteChecks if check_finite else Pulls
-            if self._magnitudes is not None:
-                self._magnitudes = []
-                pulling = measuring(pulling, self._magnitudes)
+            norms = self._begin_sweep(seeds)
+            if norms is not None:
+                pulling = measuring(pulling, norms)
             retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
             with self._noting_what_is_not_finite():
                 narrow = narrow_sums(steps, found.live, replaced)

@@ -1,22 +1,39 @@
-"""What a reader of a tape asks for by clicking: the values of an array, the kernel of a launch, one thread.
+"""What a reader of a tape asks for by clicking: the values of an array, the kernel of a launch, one thread,
+and who added to an element of a gradient.
 
 Pure functions from a digest and a question to markup; must not know who asks.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from kernelab.autodiff.contributions import Contributions, contributions
 from kernelab.autodiff.records import LaunchRecord
 from kernelab.autodiff.threadrun import trace_thread
 from kernelab.errors import KernelError
 from kernelab.runtime.strided import array
 from kernelab.views.arrays import array_view
+from kernelab.views.contributions import contributions_view
 from kernelab.views.digest import Digest
 from kernelab.views.kernel import view
 from kernelab.views.markup import Below, Node, Run, Table, cell, words
-from kernelab.views.threadrun import thread_view
+from kernelab.views.threadrun import thread_view, written
 
 NOW = "The arrays are as they are now: what was overwritten since the launch is not what it saw."
 GONE = "The kernel that recorded this tape does not hold it any more: run the cell again."
+
+NO_SWEEP = (
+    "Nobody noted what the last backward() of this tape started with: run it once more while the tape is shown, "
+    "or ask kl.contributions(tape, x, index, loss) in a cell."
+)
+
+CLOSE = 1e-4
+"""By which share of its parts a gradient may differ from their sum before that is told."""
+
+MOST_THREADS = 2_000_000
+"""How many threads at most run again for one question: about ten seconds of a simple kernel."""
 
 
 def answer(digest: Digest, question: Any) -> Node:
@@ -24,11 +41,13 @@ def answer(digest: Digest, question: Any) -> Node:
     match question:
         case {"ask": "array", "number": int(number)}:
             found = digest.held(number)
-            return words(GONE) if found is None else array_view(found)
+            return words(GONE) if found is None else array_view(found, asks=True)
         case {"ask": "record", "number": int(number)}:
             return _record(digest, number)
         case {"ask": "thread", "number": int(number), "thread": int(thread)}:
             return _thread(digest, number, thread)
+        case {"ask": "element", "number": int(number), "index": [*index]} if all(map(_is_index, index)):
+            return _element(digest, number, index)
         case _:
             return words(f"kernelab does not know the question {question!r}")
 
@@ -60,6 +79,48 @@ def _thread(digest: Digest, number: int, thread: int) -> Node:
     except KernelError as error:
         return words(str(error))
     return Below((words(Run(NOW, "dim")), thread_view(run)))
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _element(digest: Digest, number: int, index: Sequence[int]) -> Node:
+    tape, primal = digest.tape(), digest.held(number)
+    if tape is None or primal is None:
+        return words(GONE)
+    if tape.last_cotangents is None:
+        return words(NO_SWEEP)
+    threads = sum(record.grid.threads for record in tape.launches)
+    if threads > MOST_THREADS:
+        return words(_too_many(threads))
+    try:
+        found = contributions(tape, primal, index, grads=tape.last_cotangents)
+    except KernelError as error:
+        return words(error.diagnostics[0].message, _hint(error))
+    return Below((contributions_view(found), *_rest(primal, found)))
+
+
+def _too_many(threads: int) -> str:
+    asked = "kl.contributions(tape, x, index, loss)"
+    return f"All {threads:,} threads of this tape would run again, one by one: ask {asked} in a cell."
+
+
+def _hint(error: KernelError) -> str:
+    hint = error.diagnostics[0].hint
+    return f": {hint}" if hint else ""
+
+
+def _rest(primal: array, found: Contributions) -> list[Node]:
+    """A word where the gradient that the array holds is another number than what the parts add up to."""
+    if primal.allocation.adjoint is None:
+        return []
+    held = primal.grad.host()[found.index]
+    sizes = sum((np.abs(part.value) for part in found.parts), np.abs(held))
+    if np.all(np.abs(held - found.total) <= CLOSE * sizes) or np.array_equal(held, found.total, equal_nan=True):
+        return []
+    told = f"The gradient that it holds now is {written(held)}: these are the parts of the last backward() alone."
+    return [words(Run(told, "dim"))]
 
 
 def _argument(value: Any) -> str:

@@ -6,6 +6,7 @@ Pure functions from an array to markup; must not change or expose its memory.
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from kernelab.views.markup import (
     cell,
     words,
 )
-from kernelab.views.picture import Values, curves, heatmap, number, photograph
+from kernelab.views.picture import LEFT, WIDTH, Values, curves, heatmap, number, photograph
 
 LONGEST_ROW, LARGEST_SIDE = 12, 8
 """Up to how many elements a table shows them all."""
@@ -42,13 +43,17 @@ LOOKED_AT = 2**22
 COMPONENTS = ("x", "y", "z", "w")
 
 
-def array_view(shown: array) -> Node:
-    """What an array holds, and its gradient where it has one."""
+def array_view(shown: array, *, asks: bool = False) -> Node:
+    """What an array holds, and its gradient where it has one.
+
+    With `asks`, the elements of the gradient are marked for a live page, which asks who added to them.
+    """
     gradient = shown.grad if shown.allocation.adjoint is not None else None
     budget = PIXELS if gradient is None else PIXELS // 2
     parts = [_values("" if gradient is None else "values", shown, budget)]
     if gradient is not None:
-        parts.append(_values("gradient", gradient, budget))
+        asked = asks and not isinstance(shown, structarray)
+        parts.append(_values("gradient", gradient, budget, asked))
     return Below((_heading(shown), Beside(tuple(parts)) if len(parts) > 1 else parts[0]))
 
 
@@ -72,20 +77,22 @@ def _heading(shown: array) -> Words:
     return words(Run("array", "strong"), described, level=1)
 
 
-def _values(title: str, shown: array, budget: int) -> Node:
+def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
     values = shown.host()
     if not shown.size:
         return words("no elements")
     if isinstance(shown, structarray):
         return _structs(title, shown)
     if _is_small(shown):
-        return _table(title, shown, values)
+        table = _table(title, shown, values)
+        return _asking(table, shown) if asks else table
     step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
     some: array = shown[(slice(None, None, step),) * shown.ndim]
     heading = _title(title, some, some.host()) + (
         f", of one element in {step**shown.ndim}" if step > 1 else ""
     )
-    return Drawing(heading, _picture(some, some.host(), budget, shown.shape[0] - 1), _lines(values))
+    picture = _picture(some, some.host(), budget, shown.shape[0] - 1)
+    return Drawing(heading, _clickable(picture, some, step) if asks else picture, _lines(values))
 
 
 def _is_small(shown: array) -> bool:
@@ -138,6 +145,22 @@ def _written(value: Any) -> str:
     return f"({inner})" if np.ndim(value) == 1 else inner
 
 
+def _asking(table: Table, shown: array) -> Table:
+    """The table with its numbers marked: an element of vectors or matrices is one, with all its components."""
+
+    def asked(entry: Cell, row: int, column: int) -> Cell:
+        by_rows = shown.ndim == 1 and len(table.rows) == shown.size and isinstance(shown.dtype, Vec)
+        place = f"{row}" if by_rows else f"{column}" if shown.ndim == 1 else f"{row},{column}"
+        return replace(entry, asks=f"element {place}")
+
+    first = 0 if table.head[0] else 1
+    rows = (
+        (*row[:first], *(asked(entry, i, j) for j, entry in enumerate(row[first:])))
+        for i, row in enumerate(table.rows)
+    )
+    return replace(table, rows=tuple(rows))
+
+
 # ------------------------------------------------------------------------------------------ pictures
 
 
@@ -153,6 +176,13 @@ def _picture(shown: array, values: Values, budget: int, last: int) -> str:
     if components:
         matrix = np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2))
     return heatmap(matrix, alt, budget)
+
+
+def _clickable(picture: str, shown: array, step: int) -> str:
+    """The picture, with what a page has to know to tell which element of `shown`, every `step`-th, is where."""
+    extents = ",".join(map(str, shown.shape))
+    left = LEFT / WIDTH if 'class="kl-curves"' in picture else 0
+    return f'<div data-elements="{extents}" data-step="{step}" data-left="{left:.4f}">{picture}</div>'
 
 
 def _matrix(shown: array, values: Values) -> Values:

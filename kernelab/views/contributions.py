@@ -45,12 +45,21 @@ def contributions_text(found: Contributions) -> str:
 
 def _row(part: Contribution) -> tuple[Cell, ...]:
     place = f"{part.title.removeprefix('the launch of ').strip('`')}"
-    number = "" if part.record is None else f" {part.record}"
-    record = Cell((Run(f"{place}{number}"), Run(f" {part.place}".rstrip(), "dim")))
-    thread = "" if part.thread is None else ", ".join(map(str, part.thread))
+    number = "" if part.record is None else f"{part.record + 1} "
+    asks = "" if part.record is None else f"record {part.record}"
+    record = Cell((Run(f"{number}{place}"), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
+    thread = _thread(part)
     line = cell("") if part.line is None else cell(str(part.line))
     source = "" if part.line is None else part.line.source.line(part.line.line).strip()
-    return cell(written(part.value)), record, cell(thread), line, cell(source)
+    return cell(written(part.value)), record, thread, line, cell(source)
+
+
+def _thread(part: Contribution) -> Cell:
+    if part.thread is None:
+        return cell("")
+    place = ",".join(map(str, part.thread))
+    asks = "" if part.record is None else f"thread {part.record} {place}"
+    return Cell((Run(place.replace(",", ", ")),), asks=asks)
 
 
 def _size(part: Contribution) -> float:

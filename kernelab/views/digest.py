@@ -4,14 +4,16 @@
      "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients
      "layouts": [["float32", [1000]], ...],            dtype, shape
      "arrays": [[0, 0], ...],                          views: memory, layout
-     "kinds": [{"title": "square", "kind": "launch", "grid": [1000], "place": "Cell In[2], line 3",
+     "kinds": [{"title": "square", "kind": "launch", "grid": [1000], "device": "cpu", "place": "Cell In[2], line 3",
                 "reads": ["x"], "writes": ["y"]}, ...],    with the names of parameters
      "steps": [[0, [0], [1]], ...],                    kind, arrays read, arrays written
      "records": [0, 1, 0, 1, ...],                     the tape, by numbers of steps
      "times": [12.5, ...],                             microseconds, -1 where nobody measured
      "clashes": [{"outcome": "saved", "read": [place, line], "wrote": [place, line]}, ...],
      "overwrites": [[0, 3, 5, 0, 4000, [0]], ...],     clash, reader, writer, array, bytes, memories affected
-     "scopes": [["forward", 0, 4], ...], "findings": [...], "sweep": [...], "names": {"0": "x"}}
+     "sweep": [[1, [[0, 2.5]]], ...],                  the last backward: record, norms of adjoints by arrays
+     "sweeps": 1,                                      how often `sweep` began anew
+     "scopes": [["forward", 0, 4], ...], "findings": [...], "names": {"0": "x"}}
 
 A step is what records have in common that do the same to the same arrays at the same line, a kind what they
 have in common but for the arrays: so a long tape is mostly numbers.  Knows the tape; must not know markup,
@@ -36,9 +38,9 @@ Names = Callable[[Iterable[Allocation]], Mapping[Allocation, str]]
 
 GROWING = (
     *("memories", "layouts", "arrays", "kinds", "steps"),
-    *("records", "times", "clashes", "overwrites"),
+    *("records", "times", "clashes", "overwrites", "sweep"),
 )
-"""The parts that only grow while an epoch lasts."""
+"""The parts that only grow while an epoch lasts; `sweep` while `sweeps` stays the same."""
 
 NOBODY = -1
 """The number of a record that is none: what wrote stands outside of the tape."""
@@ -55,7 +57,7 @@ class Digest:
     def _begin(self, tape: Tape) -> None:
         self.epoch = tape.epoch
         self.parts: dict[str, list[Any]] = {part: [] for part in GROWING}
-        self.others: dict[str, Any] = {"scopes": [], "findings": [], "sweep": [], "names": {}}
+        self.others: dict[str, Any] = {"scopes": [], "findings": [], "sweeps": tape.sweeps, "names": {}}
         self._memories: dict[int, int] = {}
         self._arrays: dict[Hashable, int] = {}
         self._steps: dict[Hashable, int] = {}
@@ -110,10 +112,10 @@ class Digest:
         if len(self.parts["memories"]) > self._sent["memories"]:
             self.look_for_names()
         self._look_at_overwrites(tape)
-        self._change("scopes", [[scope.name, scope.begin, scope.end] for scope in tape.scopes])
+        if len(tape.scopes) != len(self.others["scopes"]):
+            self._change("scopes", [[scope.name, scope.begin, scope.end] for scope in tape.scopes])
         self._change("findings", [_finding(found) for found in tape.findings])
-        if len(tape.magnitudes) != len(self.others["sweep"]) or self.others["sweep"]:
-            self._change("sweep", [self._sweep_step(found) for found in tape.magnitudes])
+        self._look_at_sweep(tape)
         return True
 
     def look_for_names(self) -> None:
@@ -158,17 +160,19 @@ class Digest:
         flow = flow_of(record)
         title, kind = record.title.strip("`"), "other"
         grid: tuple[int, ...] = ()
+        device = ""
         if isinstance(record, LaunchRecord):
             title, kind, grid = record.kernel.name, "launch", record.grid.extents
+            device = " and ".join({str(one.device): None for one in (*record.read, *record.written)})
         read, written = ([self._array(*pair) for pair in side] for side in (flow.read, flow.written))
         names = [[parameter for parameter, _ in side] for side in (flow.read, flow.written)]
 
         def common() -> dict[str, Any]:
             described = {"title": title, "kind": kind, "place": str(record.place)}
             sides = {"reads": names[0], "writes": names[1]}
-            return described | sides | ({"grid": list(grid)} if grid else {})
+            return described | sides | ({"grid": list(grid), "device": device} if grid else {})
 
-        key = (title, kind, grid, record.place, tuple(names[0]), tuple(names[1]))
+        key = (title, kind, grid, device, record.place, tuple(names[0]), tuple(names[1]))
         return [self._entry("kinds", key, common), read, written]
 
     def _array(self, parameter: str, elements: array) -> int:
@@ -230,6 +234,17 @@ class Digest:
         number = self._entry("clashes", (event.outcome, *places), clash)
         array = self._array(parameter, event.elements)
         return [number, reader, writer, array, event.nbytes, sorted(affected)]
+
+    def _look_at_sweep(self, tape: Tape) -> None:
+        known = self.parts["sweep"]
+        sweeps, magnitudes = tape.sweeps, tape.magnitudes
+        if sweeps != self.others["sweeps"]:
+            known.clear()
+            self._sent["sweep"] = 0
+            self._change("sweeps", sweeps)
+        fresh = [self._sweep_step(found) for found in magnitudes[len(known) :]]
+        if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time
+            known += fresh
 
     def _sweep_step(self, found: Magnitude) -> list[Any]:
         return [found.record, [[self._array("", primal), _short(norm)] for primal, norm in found.norms]]

@@ -68,10 +68,14 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An entry of a table; numbers stand to the right."""
+    """An entry of a table; numbers stand to the right.
+
+    `asks` is what a live page asks the kernel when a reader clicks it; elsewhere it changes nothing.
+    """
 
     runs: tuple[Run, ...]
     is_number: bool = False
+    asks: str = ""
 
 
 @dataclass(frozen=True, slots=True)

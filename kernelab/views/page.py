@@ -168,7 +168,8 @@ def _head(title: str, is_number: bool) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    return f"<td{_kind(cell.is_number)}>{_runs(cell.runs)}</td>"
+    asks = f' data-asks="{escape(cell.asks)}"' if cell.asks else ""
+    return f"<td{_kind(cell.is_number)}{asks}>{_runs(cell.runs)}</td>"
 
 
 def _kind(is_number: bool) -> str:

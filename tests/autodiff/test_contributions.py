@@ -103,7 +103,7 @@ def test_as_text_the_largest_part_is_first(springs: tuple[kl.Tape, kl.array, kl.
     lines = str(kl.contributions(tape, x, 2, energy)).splitlines()
     assert lines[1] == "3 parts, by 3 threads of 2 launches"
     assert "atomic_add(energy, 0, x[tid()].y * 3.0)" in lines[5]
-    assert "heights 1 test_contributions.py" in lines[5]
+    assert "2 heights test_contributions.py" in lines[5]
 
 
 def test_gradients_stay_as_they_are(springs: tuple[kl.Tape, kl.array, kl.array]) -> None:
