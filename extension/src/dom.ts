@@ -2,13 +2,15 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-type Attributes = Record<string, string | number | boolean | ((event: any) => void) | undefined>;
+/** What hears an event; its name says which kind of event it gets. */
+type Listener = (event: never) => void;
+type Attributes = Record<string, string | number | boolean | Listener | undefined>;
 type Child = Node | string;
 
 function fill<T extends Element>(made: T, attributes: Attributes, children: Child[]): T {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === false) continue;
-    if (typeof value === "function") made.addEventListener(name, value);
+    if (typeof value === "function") made.addEventListener(name, value as EventListener);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
   made.append(...children);

@@ -187,6 +187,10 @@ export class Graph {
     }
   }
 
+  close(): void {
+    clearTimeout(this.waiting);
+  }
+
   private key(event: KeyboardEvent): void {
     const launches = this.nodes.filter((node) => node.record !== undefined);
     const at = launches.findIndex((node) => node.record === this.selection.record);
@@ -205,11 +209,11 @@ interface Box {
   height: number;
 }
 
-function layout(drawn: Drawn): any {
-  const graph = new dagre.graphlib.Graph({ compound: true });
+function layout(drawn: Drawn): dagre.graphlib.Graph<Box> {
+  const graph = new dagre.graphlib.Graph<Box>({ compound: true });
   graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 26, marginx: 4, marginy: 16 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const frame of drawn.frames) graph.setNode(frame.id, {});
+  for (const frame of drawn.frames) graph.setNode(frame.id, { width: 0, height: 0 });
   for (const node of drawn.nodes) {
     const letters = Math.max(Math.min(20, node.label.length) * 7.6, Math.min(24, node.detail.length) * 6.2);
     graph.setNode(node.id, { width: Math.max(48, letters + 22), height: 36 });

@@ -14,9 +14,8 @@ import { Timeline } from "./timeline";
 interface Panel {
   readonly element: HTMLElement;
   update(): void;
+  close(): void;
 }
-
-let views = 0;
 
 class View {
   readonly element: HTMLElement;
@@ -29,15 +28,17 @@ class View {
   private waiting = 0;
 
   constructor(private store: Store, model: Model) {
-    const id = `klt-${++views}`;
+    // Hosts load this module once for each tape: a counter would give two views of a page the same names.
+    const id = `klt-${Math.random().toString(36).slice(2)}`;
     const selection = new Selection();
     const timeline = new Timeline(store, selection, `${id}-rows`);
-    this.details = new Details(store, selection, model);
-    this.problems = new Problems(store, (record, memory) => {
+    const reveal = (record: number, memory: number | null = null) => {
       this.open("timeline");
       selection.pick(record, memory);
       timeline.reveal(record);
-    });
+    };
+    this.details = new Details(store, selection, model, reveal);
+    this.problems = new Problems(store, reveal);
     this.panels = { timeline, graph: new Graph(store, selection), backward: new Sweep(store, selection) };
     const tabs = html("div", { class: "klt-tabs", role: "tablist", "aria-label": "views of the tape", keydown: (event: KeyboardEvent) => this.key(event) });
     for (const [name, panel] of Object.entries(this.panels)) {
@@ -103,28 +104,34 @@ class View {
 
   close(): void {
     cancelAnimationFrame(this.waiting);
+    for (const panel of Object.values(this.panels)) panel.close();
     this.details.close();
   }
 }
 
 /** One for each model, as hosts call it: the store that its views share lives in here. */
 export default function () {
-  let store: Store | undefined;
-  const known = (model: Model) => (store ??= storeOf(model));
+  let known: ReturnType<typeof storeOf> | undefined;
+  const knownOf = (model: Model) => (known ??= storeOf(model));
   return {
-    initialize({ model }: { model: Model }): void {
-      known(model);
-      model.on("change:snapshot", () => keepInNotebook(model));
+    initialize({ model }: { model: Model }): () => void {
+      const { leave } = knownOf(model), keep = () => keepInNotebook(model);
+      model.on("change:snapshot", keep);
+      return () => {
+        model.off("change:snapshot", keep);
+        leave();
+      };
     },
     render({ model, el }: { model: Model; el: HTMLElement }): () => void {
-      const shown = known(model), view = new View(shown, model);
+      const { store } = knownOf(model), view = new View(store, model);
       el.append(view.element);
       view.update();
-      const stop = shown.listen(view.schedule);
+      const stop = store.listen(view.schedule);
       keepInNotebook(model);
       return () => {
         stop();
         view.close();
+        view.element.remove();
       };
     },
   };

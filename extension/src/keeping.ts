@@ -14,16 +14,32 @@ const LATER = 50;
 
 type States = Record<string, { state: Record<string, unknown> }>;
 
+/** What JupyterLab's widget manager and its notebooks offer. */
+interface Manager {
+  context?: { model?: Notebook };
+  get_state_sync?: (options: { drop_defaults: boolean }) => { state: States };
+}
+interface Notebook {
+  getMetadata?: (key: string) => Record<string, { state?: States }> | undefined;
+  setMetadata?: (key: string, value: unknown) => void;
+  cells?: Iterable<{ outputs?: Outputs }>;
+}
+interface Outputs {
+  length: number;
+  get(i: number): { data?: Record<string, unknown> } | undefined;
+}
+
 /** Store the state of all tapes that the notebook shows. */
 export function keepInNotebook(model: Model): void {
-  const manager = model.widget_manager as any, notebook = manager?.context?.model;
-  if (typeof notebook?.setMetadata !== "function" || typeof manager.get_state_sync !== "function") return;
+  const manager = model.widget_manager as Manager | undefined, notebook = manager?.context?.model;
+  if (typeof notebook?.setMetadata !== "function" || typeof manager?.get_state_sync !== "function") return;
   // After the host has put the change into its own state.
   setTimeout(() => {
-    const whole = manager.get_state_sync({ drop_defaults: true });
-    const before = (notebook.getMetadata("widgets")?.[STATE]?.state ?? {}) as States;
-    const kept = { ...without(before), ...tapes(whole.state as States, shownIn(notebook)) };
-    notebook.setMetadata("widgets", { [STATE]: { ...whole, state: kept } });
+    const whole = manager.get_state_sync?.({ drop_defaults: true });
+    if (!whole) return;
+    const before = notebook.getMetadata?.("widgets")?.[STATE]?.state ?? {};
+    const kept = { ...without(before), ...tapes(whole.state, shownIn(notebook)) };
+    notebook.setMetadata?.("widgets", { [STATE]: { ...whole, state: kept } });
   }, LATER);
 }
 
@@ -46,13 +62,12 @@ export function without(states: States): States {
   return Object.fromEntries(Object.entries(states).filter(([id]) => !ours.has(id)));
 }
 
-function shownIn(notebook: any): Set<string> {
+function shownIn(notebook: Notebook): Set<string> {
   const found = new Set<string>();
-  for (const cell of notebook.cells ?? []) {
-    const outputs = cell.outputs;
+  for (const { outputs } of notebook.cells ?? []) {
     for (let i = 0; i < (outputs?.length ?? 0); i++) {
-      const id = outputs.get(i)?.data?.[VIEW]?.model_id;
-      if (id) found.add(id);
+      const view = outputs?.get(i)?.data?.[VIEW] as { model_id?: string } | undefined;
+      if (view?.model_id) found.add(view.model_id);
     }
   }
   return found;

@@ -8,6 +8,7 @@ export interface Kind {
   kind: "launch" | "other";
   place: string;
   grid?: number[];
+  device?: string;
   reads: string[];
   writes: string[];
 }
@@ -56,23 +57,43 @@ export interface Growing {
   times: number[];
   clashes: Clash[];
   overwrites: [clash: number, reader: number, writer: number, array: number, bytes: number, affects: number[]][];
+  /** Begins anew where `sweeps` changes. */
+  sweep: SweepStep[];
 }
 
 export interface Others {
   scopes: [name: string, begin: number, end: number][];
   findings: Finding[];
-  sweep: SweepStep[];
+  sweeps: number;
   names: Record<string, string>;
 }
 
 export type News = { epoch: number; from: Partial<Record<keyof Growing, number>> } & Partial<Growing> &
   Partial<Others>;
 
+export type Question =
+  | { ask: "array" | "record"; number: number }
+  | { ask: "thread"; number: number; thread: number }
+  | { ask: "element"; number: number; index: number[] };
+
+/** What Python sends beside the snapshot. */
+export interface Message {
+  op?: string;
+  news?: News;
+  id?: string;
+  html?: string;
+}
+
+/** What the front-end sends. */
+export type Asked = { op: "settle" } | ({ op: "ask"; id: string } & Question);
+
 /** The part of the anywidget model that is used. */
 export interface Model {
   get(key: "snapshot"): string;
-  on(event: string, callback: (...args: any[]) => void): void;
-  off(event: string, callback: (...args: any[]) => void): void;
-  send(content: unknown): void;
+  on(event: "change:snapshot", callback: () => void): void;
+  on(event: "msg:custom", callback: (message: Message) => void): void;
+  off(event: "change:snapshot", callback: () => void): void;
+  off(event: "msg:custom", callback: (message: Message) => void): void;
+  send(content: Asked): void;
   widget_manager?: unknown;
 }

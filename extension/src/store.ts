@@ -1,74 +1,80 @@
 // The tape as the page knows it, put together from a snapshot and news.
 
-import type { Growing, Model, News, Others, Overwrite, Step } from "./protocol";
+import type { Growing, Message, Model, News, Others, Overwrite, Step } from "./protocol";
 
-export const PARTS = ["memories", "layouts", "arrays", "kinds", "steps", "records", "times", "clashes", "overwrites"] as const;
-const OTHERS = ["scopes", "findings", "sweep", "names"] as const;
+export const PARTS = ["memories", "layouts", "arrays", "kinds", "steps", "records", "times", "clashes", "overwrites", "sweep"] as const;
 
-function empty(): Growing & Others {
+type Data = Growing & Others;
+
+function empty(): Data {
   return {
     memories: [], layouts: [], arrays: [], kinds: [], steps: [], records: [], times: [], clashes: [], overwrites: [],
-    scopes: [], findings: [], sweep: [], names: {},
+    sweep: [], sweeps: 0, scopes: [], findings: [], names: {},
   };
 }
 
 export class Store {
-  data: Growing & Others = empty();
+  data: Data = empty();
   epoch = -1;
-  /** How often a memory had been written after each record that writes it: pairs, by record. */
+  /** The memories that each record writes, with the version that they have then. */
   versions: [memory: number, version: number][][] = [];
   overwrites: Overwrite[] = [];
   savedBytes = 0;
   /** Whether a line outside of the tape has overwritten something. */
   outside = false;
-  private counts: number[] = [];
-  private first: number[] = [];
+  /** The records that write each memory, in order. */
+  private writers: number[][] = [];
+  private views: number[][] = [];
+  private steps: Step[] = [];
   private looked = 0;
   private overwritesAt = new Map<number, Overwrite[]>();
   private heard = new Set<() => void>();
 
   /** Take news in; false if something between is missing, so that the whole has to be asked for. */
   apply(news: News): boolean {
-    if (news.epoch !== this.epoch) {
-      this.data = empty();
-      this.epoch = news.epoch;
-      this.versions = [];
-      this.overwrites = [];
-      this.overwritesAt.clear();
-      this.savedBytes = this.looked = 0;
-      this.outside = false;
-      this.counts = [];
-      this.first = [];
-    }
-    for (const part of PARTS) {
-      if ((news.from[part] ?? 0) > this.data[part].length) return false;
-    }
-    for (const part of PARTS) {
-      const rows = news[part];
-      if (!rows) continue;
-      const known = this.data[part] as unknown[];
-      for (const row of rows.slice(known.length - (news.from[part] ?? 0))) known.push(row);
-    }
-    for (const other of OTHERS) {
-      if (news[other] !== undefined) (this.data as any)[other] = news[other];
-    }
+    if (news.epoch !== this.epoch) this.begin(news.epoch);
+    if (news.sweeps !== undefined && news.sweeps !== this.data.sweeps) this.data.sweep = [];
+    if (PARTS.some((part) => (news.from[part] ?? 0) > this.data[part].length)) return false;
+    for (const part of PARTS) grow<unknown>(this.data[part], news[part], news.from[part] ?? 0);
+    const { scopes, findings, sweeps, names } = { ...this.data, ...news };
+    Object.assign(this.data, { scopes, findings, sweeps, names });
+    this.describe();
     this.count();
     this.index();
     this.heard.forEach((callback) => callback());
     return true;
   }
 
-  private count(): void {
-    for (let i = this.versions.length; i < this.data.records.length; i++) {
-      const written = new Set(this.step(i).writes.map(([, array]) => this.memoryOf(array)));
-      this.versions.push([...written].map((memory) => {
-        this.counts[memory] = (this.counts[memory] ?? 0) + 1;
-        return [memory, this.counts[memory]!];
-      }));
+  private begin(epoch: number): void {
+    this.data = empty();
+    this.epoch = epoch;
+    this.versions = [];
+    this.overwrites = [];
+    this.overwritesAt.clear();
+    this.savedBytes = this.looked = 0;
+    this.outside = false;
+    this.writers = [];
+    this.views = [];
+    this.steps = [];
+  }
+
+  private describe(): void {
+    const { kinds, steps } = this.data;
+    for (const [kind, reads, writes] of steps.slice(this.steps.length)) {
+      const known = kinds[kind]!;
+      const named = (names: string[], arrays: number[]) => arrays.map((array, i): [string, number] => [names[i]!, array]);
+      this.steps.push({ ...known, reads: named(known.reads, reads), writes: named(known.writes, writes) });
     }
   }
 
-  /** What is looked up often: overwrites by record, and the first array over each memory. */
+  private count(): void {
+    for (let record = this.versions.length; record < this.data.records.length; record++) {
+      const written = new Set(this.step(record).writes.map(([, array]) => this.memoryOf(array)));
+      this.versions.push([...written].map((memory) => [memory, (this.writers[memory] ??= []).push(record)]));
+    }
+  }
+
+  /** What is looked up often: overwrites by record, and the arrays over each memory. */
   private index(): void {
     const { overwrites, clashes, arrays } = this.data;
     for (const [clash, reader, writer, array, bytes, affects] of overwrites.slice(this.overwrites.length)) {
@@ -82,7 +88,7 @@ export class Store {
         else this.overwritesAt.set(record, [made]);
       }
     }
-    for (; this.looked < arrays.length; this.looked++) this.first[arrays[this.looked]![0]] ??= this.looked;
+    for (; this.looked < arrays.length; this.looked++) (this.views[arrays[this.looked]![0]] ??= []).push(this.looked);
   }
 
   listen(callback: () => void): () => void {
@@ -95,9 +101,7 @@ export class Store {
   }
 
   step(record: number): Step {
-    const [kind, reads, writes] = this.data.steps[this.data.records[record]!]!, known = this.data.kinds[kind]!;
-    const named = (names: string[], arrays: number[]) => arrays.map((array, i) => [names[i]!, array] as [string, number]);
-    return { ...known, reads: named(known.reads, reads), writes: named(known.writes, writes) };
+    return this.steps[this.data.records[record]!]!;
   }
 
   memoryOf(array: number): number {
@@ -125,7 +129,16 @@ export class Store {
 
   /** The first array over a memory that the tape met. */
   firstArray(memory: number): number {
-    return this.first[memory] ?? 0;
+    return this.views[memory]?.[0] ?? 0;
+  }
+
+  arraysOf(memory: number): number[] {
+    return this.views[memory] ?? [];
+  }
+
+  /** How often the tape has written a memory. */
+  writesOf(memory: number): number {
+    return this.writers[memory]?.length ?? 0;
   }
 
   shape(array: number): number[] {
@@ -134,11 +147,14 @@ export class Store {
 
   /** The memory's version once a record has run: how often the tape had written it. */
   versionAfter(memory: number, record: number): number {
-    for (let i = record; i >= 0; i--) {
-      const found = this.versions[i]!.find(([one]) => one === memory);
-      if (found) return found[1];
+    const writers = this.writers[memory] ?? [];
+    let [low, high] = [0, writers.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (writers[middle]! <= record) low = middle + 1;
+      else high = middle;
     }
-    return 0;
+    return low;
   }
 
   overwritesOf(record: number): Overwrite[] {
@@ -146,17 +162,29 @@ export class Store {
   }
 }
 
-/** The store of a model, which follows what Python sends. */
-export function storeOf(model: Model): Store {
+/** Append what is new of rows of which the first has the number `from`. */
+function grow<T>(known: T[], rows: T[] | undefined, from: number): void {
+  for (const row of rows?.slice(known.length - from) ?? []) known.push(row);
+}
+
+/** The store of a model, which follows what Python sends until `leave` is called. */
+export function storeOf(model: Model): { store: Store; leave: () => void } {
   const store = new Store();
   const whole = () => {
     const text = model.get("snapshot");
     if (text) store.apply(JSON.parse(text) as News);
   };
+  const heard = (message: Message) => {
+    if (message.op === "news" && message.news && !store.apply(message.news)) model.send({ op: "settle" });
+  };
   whole();
   model.on("change:snapshot", whole);
-  model.on("msg:custom", (message: { op?: string; news?: News }) => {
-    if (message.op === "news" && message.news && !store.apply(message.news)) model.send({ op: "settle" });
-  });
-  return store;
+  model.on("msg:custom", heard);
+  return {
+    store,
+    leave: () => {
+      model.off("change:snapshot", whole);
+      model.off("msg:custom", heard);
+    },
+  };
 }

@@ -5,7 +5,9 @@ import type { Overwrite } from "./protocol";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
 
-const ROW = 24, HEAD = 40, LABELS = 300, MOST_HEIGHT = 384;
+const ROW = 24, HEAD = 40, MOST_HEIGHT = 384;
+/** The room for what stands left of the lanes, with and without the columns of grid and time. */
+const LABELS = 300, FEW_LABELS = 150, NARROW = 560;
 const NARROWEST = 64, WIDEST = 130;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
@@ -16,6 +18,10 @@ export class Timeline {
   private picture: SVGElement;
   private follows: boolean;
   private drawnAt: [top: number, left: number] = [-1, -1];
+  private drawnWidth = -1;
+  private resized = new ResizeObserver(() => {
+    if (this.scroller.clientWidth !== this.drawnWidth) this.draw();
+  });
 
   constructor(private store: Store, private selection: Selection, id: string) {
     this.spacer = html("div", { class: "klt-spacer" });
@@ -26,13 +32,21 @@ export class Timeline {
       scroll: () => this.scrolled(), keydown: (event: KeyboardEvent) => this.key(event), click: (event: MouseEvent) => this.click(event),
     }, this.picture, this.spacer);
     this.element = html("div", { class: "klt-timeline" }, this.scroller, legend());
-    new ResizeObserver(() => this.draw()).observe(this.scroller);
+    this.resized.observe(this.scroller);
     selection.listen(() => this.draw());
     this.follows = store.length === 0;
   }
 
+  private get isNarrow(): boolean {
+    return (this.scroller.clientWidth || 800) < NARROW;
+  }
+
+  private get labels(): number {
+    return this.isNarrow ? FEW_LABELS : LABELS;
+  }
+
   private get lane(): number {
-    const room = (this.scroller.clientWidth || 800) - LABELS;
+    const room = (this.scroller.clientWidth || 800) - this.labels;
     return Math.min(WIDEST, Math.max(NARROWEST, room / Math.max(1, this.store.data.memories.length)));
   }
 
@@ -42,6 +56,10 @@ export class Timeline {
       this.scroller.scrollTop = this.scroller.scrollHeight;
     }
     this.draw();
+  }
+
+  close(): void {
+    this.resized.disconnect();
   }
 
   private scrolled(): void {
@@ -57,26 +75,27 @@ export class Timeline {
   }
 
   private resize(): void {
-    this.spacer.style.width = `${LABELS + this.lane * this.store.data.memories.length}px`;
+    this.spacer.style.width = `${this.labels + this.lane * this.store.data.memories.length}px`;
     this.spacer.style.height = `${HEAD + ROW * this.rows}px`;
   }
 
   /** Draw what is in sight. */
   draw(): void {
-    const { store, scroller, lane } = this;
-    const width = LABELS + lane * store.data.memories.length, height = HEAD + ROW * this.rows;
+    const { store, scroller, lane, labels } = this;
+    const width = labels + lane * store.data.memories.length, height = HEAD + ROW * this.rows;
     this.resize();
     const sight = Math.min(height, MOST_HEIGHT);
     scroller.style.height = `${sight + 2 + (width > scroller.clientWidth ? 12 : 0)}px`;
     // Before it is in the page, or while another tab is open, it has no width.
-    const seen = scroller.clientWidth || Math.min(width, 800);
+    this.drawnWidth = scroller.clientWidth;
+    const seen = this.drawnWidth || Math.min(width, 800);
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));
     const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
     this.drawnAt = [top, left];
     const first = Math.max(0, Math.floor(top / ROW) - 1), last = Math.min(store.length, Math.ceil((top + sight) / ROW) + 1);
     const lanes = [Math.max(0, Math.floor(left / lane) - 1), Math.min(store.data.memories.length, Math.ceil((left + seen) / lane) + 1)] as const;
-    const x = (memory: number) => LABELS + lane * (memory + 0.5) - left;
+    const x = (memory: number) => labels + lane * (memory + 0.5) - left;
     const y = (record: number) => HEAD + ROW * (record + 0.5) - top;
     const rows = Array.from({ length: last - first }, (_, i) => first + i);
     this.picture.replaceChildren(
@@ -118,11 +137,16 @@ export class Timeline {
     }
     return svg("g", {},
       svg("rect", { class: "klt-headband", x: 0, y: 0, width, height: HEAD - 2 }),
-      svg("g", { "clip-path": "none" }, ...names),
-      svg("rect", { class: "klt-headband", x: 0, y: 0, width: LABELS - 4, height: HEAD - 2 }),
+      ...names,
+      svg("rect", { class: "klt-headband", x: 0, y: 0, width: this.labels - 4, height: HEAD - 2 }),
       svg("text", { x: 34, y: 24, class: "klt-dim" }, "launch"),
-      svg("text", { x: 190, y: 24, "text-anchor": "end", class: "klt-dim" }, "grid"),
-      svg("text", { x: LABELS - 14, y: 24, "text-anchor": "end", class: "klt-dim" }, "time"));
+      ...this.columns(24, "grid", "time"));
+  }
+
+  /** What stands in the columns of grid and time, where there is room for them. */
+  private columns(y: number, grid: string, time: string): SVGElement[] {
+    if (this.isNarrow) return [];
+    return [svg("text", { x: 190, y, "text-anchor": "end", class: "klt-dim" }, cut(grid, 9)), svg("text", { x: LABELS - 14, y, "text-anchor": "end", class: "klt-dim" }, time)];
   }
 
   private layoutOf(memory: number): string {
@@ -140,13 +164,12 @@ export class Timeline {
     const problem = store.overwritesOf(record).some((one) => one.outcome !== "saved");
     return svg("g", { role: "option", id: `${this.scroller.id}-${record}`, "data-record": record, "aria-selected": this.selection.record === record ? "true" : "false", "aria-label": this.spoken(record) },
       ...(touched.length ? marks : []),
-      svg("rect", { class: "klt-paper", x: 0, y: at - ROW / 2, width: LABELS - 4, height: ROW }),
-      ...(this.selection.record === record ? [svg("rect", { class: "klt-lit", x: 0, y: at - ROW / 2, width: LABELS - 4, height: ROW })] : []),
+      svg("rect", { class: "klt-paper", x: 0, y: at - ROW / 2, width: this.labels - 4, height: ROW }),
+      ...(this.selection.record === record ? [svg("rect", { class: "klt-lit", x: 0, y: at - ROW / 2, width: this.labels - 4, height: ROW })] : []),
       ...Array.from({ length: Math.min(scopes, 4) }, (_, i) => svg("rect", { class: "klt-scope", x: 2 + 4 * i, y: at - ROW / 2, width: 2, height: ROW })),
       svg("text", { x: 28 + 4 * Math.min(scopes, 4), y: at + 4, "text-anchor": "end", class: "klt-dim" }, String(record + 1)),
       svg("text", { x: 34 + 4 * Math.min(scopes, 4), y: at + 4, class: step.kind === "launch" ? "klt-code klt-title" : "klt-code" }, cut((problem ? "⚠ " : "") + step.title, 14)),
-      svg("text", { x: 190, y: at + 4, "text-anchor": "end", class: "klt-dim" }, cut((step.grid ?? []).join("×"), 9)),
-      svg("text", { x: LABELS - 14, y: at + 4, "text-anchor": "end", class: "klt-dim" }, duration(store.data.times[record] ?? -1)),
+      ...this.columns(at + 4, (step.grid ?? []).join("×"), duration(store.data.times[record] ?? -1)),
       svg("title", {}, this.spoken(record)));
   }
 
@@ -187,8 +210,8 @@ export class Timeline {
   private click(event: MouseEvent): void {
     const box = this.picture.getBoundingClientRect();
     const record = Math.floor((event.clientY - box.top + this.scroller.scrollTop - HEAD) / ROW);
-    const memory = Math.floor((event.clientX - box.left + this.scroller.scrollLeft - LABELS) / this.lane);
-    const inLane = event.clientX - box.left > LABELS && memory < this.store.data.memories.length ? memory : null;
+    const memory = Math.floor((event.clientX - box.left + this.scroller.scrollLeft - this.labels) / this.lane);
+    const inLane = event.clientX - box.left > this.labels && memory < this.store.data.memories.length ? memory : null;
     if (event.clientY - box.top < HEAD) this.selection.pick(null, inLane);
     else if (record < this.store.length) this.selection.pick(record, this.touches(record, inLane) ? inLane : null);
   }

@@ -27,7 +27,7 @@ test("news that miss something before them are refused as a whole", () => {
 
 test("a page that missed something asks for everything", () => {
   const model = new FakeModel(JSON.stringify(tape(2)));
-  const store = storeOf(model);
+  const { store } = storeOf(model);
   model.news({ epoch: 0, from: { records: 9 }, records: [1] });
   expect(model.sent).toEqual([{ op: "settle" }]);
   model.settle(tape(10));

@@ -1,6 +1,5 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import widget from "../src/index";
-import { trends } from "../src/sweep";
 import { graphOf, MOST_LAUNCHES } from "../src/graph";
 import { tapes, without, OURS } from "../src/keeping";
 import { Store } from "../src/store";
@@ -9,8 +8,8 @@ import { FakeModel, CLASH, OVERWRITTEN, tape } from "./model";
 let el: HTMLElement;
 
 beforeEach(() => {
-  vi.stubGlobal("ResizeObserver", class { observe() {} });
-  vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 1));
+  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} });
+  vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 0));
   document.body.replaceChildren((el = document.createElement("div")));
 });
 
@@ -104,9 +103,9 @@ test("arrow keys pick launches and arrays, Enter asks, Escape lets go", () => {
 test("a thread of a launch is traced by its number", () => {
   const model = view();
   press(".klt-scroller", "ArrowDown");
-  const input = el.querySelector<HTMLInputElement>(".klt-facts input")!;
+  const input = el.querySelector<HTMLInputElement>(".klt-questions input")!;
   input.value = "7";
-  press(".klt-facts input", "Enter");
+  press(".klt-questions input", "Enter");
   expect(model.sent).toHaveLength(1);
   expect(model.sent[0]).toMatchObject({ op: "ask", ask: "thread", number: 0, thread: 7 });
 });
@@ -138,9 +137,59 @@ test("the sweep is gone through step by step", () => {
   expect(words(".klt-now")).toContain("the gradient is not finite here");
 });
 
-test("a gradient vanishes or explodes against those next to the loss", () => {
-  const sweep = [1, 10, 1e8, 1e-9, 0].map((norm, record) => [record, [[0, norm]]] as [number, [number, number][]]);
-  expect(trends(sweep)).toEqual(["", "", "explodes", "vanishes", "zero"]);
+test("a sweep that goes on is drawn once for many steps, and a new one from its beginning", () => {
+  vi.useFakeTimers();
+  const model = view({ sweeps: 1, sweep: [[3, [[1, 2.5]]]] });
+  el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
+  for (const [at, record] of [[1, 2], [2, 1]] as const) model.news({ epoch: 0, from: { sweep: at }, sweep: [[record, [[0, 1]]]] });
+  expect(words(".klt-now")).toContain("step 1 of 1");
+  vi.runAllTimers();
+  expect(words(".klt-now")).toContain("step 1 of 3: ");
+  model.news({ epoch: 0, from: { sweep: 0 }, sweeps: 2, sweep: [[0, [[0, 7]]]] });
+  vi.runAllTimers();
+  expect(words(".klt-now")).toContain("step 1 of 1: back through launch 1, square");
+  vi.useRealTimers();
+});
+
+test("an element of a gradient is asked for by its indices", () => {
+  const model = view();
+  press(".klt-scroller", "ArrowRight");
+  const input = el.querySelector<HTMLInputElement>(".klt-questions input")!;
+  input.value = "3, 1";
+  press(".klt-questions input", "Enter");
+  expect(model.sent[0]).toMatchObject({ op: "ask", ask: "element", number: 0, index: [3, 1] });
+});
+
+test("what somebody types stays while launches come", () => {
+  const model = view();
+  press(".klt-scroller", "ArrowRight");
+  const input = el.querySelector<HTMLInputElement>(".klt-questions input")!;
+  model.news({ epoch: 0, from: { records: 4, times: 4 }, records: [0], times: [3] });
+  expect(el.querySelector(".klt-questions input")).toBe(input);
+});
+
+test("a thread that added to a gradient is traced in its launch", () => {
+  const model = view();
+  press(".klt-scroller", "ArrowRight", "Enter");
+  model.message({ op: "answer", id: model.sent.at(-1).id, html: "<table><tr><td data-asks='thread 1 2,5'>2, 5</td></tr></table>" });
+  el.querySelector<HTMLElement>(".klt-cell")!.click();
+  expect(model.sent.at(-1)).toMatchObject({ ask: "thread", number: 1, thread: 205 });
+  expect(words(".klt-facts h5")).toContain("scale");
+});
+
+test("two views of a page share no id", () => {
+  const model = view();
+  open(model);
+  const ids = [...el.querySelectorAll("[id]")].map((one) => one.id);
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+test("a model that is gone is listened to no more, and its views leave nothing", () => {
+  const model = new FakeModel(JSON.stringify(tape(1))), hosted = widget();
+  const end = hosted.initialize({ model }), close = hosted.render({ model, el });
+  close();
+  end();
+  expect([model.listeners("msg:custom"), model.listeners("change:snapshot"), el.childElementCount]).toEqual([0, 0, 0]);
 });
 
 test("a graph of what hardly repeats stays small", () => {

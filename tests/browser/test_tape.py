@@ -61,7 +61,7 @@ def test_launches_and_an_overwrite_appear_while_the_cell_runs_and_questions_are_
     rows(shown).nth(0).locator("text.klt-title").click()
     shown.get_by_role("button", name="kernel and arguments").click()
     expect(shown.locator(".klt-answer")).to_contain_text("y[i] = x[i] * x[i]")
-    shown.locator(".klt-facts input").fill("3")
+    shown.locator(".klt-questions input").fill("3")
     shown.get_by_role("button", name="trace").click()
     expect(shown.locator(".klt-answer")).to_contain_text("thread 3 of square")
     expect(rows(shown)).to_have_count(2)  # the cell waits for the gate
@@ -100,6 +100,25 @@ def test_the_keyboard_reaches_everything_in_both_themes(
     expect(shown.locator(".klt-facts")).to_contain_text("1 square")
     page.keyboard.press("Enter")
     expect(shown.locator(".klt-answer")).to_contain_text("array of 64 float32")
+
+
+def test_a_click_on_an_element_of_a_gradient_leads_to_the_launch_and_the_thread_that_added_to_it(
+    open_notebook: Open, front_end: Path
+) -> None:
+    small = SHOW.replace("64", "4").replace('"warn"', '"save"')
+    record = "with tape:\n    square[4](x, y)\n    total[4](y, loss)\ntape.backward(loss)"
+    notebook = open_notebook(LOAD, KERNELS, small, record)
+    notebook.run_all()
+    shown = notebook.page.locator(".klt")
+    shown.locator(".klt-name").nth(0).click()
+    shown.get_by_role("button", name="values and gradient").click()
+    shown.get_by_role("button", name="element [3] is 2: who added to this element?").click()
+    answer = shown.locator(".klt-answer")
+    expect(answer).to_contain_text("gradient of element [3] = 2")
+    expect(answer).to_contain_text("1 part, by 1 thread of 1 launch")
+    answer.get_by_role("button", name="3: trace this thread").click()
+    expect(shown.locator(".klt-facts h5")).to_contain_text("square")
+    expect(answer).to_contain_text("thread 3 of square")
 
 
 def is_dark(color: str) -> bool:
