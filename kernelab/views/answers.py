@@ -25,8 +25,8 @@ NOW = "The arrays are as they are now: what was overwritten since the launch is 
 GONE = "The kernel that recorded this tape does not hold it any more: run the cell again."
 
 NO_SWEEP = (
-    "Nobody noted what the last backward() of this tape started with: run it once more while the tape is shown, "
-    "or ask kl.contributions(tape, x, index, loss) in a cell."
+    "Nobody noted what the last backward() of this tape started with: run it once more while the tape is "
+    "shown, or ask kl.contributions(tape, x, index, loss) in a cell."
 )
 
 CLOSE = 1e-4
@@ -113,13 +113,17 @@ def _hint(error: KernelError) -> str:
 
 def _rest(primal: array, found: Contributions) -> list[Node]:
     """A word where the gradient that the array holds is another number than what the parts add up to."""
-    if primal.allocation.adjoint is None:
+    gradient = primal.grad if primal.allocation.adjoint is not None else None
+    if gradient is None:
         return []
-    held = primal.grad.host()[found.index]
+    held = gradient.host()[found.index]
     sizes = sum((np.abs(part.value) for part in found.parts), np.abs(held))
-    if np.all(np.abs(held - found.total) <= CLOSE * sizes) or np.array_equal(held, found.total, equal_nan=True):
+    if np.all(np.abs(held - found.total) <= CLOSE * sizes) or np.array_equal(
+        held, found.total, equal_nan=True
+    ):
         return []
-    told = f"The gradient that it holds now is {written(held)}: these are the parts of the last backward() alone."
+    told = f"The gradient that it holds now is {written(held)}: "
+    told += "these are the parts of the last backward() alone."
     return [words(Run(told, "dim"))]
 
 

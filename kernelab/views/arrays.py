@@ -146,7 +146,7 @@ def _written(value: Any) -> str:
 
 
 def _asking(table: Table, shown: array) -> Table:
-    """The table with its numbers marked: an element of vectors or matrices is one, with all its components."""
+    """The table with its numbers marked: a vector or matrix is one element, with all its components."""
 
     def asked(entry: Cell, row: int, column: int) -> Cell:
         by_rows = shown.ndim == 1 and len(table.rows) == shown.size and isinstance(shown.dtype, Vec)
@@ -179,7 +179,7 @@ def _picture(shown: array, values: Values, budget: int, last: int) -> str:
 
 
 def _clickable(picture: str, shown: array, step: int) -> str:
-    """The picture, with what a page has to know to tell which element of `shown`, every `step`-th, is where."""
+    """The picture, with what tells a page which element of `shown`, every `step`-th of an array, is where."""
     extents = ",".join(map(str, shown.shape))
     left = LEFT / WIDTH if 'class="kl-curves"' in picture else 0
     return f'<div data-elements="{extents}" data-step="{step}" data-left="{left:.4f}">{picture}</div>'

@@ -4,8 +4,8 @@
      "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients
      "layouts": [["float32", [1000]], ...],            dtype, shape
      "arrays": [[0, 0], ...],                          views: memory, layout
-     "kinds": [{"title": "square", "kind": "launch", "grid": [1000], "device": "cpu", "place": "Cell In[2], line 3",
-                "reads": ["x"], "writes": ["y"]}, ...],    with the names of parameters
+     "kinds": [{"title": "square", "kind": "launch", "grid": [1000], "device": "cpu",
+                "place": "Cell In[2], line 3", "reads": ["x"], "writes": ["y"]}, ...],  names of parameters
      "steps": [[0, [0], [1]], ...],                    kind, arrays read, arrays written
      "records": [0, 1, 0, 1, ...],                     the tape, by numbers of steps
      "times": [12.5, ...],                             microseconds, -1 where nobody measured
