@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelab.builtins.arithmetic import COMMUTATIVE, SELECTS, WHERE, and_, eq, gt, lt, ne, or_, where
 from kernelab.builtins.components import Numpy, each, or_zero, parts, zero_of
-from kernelab.builtins.patterns import AnyVecN, Bool, Index, Number, NumVecN, VecN
+from kernelab.builtins.patterns import AnyVecN, Bool, Index, MatNM, Number, NumVecN, VecN
 from kernelab.builtins.scalar import abs_, isfinite, isinf, isnan, max_, min_, sign
 from kernelab.builtins.table import builtin
 from kernelab.builtins.vector import cw_mul
@@ -262,3 +262,36 @@ def isinf_vector(v: VecN) -> Bool:
 )
 def isfinite_vector(v: VecN) -> Bool:
     """Whether every component is neither infinite nor NaN."""
+
+
+@builtin(
+    expand=lambda m: _any([isnan(x) for x in parts(m)]),
+    numpy=lambda m: np.isnan(m).any(axis=(-2, -1)),
+    name="isnan",
+    derivative=Zero(),
+    exact=True,
+)
+def isnan_matrix(m: MatNM) -> Bool:
+    """Whether any entry is not a number."""
+
+
+@builtin(
+    expand=lambda m: _any([isinf(x) for x in parts(m)]),
+    numpy=lambda m: np.isinf(m).any(axis=(-2, -1)),
+    name="isinf",
+    derivative=Zero(),
+    exact=True,
+)
+def isinf_matrix(m: MatNM) -> Bool:
+    """Whether any entry is infinite."""
+
+
+@builtin(
+    expand=lambda m: _all([isfinite(x) for x in parts(m)]),
+    numpy=lambda m: np.isfinite(m).all(axis=(-2, -1)),
+    name="isfinite",
+    derivative=Zero(),
+    exact=True,
+)
+def isfinite_matrix(m: MatNM) -> Bool:
+    """Whether every entry is neither infinite nor NaN."""

@@ -4,15 +4,16 @@
 """
 
 import ast
+from itertools import product
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend import calls
 from kernelab.frontend.frame import Frame
 from kernelab.frontend.promote import cast, operate
 from kernelab.frontend.values import Typed, Weak, describe
-from kernelab.lang.build import zero
-from kernelab.lang.ir import Var
-from kernelab.lang.types import Scalar, float32, float64
+from kernelab.lang.build import integer, zero
+from kernelab.lang.ir import Atom, Var
+from kernelab.lang.types import Mat, Scalar, Vec, float32, float64
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -41,8 +42,10 @@ def binary(
 ) -> Weak | Typed:
     """`left operator right`, as Python means it."""
     name = _BINARY[type(operator)]
-    if name in ("div", "floordiv", "mod") and _ints(left, right):
+    if name in _WARP and _ints(left, right):
         return _int_division(frame, name, left, right, node, parts)
+    if name in _WARP and (extents := _extents_of_ints(name, left, right)):
+        return _by_component(frame, name, left, right, extents, node, parts)
     if name == "pow":
         return calls.power(frame, [left, right], node, parts)
     if name == "matmul" and (_is_number(left) or _is_number(right)):
@@ -56,6 +59,50 @@ def binary(
 
 def _ints(left: Weak | Typed, right: Weak | Typed) -> bool:
     return not (isinstance(left, Weak) and isinstance(right, Weak)) and _is_int(left) and _is_int(right)
+
+
+def _extents_of_ints(name: str, left: Weak | Typed, right: Weak | Typed) -> tuple[int, ...]:
+    """The shape of a division of vectors or matrices of ints, component by component; () if it is none."""
+    shapes = []
+    for value in (left, right):
+        if isinstance(value, Typed) and isinstance(value.type, Vec | Mat) and value.type.scalar.is_int:
+            shapes.append(value.type.shape)
+        elif not _is_int(value):
+            return ()
+    if len(shapes) == 2 and (name == "mod" or shapes[0] != shapes[1]):
+        return ()
+    return shapes[0] if shapes else ()
+
+
+def _by_component(
+    frame: Frame,
+    name: str,
+    left: Weak | Typed,
+    right: Weak | Typed,
+    extents: tuple[int, ...],
+    node: ast.expr,
+    parts: tuple[ast.expr, ast.expr],
+) -> Typed:
+    """Vectors or matrices of ints divided as their components are; a number goes with each of them."""
+    noted = len(frame.notes)
+    atoms: list[Atom] = []
+    for index in product(*map(range, extents)):
+        a, b = (_component(frame, value, index) for value in (left, right))
+        quotient = _int_division(frame, name, a, b, node, parts)
+        assert isinstance(quotient, Typed)
+        atoms.append(quotient.atom)
+    del frame.notes[noted + 1 :]
+    scalar = atoms[0].type
+    assert isinstance(scalar, Scalar)
+    shaped = Vec(scalar, *extents) if len(extents) == 1 else Mat(scalar, *extents)
+    return Typed(frame.builder.apply(str(shaped), *atoms))
+
+
+def _component(frame: Frame, value: Weak | Typed, index: tuple[int, ...]) -> Weak | Typed:
+    if _is_number(value):
+        return value
+    assert isinstance(value, Typed)
+    return Typed(frame.builder.apply("extract", value.atom, *map(integer, index)))
 
 
 def _is_int(value: Weak | Typed) -> bool:

@@ -114,10 +114,14 @@ class HostValue(np.ndarray[Any, Any]):
         type = self.type
         if type is None:
             return repr(np.asarray(self))
-        return f"{type}({self})" if isinstance(type, Mat) else f"{type}{_listed(self, '()')}"
+        return f"{type}({_listed(self, '[]')})" if isinstance(type, Mat) else f"{type}{_listed(self, '()')}"
 
     def __str__(self) -> str:
-        return str(np.asarray(self)) if self.type is None else _listed(self, "[]")
+        if self.type is None:
+            return str(np.asarray(self))
+        if isinstance(self.type, Mat):
+            return "[" + ",\n ".join(map(str, self)) + "]"  # a row a line, as NumPy does
+        return _listed(self, "[]")
 
     def __format__(self, spec: str) -> str:
         if not spec or self.type is None:

@@ -3,13 +3,15 @@
 Gradients belong to memory, so all views of it share them; must not know tapes.
 """
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.conversion import described
 from kernelab.runtime.memory import Allocation, zeros_beside
 from kernelab.runtime.origin import tell_what_is_missing
+from kernelab.runtime.recorder import caller
 from kernelab.runtime.transfers import transfer
 
 if TYPE_CHECKING:
@@ -42,9 +44,8 @@ class Gradients:
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
         if wanted and not is_differentiable(self.dtype):
-            message = f"an array of {self.dtype} cannot require gradients"
-            hint = "only floats, and vectors and matrices of floats, have derivatives"
-            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+            warn_of_no_gradient(self.dtype)
+            return
         if wanted != self.allocation.requires_grad:
             self.allocation.missing = None
         self.allocation.requires_grad = bool(wanted)
@@ -89,3 +90,14 @@ class Gradients:
     def _stands_like(self, other: "array") -> bool:
         mine = (self.offset, self.strides, self.allocation.nbytes)
         return mine == (other.offset, other.strides, other.allocation.nbytes)
+
+
+def warn_of_no_gradient(dtype: Any) -> None:
+    """Programs ask for gradients of arrays of every kind; that there is none of these must not be silent."""
+    place = caller()
+    message = f"an array of {dtype} has no gradient, and requires_grad stays False"
+    hint = (
+        "only floats, and vectors, matrices and structs of floats, have derivatives: leave requires_grad out"
+    )
+    shown = Diagnostic(message, place.span, "grad", "warning", hint=hint).render()
+    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)

@@ -12,6 +12,7 @@ from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, a_thi
 from kernelab.lang.structs import Struct, has_derivative, layout, placed
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.device import CPU, Device
+from kernelab.runtime.gradients import warn_of_no_gradient
 from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.memory import Allocation, address_of, borrow
 from kernelab.runtime.strided import array
@@ -145,8 +146,8 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
         if wanted and not has_derivative(self.dtype):
-            message = f"an array of {self.dtype} cannot require gradients: it has no field of floats"
-            raise KernelTypeError(Diagnostic(message, code="grad"))
+            warn_of_no_gradient(self.dtype)
+            return
         self.allocation.requires_grad = bool(wanted)
         if not wanted:
             self.allocation.adjoint = None

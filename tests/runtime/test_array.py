@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelError, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.errors import KernelError, KernelIndexError, KernelTypeError, KernelValueError, KernelWarning
 from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
 from kernelab.runtime import array as make
 from kernelab.runtime.array import array
@@ -345,9 +345,12 @@ def test_grad_can_be_set_and_cleared() -> None:
         x.grad = make.zeros(3)
 
 
-def test_integers_cannot_require_gradients() -> None:
-    with pytest.raises(KernelTypeError, match="int32 cannot require gradients"):
-        make.zeros(3, dtype=int, requires_grad=True)
+def test_integers_have_no_gradients_and_asking_for_them_is_warned_of() -> None:
+    with pytest.warns(KernelWarning, match="an array of int32 has no gradient") as warned:
+        x = make.zeros(3, dtype=int, requires_grad=True)
+    assert (x.requires_grad, x.grad, warned[0].filename) == (False, None, __file__)
+    with pytest.warns(KernelWarning, match="an array of vec2i has no gradient"):
+        make.zeros(2, dtype=kl.vec2i).requires_grad = True
 
 
 def test_item_and_float_take_the_only_element() -> None:
