@@ -15,7 +15,14 @@ from pathlib import Path
 from kernelab.backend import packing, printing
 from kernelab.backend.base import Args, Entry, failure, interrupted, register, slots_of
 from kernelab.backend.cache import Cache, key_of
-from kernelab.backend.compiler import VARIABLES, Compiler, NoCompilerError, find_compiler, open_compiler
+from kernelab.backend.compiler import (
+    STRAIGHT,
+    VARIABLES,
+    Compiler,
+    NoCompilerError,
+    find_compiler,
+    open_compiler,
+)
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import (
     ABI_VERSION,
@@ -76,9 +83,11 @@ class CpuBackend:
 
 
 def _level(functions: Sequence[Function], unit: Unit) -> str:
-    """-O2 pays in small loops alone: it compiles slower, and straight code runs no faster."""
+    """-O2 pays in small loops alone: it compiles slower, and straight code runs no faster even with -O1."""
     loops = any(isinstance(stmt, For | While) for function in functions for stmt in walk(function.body))
-    return "-O2" if loops and len(unit.lines) <= LARGE_LINES else "-O1"
+    if not loops:
+        return STRAIGHT
+    return "-O2" if len(unit.lines) <= LARGE_LINES else "-O1"
 
 
 def _load(path: Path) -> ctypes.CDLL:

@@ -14,6 +14,7 @@ at the array in between.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kernelab.codegen.names import Names
 from kernelab.lang.ir import (
@@ -57,6 +58,7 @@ def wide(function: Function) -> tuple[Atomic, ...]:
     return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
 
 
+@lru_cache(16)
 def _totals(function: Function) -> dict[Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
     if function.aliased:
@@ -98,12 +100,15 @@ def _apart(stmt: Atomic, threads: frozenset[Var], own: Var | None) -> bool:
     return own in stmt.indices or (bool(threads) and threads <= {*stmt.indices})
 
 
+@lru_cache(16)
 def _looked_at(function: Function) -> frozenset[Var]:
     """The arrays whose elements matter before the launch ends, and those that belong to a thread."""
-    used = frozenset(reads(function.body))
+    used = frozenset(atom for atom in reads(function.body) if isinstance(atom, Var))
     found = set()
     for stmt in walk(function.body):
         match stmt:
+            case Let():
+                pass
             case Load(_, array) | Store(array) | Alloc(array):
                 found.add(array)
             case Native():

@@ -32,6 +32,7 @@ from kernelab.frontend.names import Scope, named_in
 from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.source import Places, parse
 from kernelab.frontend.values import FunctionRef, KernelRef, Poison, StructRef
+from kernelab.frontend.walking import nodes
 
 Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
@@ -394,9 +395,7 @@ def _too_deep(name: str, span: Span | None = None) -> Diagnostic:
 
 def _called(node: ast.FunctionDef) -> set[str]:
     return {
-        part.func.id
-        for part in ast.walk(node)
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
+        part.func.id for part in nodes(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
     }
 
 

@@ -17,6 +17,7 @@ from kernelab.frontend.frame import Mistake
 from kernelab.frontend.names import Scope, meaning_of, named_in
 from kernelab.frontend.source import Places
 from kernelab.frontend.values import StructRef, TypeRef
+from kernelab.frontend.walking import nodes
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import AnyType, Field, Struct, StructArray
 from kernelab.lang.types import Array, Mat, Scalar, Vec, scalar_of, shape_of
@@ -114,7 +115,7 @@ def _names(node: ast.expr, name: str) -> bool:
     return any(
         (isinstance(part, ast.Name) and part.id == name)
         or (isinstance(part, ast.Constant) and part.value == name)
-        for part in ast.walk(node)
+        for part in nodes(node)
     )
 
 

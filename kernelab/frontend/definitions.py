@@ -32,6 +32,7 @@ from kernelab.frontend.values import (
     View,
     Weak,
 )
+from kernelab.frontend.walking import nodes
 from kernelab.lang.ir import Atom, CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
@@ -191,7 +192,7 @@ def lower_def(
 
 
 def _uses_warp(node: ast.FunctionDef) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "wp" for part in ast.walk(node))
+    return any(isinstance(part, ast.Name) and part.id == "wp" for part in nodes(node))
 
 
 def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:

@@ -16,6 +16,7 @@ from kernelab.frontend.values import (
     Meaning,
     Poison,
 )
+from kernelab.frontend.walking import nodes
 from kernelab.lang.ir import Function
 from kernelab.lang.structs import AnyType
 from kernelab.lang.verify import verify
@@ -109,12 +110,12 @@ def _likely_type(node: ast.FunctionDef, name: str) -> str:
     """What an argument probably is, from how the body uses it."""
     ndims = [
         len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
-        for part in ast.walk(node)
+        for part in nodes(node)
         if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id == name
     ]
     ndims += [
         1
-        for part in ast.walk(node)
+        for part in nodes(node)
         if isinstance(part, ast.Attribute)
         and part.attr == "shape"
         and isinstance(part.value, ast.Name)

@@ -31,6 +31,7 @@ from kernelab.frontend.values import (
     TypeRef,
     Weak,
 )
+from kernelab.frontend.walking import nodes
 from kernelab.lang import ops
 from kernelab.lang.absent import absent
 from kernelab.lang.constants import BARE, CONSTANTS
@@ -257,7 +258,7 @@ class Scope:
 def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a namespace that a piece of text names, also inside the text of annotations."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Name(name):
                 names.add(name)

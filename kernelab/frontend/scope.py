@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kernelab.frontend.advance import advanced
+from kernelab.frontend.walking import nodes
 
 Names = frozenset[str]
 Read = Literal["local", "unset", "outer"]
@@ -60,7 +61,7 @@ def _indices(stmts: Sequence[ast.stmt]) -> set[str]:
 
 def _counts(loop: ast.For) -> bool:
     """Whether a loop goes over `range(...)`, or over `reversed(range(...))`."""
-    calls = (part.func for part in ast.walk(loop.iter) if isinstance(part, ast.Call))
+    calls = (part.func for part in nodes(loop.iter) if isinstance(part, ast.Call))
     return any(isinstance(func, ast.Name | ast.Attribute) and _last(func) == "range" for func in calls)
 
 
@@ -162,7 +163,7 @@ def _own(stmt: ast.stmt) -> list[ast.AST]:
 
 def _reads(stmt: ast.stmt) -> list[ast.Name]:
     """The names that a statement itself reads."""
-    found = [node for part in _own(stmt) for node in ast.walk(part) if isinstance(node, ast.Name)]
+    found = [node for part in _own(stmt) for node in nodes(part) if isinstance(node, ast.Name)]
     reads = [node for node in found if isinstance(node.ctx, ast.Load)]
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
         reads.append(stmt.target)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
 from kernelab.frontend import habits
+from kernelab.frontend.walking import nodes
 
 Place = ast.stmt | ast.expr | ast.arg | ast.keyword
 
@@ -130,7 +131,7 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
 def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Module]:
     # Parsed without its indentation, shown with it: columns in messages are those of the file.
     tree = parse(dedented)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword):
             node.col_offset += indent
             if node.end_col_offset is not None:

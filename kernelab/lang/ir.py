@@ -388,6 +388,10 @@ def blocks(stmt: Stmt) -> tuple[Block, ...]:
             return ()
 
 
+_NESTED = (If, For, While, Custom)
+"""The statements with blocks: others, most of a program, need no second look."""
+
+
 def locals_of(block: Block) -> frozenset[Var]:
     """The local arrays that are made anywhere in a block."""
     return frozenset(stmt.out for stmt in walk(block) if isinstance(stmt, Alloc))
@@ -397,8 +401,9 @@ def walk(block: Block) -> Iterator[Stmt]:
     """Every statement of a block and of the blocks inside it, outer before inner, in order."""
     for stmt in block.stmts:
         yield stmt
-        for inner in blocks(stmt):
-            yield from walk(inner)
+        if isinstance(stmt, _NESTED):
+            for inner in blocks(stmt):
+                yield from walk(inner)
 
 
 def reads(block: Block) -> Iterator[Atom]:
@@ -406,5 +411,6 @@ def reads(block: Block) -> Iterator[Atom]:
     yield from block.yields
     for stmt in block.stmts:
         yield from atoms(stmt)
-        for inner in blocks(stmt):
-            yield from reads(inner)
+        if isinstance(stmt, _NESTED):
+            for inner in blocks(stmt):
+                yield from reads(inner)

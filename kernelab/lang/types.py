@@ -6,7 +6,7 @@ dtype of an array, and called on the host build a value (`values`).
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,17 +23,27 @@ def _numpy_dtype(kind: Kind, bits: int) -> np.dtype[Any]:
     return np.dtype("bool" if kind == "bool" else f"{kind}{bits}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """One number: a truth value, an integer or a float of a given width in bits, "b" for a brain float."""
+    """One number: a truth value, an integer or a float of a given width in bits, "b" for a brain float.
+
+    There is one object for each, so they compare and hash by identity, which every pass does all the time.
+    """
 
     kind: Kind
     bits: int
     flavor: Literal["", "b"] = ""
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return "bool" if self.kind == "bool" else f"{self.flavor}{self.kind}{self.bits}"
+    def __new__(cls, kind: Kind, bits: int, flavor: Literal["", "b"] = "") -> "Scalar":
+        return _KNOWN.setdefault((kind, bits, flavor), object.__new__(cls))
+
+    def __post_init__(self) -> None:
+        name = "bool" if self.kind == "bool" else f"{self.flavor}{self.kind}{self.bits}"
+        object.__setattr__(self, "name", name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Scalar, (self.kind, self.bits, self.flavor)
 
     @property
     def __name__(self) -> str:
@@ -69,6 +79,8 @@ class Scalar:
         except OverflowError:
             raise KernelValueError(Diagnostic(f"{value} does not fit {self}", code="range")) from None
 
+
+_KNOWN: "dict[tuple[str, int, str], Scalar]" = {}
 
 bool_ = Scalar("bool", 8)
 int8, int16, int32, int64 = (Scalar("int", bits) for bits in (8, 16, 32, 64))
