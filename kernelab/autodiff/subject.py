@@ -4,6 +4,7 @@ Arguments keep their values, gradients and versions; nothing is recorded.
 """
 
 import inspect
+import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ class Variable:
     @property
     def count(self) -> int:
         """How many numbers it holds."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

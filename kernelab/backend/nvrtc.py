@@ -6,7 +6,6 @@ Knows NVIDIA's run-time compiler through ctypes; must not know devices.  Nothing
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from importlib import metadata
 
 from kernelab.errors import BuildError, Diagnostic
 
@@ -104,6 +103,8 @@ def _library() -> ctypes.CDLL:
 
 def _packaged() -> Sequence[str]:
     """Where the packages of the package index keep the library."""
+    from importlib import metadata  # takes its time, and few ask
+
     found: list[str] = []
     for package in PACKAGES:
         try:
