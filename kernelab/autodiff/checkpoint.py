@@ -41,6 +41,7 @@ from kernelab.runtime.recorder import RECORDER, Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
 from kernelab.runtime.structs import Instance
+from kernelab.runtime.taken import Taken
 
 
 def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
@@ -240,10 +241,11 @@ class Observer:
         for leaf in leaves_of(elements):
             self.reads(leaf)
 
-    def looked_at(self, elements: array) -> None:
+    def looked_at(self, elements: array) -> Taken | None:
         """What the host sees may decide what it does."""
         for leaf in leaves_of(elements):
             self.reads(leaf)
+        return None
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Scopes inside a checkpoint are not shown."""

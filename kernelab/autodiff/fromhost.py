@@ -1,10 +1,11 @@
 """What the host has seen of a tape's arrays, and what may come from that: arrays, fills, launched numbers.
 
 No tape can follow values through the host.  That they were seen first is all that is known of arrays; a
-number that is one of those seen last in a result or a leaf is taken for it.  Knows arrays and lines; must not
-know records.
+number either says itself where it was taken, or is one of those seen last in a result or a leaf and taken for
+it.  Knows arrays and lines; must not know records.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -17,12 +18,16 @@ from kernelab.lang.types import Scalar, is_differentiable
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.taken import Taken, TakenFloat
 
 FEW = 16
 """Of arrays with more elements no number is remembered."""
 
 MANY = 256
 """How many numbers are remembered, the latest."""
+
+LATEST = 256
+"""How many numbers are known by where they were taken, the latest."""
 
 ORDINARY = frozenset((0.0, 1.0, -1.0))
 """Numbers that everybody writes."""
@@ -64,6 +69,7 @@ class FromHost:
         self.numbers: list[PassedOn] = []
         self._last: tuple[array, Place] | None = None
         self.seen: dict[float, tuple[array, Place]] = {}
+        self.taken: deque[Taken] = deque(maxlen=LATEST)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -71,8 +77,9 @@ class FromHost:
         self.numbers.clear()
         self._last = None
         self.seen.clear()
+        self.taken.clear()
 
-    def saw(self, elements: array, computed: bool) -> None:
+    def saw(self, elements: array, computed: bool) -> Taken | None:
         """Remember what the host looks at: of what the tape has not computed, only numbers."""
         last = elements, caller()
         if computed:
@@ -80,6 +87,10 @@ class FromHost:
         self.seen |= dict.fromkeys(_numbers(elements), last)
         for old in list(islice(self.seen, max(0, len(self.seen) - MANY))):
             del self.seen[old]
+        if elements.size != 1:
+            return None
+        self.taken.append(Taken(*last))
+        return self.taken[-1]
 
     def saw_constants(self, elements: array) -> None:
         """Take numbers of an array without gradients for its own, wherever they were seen before."""
@@ -96,9 +107,12 @@ class FromHost:
             self.arrays[elements.allocation] = HostValues(caller(), *self._last)
 
     def passed_on(self, record: int, values: Iterable[Any]) -> None:
-        """Look for numbers that the host has seen among those that a record is given."""
+        """Look for numbers that the host has seen, or made of these, among those that a record is given."""
         for value in values:
-            if isinstance(value, float | np.floating) and float(value) in self.seen:
+            origin = value.taken if isinstance(value, TakenFloat) else None
+            if origin is not None and origin in self.taken:
+                self.numbers.append(PassedOn(record, origin.elements, origin.place, written=False))
+            elif isinstance(value, float | np.floating) and float(value) in self.seen:
                 source, taken = self.seen[float(value)]
                 self.numbers.append(PassedOn(record, source, taken, _is_short(float(value))))
 

@@ -20,6 +20,7 @@ from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
+from kernelab.runtime.taken import Taken
 
 
 class Batch(Level):
@@ -37,12 +38,12 @@ class Batch(Level):
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
 
-    def looked_at(self, elements: array) -> None:
+    def looked_at(self, elements: array) -> Taken | None:
         if elements.allocation in self.wide:
             message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
             hint = "compute with them in kernels, and return the array"
             raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
-        super().looked_at(elements)
+        return super().looked_at(elements)
 
     def stride(self, memory: Allocation) -> int:
         """How far apart the lanes of a memory stand, in bytes."""

@@ -32,6 +32,7 @@ from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
+from kernelab.runtime.taken import Taken
 
 
 class Kept:
@@ -127,7 +128,7 @@ class Level:
         """Whether a derivative goes with the values of a memory."""
         return False
 
-    def looked_at(self, elements: array) -> None:
+    def looked_at(self, elements: array) -> Taken | None:
         if self.carries(elements.allocation):
             place = caller()
             message = "NumPy sees values that are being differentiated: what it computes has no derivative"
@@ -135,7 +136,8 @@ class Level:
             shown = Diagnostic(message, place.span, "host", "warning", hint=hint).render()
             warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
         if self.parent is not self:
-            self.parent.looked_at(elements)
+            return self.parent.looked_at(elements)
+        return None
 
     def came_in(self, elements: array) -> None:
         """Values of the host are constants."""

@@ -28,6 +28,7 @@ from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
+from kernelab.runtime.taken import Taken
 from kernelab.runtime.tracing import Culprit
 
 
@@ -383,7 +384,7 @@ class Recording:
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
-        if self.from_host.seen:
+        if self.from_host.seen or self.from_host.taken:
             self.from_host.passed_on(len(self.records), map(call.arguments.__getitem__, plan.numbers))
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in plan.written:
@@ -433,12 +434,12 @@ class Recording:
         if self.guard.policy != "save":
             self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
 
-    def looked_at(self, elements: array) -> None:
+    def looked_at(self, elements: array) -> Taken | None:
         """Remember what of the tape's results the host has seen last, and numbers of its leaves."""
         if elements.requires_grad:
-            self.from_host.saw(elements, computed=elements.allocation in self._written)
-        else:
-            self.from_host.saw_constants(elements)
+            return self.from_host.saw(elements, computed=elements.allocation in self._written)
+        self.from_host.saw_constants(elements)
+        return None
 
     def came_in(self, elements: array) -> None:
         """Remember what the host had seen when it made an array: that may be where the values come from."""

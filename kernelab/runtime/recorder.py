@@ -18,6 +18,7 @@ from kernelab.errors import Source, Span, label_of
 if TYPE_CHECKING:
     from kernelab.runtime.launch import Call
     from kernelab.runtime.strided import array
+    from kernelab.runtime.taken import Taken
 
 
 class Recorder(Protocol):
@@ -40,8 +41,8 @@ class Recorder(Protocol):
     def overwritten(self, dest: "array", how: str) -> None:
         """`dest` now holds values that come from no array; `how` names the operation."""
 
-    def looked_at(self, elements: "array") -> None:
-        """The host gets the values of an array."""
+    def looked_at(self, elements: "array") -> "Taken | None":
+        """The host gets the values of an array; what a number of it is to remember."""
 
     def marked_read(self, elements: "array") -> None:
         """Code that is no kernel has read an array."""

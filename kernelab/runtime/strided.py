@@ -46,6 +46,7 @@ from kernelab.runtime.memory import (
 from kernelab.runtime.outside import at_address, from_interface, is_outside
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.taken import remembering
 from kernelab.runtime.transfers import look_at, require_writable, set_elements, transfer
 from kernelab.runtime.viewing import (
     Index,
@@ -347,15 +348,19 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""
         look_at(self)
-        flat = self.seen().reshape((-1, *shape_of(self.dtype)))
-        return flat.tolist() if flat.ndim == 1 else [value_of(self.dtype, value.copy()) for value in flat]
+        return _listed(self)
 
     def item(self) -> Any:
-        """The only element of a one-element array; raises KernelValueError otherwise."""
+        """The only element of a one-element array; raises KernelValueError otherwise.
+
+        While a tape records, a float of an array with gradients remembers where it comes from: `backward`
+        warns where it, or what Python's arithmetic made of it, was passed to a launch.
+        """
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
             raise KernelValueError(Diagnostic(message, code="size"))
-        return self.list()[0]
+        taken = look_at(self)
+        return remembering(_listed(self)[0], taken)
 
     def __float__(self) -> float:
         return float(self.item())
@@ -496,3 +501,8 @@ def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
     made = array(values, dtype, requires_grad=requires_grad)
     assert isinstance(made, array)
     return made
+
+
+def _listed(elements: array) -> list[Any]:
+    flat = elements.seen().reshape((-1, *shape_of(elements.dtype)))
+    return flat.tolist() if flat.ndim == 1 else [value_of(elements.dtype, value.copy()) for value in flat]

@@ -16,13 +16,13 @@ from kernelab.runtime.viewing import other_shape
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
+    from kernelab.runtime.taken import Taken
 
 
-def look_at(elements: "array") -> None:
-    """To be called where the host is about to see elements."""
+def look_at(elements: "array") -> "Taken | None":
+    """To be called where the host is about to see elements; what a number of them is to remember."""
     recorder = RECORDER.get()
-    if recorder is not None:
-        recorder.looked_at(elements)
+    return None if recorder is None else recorder.looked_at(elements)
 
 
 def transfer(dest: "array", src: "array", how: str) -> None:

@@ -156,6 +156,13 @@ LATER = (
         ("tests/runtime/test_rulecheck_arrays.py",),
     ),
     Fault(
+        "a number that is computed from another forgets where that was taken",
+        RUNTIME,
+        "return _made(result, self._taken) if result.__class__ is float else result",
+        "return result",
+        (f"{CONTRACT}taken.py",),
+    ),
+    Fault(
         "a checkpoint restores what was read last",
         AUTODIFF,
         "all(keep.restore() for keep in reversed(self.keeps))",

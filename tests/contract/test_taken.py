@@ -1,0 +1,138 @@
+"""G6 for numbers that the host takes out of arrays and computes with: the chain that they cut is reported."""
+
+import copy
+import json
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+kernels = kl.compile("""
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def total(x: array[float], s: array[float]):
+    s[0] += x[tid()]
+
+def scaled(x: array[float], factor: float, y: array[float]):
+    i = tid()
+    y[i] = x[i] * factor
+""")
+
+
+def told_of(use: Callable[[Any, Any, Any], None]) -> str:
+    """What `backward` says where a program uses x, the sum s of its squares, and y for a loss of x and y."""
+    x = kl.array([1.0, 2.0, 3.0], requires_grad=True)
+    squares, y = (kl.zeros(3, requires_grad=True) for _ in range(2))
+    s, loss = (kl.zeros(1, requires_grad=True) for _ in range(2))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with kl.Tape() as tape:
+            kernels["square"][3](x, squares)
+            kernels["total"][3](squares, s)
+            use(x, s, y)
+            kernels["total"][3](y, loss)
+            kernels["total"][3](x, loss)
+        tape.backward(loss)
+    return "\n".join(str(warning.message) for warning in seen)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda s: 1.0 / s.item(),
+        lambda s: s.item() * 0.1,
+        lambda s: -(s.item() ** 0.5),
+        lambda s: min(7.0, 2 + s.item() / 100),
+        lambda s: abs(3.0 - s.item()) % 5.0,
+        lambda s: s[0:1].item() // 2.5,
+        lambda s: np.float64(2.0) if s.item() < 0.0 else 2.0 - s.item(),
+    ],
+)
+def test_a_number_that_was_computed_from_one_of_the_tape_is_reported(factor: Callable[[Any], float]) -> None:
+    text = told_of(lambda x, s, y: kernels["scaled"][3](x, factor(s), y))
+    assert "no gradient flows from the launch of `scaled` back to" in text
+    assert "the host took a number there and passed it on" in text
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda s: 1.0 / kl.clone(s, requires_grad=False).item(),
+        lambda s: 0.25 if s.item() > 3.0 else 0.5,
+        lambda s: float(round(10.0 * s.item())),
+        lambda s: len([s.item()]) * 0.5,
+    ],
+)
+def test_a_number_that_was_only_chosen_by_one_or_comes_from_a_detached_clone_is_silent(
+    factor: Callable[[Any], float],
+) -> None:
+    assert told_of(lambda x, s, y: kernels["scaled"][3](x, factor(s), y)) == ""
+
+
+def test_numbers_that_no_launch_gets_are_silent() -> None:
+    history: list[float] = []
+
+    def use(x: Any, s: Any, y: Any) -> None:
+        history.append(0.5 * s.item() + 1.0)
+        kernels["scaled"][3](x, 0.5, y)
+
+    assert told_of(use) == ""
+    assert told_of(lambda x, s, y: kernels["scaled"][3](x, history[0], y)) == ""
+
+
+def taken() -> Any:
+    x = kl.array([2.0], requires_grad=True)
+    with kl.Tape():
+        return x.item()
+
+
+def test_such_a_number_is_a_float_in_every_other_respect() -> None:
+    number = taken()
+    assert isinstance(number, float)
+    assert (number, repr(number), f"{number:.3f}", hash(number)) == (2.0, "2.0", "2.000", hash(2.0))
+    assert json.dumps([number, number * 2]) == "[2.0, 4.0]"
+    assert np.array([number, 1.0]).dtype == np.float64
+    assert type(np.ones(2) * number) is type(number * np.ones(2)) is np.ndarray
+    assert (1 - number, number // 1, divmod(number, 2), round(number), pow(number, 2)) == (
+        -1,
+        2,
+        (1, 0),
+        2,
+        4,
+    )
+    assert (-number) ** 0.5 == (-2.0) ** 0.5
+    with pytest.raises(ZeroDivisionError):
+        number / 0
+    with pytest.raises(TypeError):
+        number + "a"
+
+
+def test_copies_and_pickles_of_it_are_plain_floats() -> None:
+    number = taken()
+    for made in (copy.deepcopy(number), copy.copy(number), pickle.loads(pickle.dumps(number)), float(number)):
+        assert type(made) is float
+        assert made == 2.0
+
+
+def test_a_number_that_is_taken_while_no_tape_records_is_a_plain_float() -> None:
+    assert type(kl.array([2.0], requires_grad=True).item()) is float
+    with kl.Tape():
+        assert type(kl.array([2.0]).item()) is float
+        assert type(kl.array([2], dtype=int).item()) is int
+
+
+def test_it_keeps_no_array_alive_once_the_tape_is_reset() -> None:
+    x = kl.array([2.0], requires_grad=True)
+    tape = kl.Tape()
+    with tape:
+        number = 3.0 * x.item()
+    assert number.taken is not None
+    tape.reset()
+    assert number.taken is None
