@@ -2,7 +2,9 @@
 
 They compose: ``vmap(jacfwd(f))``, ``jacfwd(jacrev(f))``.  A function takes arrays, and other things, and
 returns arrays, alone or in tuples, lists or dicts; it must not change its arguments.  `requires_grad` plays
-no part.  A thin face: the computation is in `kernelab.autodiff.transforms`.
+no part.  A struct, or an array of structs, stands for its fields of floats: a gradient by it is such a struct
+(a number in it an array of one element), a Jacobian by it a dict by the names of fields.  A thin face: the
+computation is in `kernelab.autodiff.transforms`.
 
 The module is also the decorator ``@kl.func``, which makes a function that kernels may call.
 """
@@ -15,7 +17,9 @@ from types import ModuleType
 from typing import Any, Literal
 
 from kernelab.autodiff import transforms
+from kernelab.autodiff.apart import taken_apart, together_by_argument
 from kernelab.autodiff.levels import current
+from kernelab.autodiff.structs import is_struct
 from kernelab.autodiff.subject import mark_gradient
 from kernelab.autodiff.trees import (
     cotangents_of,
@@ -62,14 +66,16 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
     @wraps(func)
     def value_and_gradient(*args: Any) -> Any:
         chosen = positions(func, args, argnums)
-        value, found, aux = transforms.gradients(func, args, chosen, has_aux)
-        return (value, aux) if has_aux else value, _as_asked(found, argnums)
+        apart = taken_apart(func, args, chosen)
+        value, found, aux = transforms.gradients(apart.func, apart.args, apart.chosen, has_aux)
+        made = _as_asked(together_by_argument(args, chosen, found), argnums)
+        return (value, aux) if has_aux else value, made
 
     return value_and_gradient
 
 
 def jvp(
-    func: Function, primals: Sequence[Any], tangents: Sequence[array], *, has_aux: bool = False
+    func: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and its derivative along `tangents`, in the same structure.
 
@@ -84,18 +90,22 @@ def jvp(
         raise refusal(GradientError, message, "tangents", "pass one tangent for each primal")
     for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
         require_like(tangent, primal, f"tangents[{i}]")
-    value, dots, aux = transforms.push(func, primals, chosen, tangents, has_aux)
+    apart, along = taken_apart(func, primals, chosen), taken_apart(func, tangents, chosen)
+    directions = [along.args[n] for n in along.chosen]
+    value, dots, aux = transforms.push(apart.func, apart.args, apart.chosen, directions, has_aux)
     moved = rebuilt(value, iter(dots))
     return (value, moved, aux) if has_aux else (value, moved)
 
 
-def vjp(func: Function, *primals: array, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """What `func` returns for `primals`, and a function from cotangents of that to a tuple of adjoints.
 
     The function takes cotangents in the structure of what `func` returned, and may be called again.  None is
     a cotangent of zeros; that of an array of integers does not count.
     """
-    found = transforms.record(func, primals, positions(func, primals, range(len(primals))), has_aux)
+    chosen = positions(func, primals, range(len(primals)))
+    apart = taken_apart(func, primals, chosen)
+    found = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
 
     def pull(cotangents: Any) -> tuple[array, ...]:
         given = cotangents_of(cotangents, pull)
@@ -105,7 +115,7 @@ def vjp(func: Function, *primals: array, has_aux: bool = False) -> tuple[Any, ..
         for i, (cotangent, output) in enumerate(zip(given, found.outputs, strict=True)):
             if cotangent is not None:
                 require_like(cotangent, output, f"cotangent {i}")
-        return tuple(found.pull(current(), given))
+        return tuple(together_by_argument(primals, chosen, found.pull(current(), given)))
 
     return (found.result, pull, found.aux) if has_aux else (found.result, pull)
 
@@ -123,8 +133,10 @@ def jacrev(
     @wraps(func)
     def jacobian(*args: Any) -> Any:
         chosen = positions(func, args, argnums)
-        found = transforms.record(func, args, chosen, has_aux)
-        rows = [_as_asked(row, argnums) for row in transforms.rows(found, chunk_size)]
+        apart = taken_apart(func, args, chosen)
+        found = transforms.record(apart.func, apart.args, apart.chosen, has_aux)
+        every = transforms.rows(found, chunk_size)
+        rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in every]
         made = rebuilt(found.result, iter(rows))
         return (made, found.aux) if has_aux else made
 
@@ -149,8 +161,12 @@ def jacfwd(
     @wraps(func)
     def jacobian(*args: Any) -> Any:
         chosen = positions(func, args, argnums)
-        value, found, aux = transforms.columns(func, args, chosen, has_aux, chunk_size, randomness)
-        made = rebuilt(value, iter([_as_asked(row, argnums) for row in found]))
+        apart = taken_apart(func, args, chosen)
+        value, found, aux = transforms.columns(
+            apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness
+        )
+        rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in found]
+        made = rebuilt(value, iter(rows))
         return (made, aux) if has_aux else made
 
     return jacobian
@@ -166,7 +182,8 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
     @wraps(func)
     def second(*args: Any) -> Any:
         made = jacfwd(jacrev(func, argnums), argnums)(*args)
-        shapes = [scalar_shape(args[n]) for n in positions(func, args, argnums)]
+        apart = taken_apart(func, args, positions(func, args, argnums))
+        shapes = [scalar_shape(apart.args[n]) for n in apart.chosen]
         both = cycle([(*a, *b) for a in shapes for b in shapes])
         parts = zip(leaves(made, func), both, strict=False)
         return rebuilt(made, iter([_without_one(part, shape) for part, shape in parts]))
@@ -178,12 +195,10 @@ def _without_one(part: array, shape: tuple[int, ...]) -> array:
     return shaped(part, shape) if part.shape == (1, *shape) else part
 
 
-def hvp(
-    func: Function, primals: array | Sequence[array], tangents: array | Sequence[array]
-) -> tuple[Any, Any]:
+def hvp(func: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
     """The gradient of `func` by all `primals`, and the Hessian times `tangents`: forward over reverse.
 
-    Of a function of one argument, `primals` and `tangents` may be arrays instead of tuples with one entry.
+    Each is a tuple with an entry an argument; of a function of one, the entry itself will do.
     """
     primals, tangents = _entries(primals), _entries(tangents)
     everything = tuple(range(len(primals)))
@@ -233,8 +248,8 @@ def _require_randomness(randomness: str) -> None:
         raise refusal(KernelValueError, f"randomness={randomness!r} says nothing", "randomness", hint)
 
 
-def _entries(given: array | Sequence[array]) -> Sequence[array]:
-    return (given,) if isinstance(given, array) else given
+def _entries(given: Any) -> Sequence[Any]:
+    return (given,) if isinstance(given, array) or is_struct(given) else given
 
 
 def _require_sequence(given: Any, name: str) -> None:

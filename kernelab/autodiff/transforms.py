@@ -14,6 +14,7 @@ from kernelab.autodiff.lanes import Batch, drawing_again
 from kernelab.autodiff.levels import Forward, Level, current, fresh
 from kernelab.autodiff.progress import steps
 from kernelab.autodiff.reverse import Bars, Reverse
+from kernelab.autodiff.structs import is_struct, parts
 from kernelab.autodiff.trees import (
     argument_name,
     is_whole,
@@ -30,6 +31,7 @@ from kernelab.autodiff.trees import (
 from kernelab.errors import GradientError, a_thing
 from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime.strided import array
+from kernelab.runtime.structarray import structarray
 
 Function = Callable[..., Any]
 
@@ -164,8 +166,8 @@ def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
     count = int(np.prod(shape, dtype=np.int64))
     scalar = scalar_of(output.dtype)
     made = [fresh((count, _count(source)), scalar_of(source.dtype), source) for source in found.inputs]
-    parts = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
-    for chunk in steps("rows of the Jacobian", parts):
+    stretches = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
+    for chunk in steps("rows of the Jacobian", stretches):
         seeds: list[array | None] = [None] * len(found.outputs)
         batch = None if len(chunk) == count == 1 else Batch(parent, len(chunk))
         values = unit_vectors(chunk, count, scalar.dtype)
@@ -202,8 +204,8 @@ def columns(
     for i in chosen:
         source, count = args[i], _count(args[i])
         made: list[array] = []
-        parts = chunks(count, chunk_size, 2 * source.allocation.nbytes)
-        for chunk in steps("columns of the Jacobian", parts):
+        stretches = chunks(count, chunk_size, 2 * source.allocation.nbytes)
+        for chunk in steps("columns of the Jacobian", stretches):
             level = Batch(parent, len(chunk), randomness, chunk.start)
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
@@ -224,8 +226,10 @@ def columns(
 def _first_lane(level: Batch, value: Any) -> Any:
     """Arrays as the first lane of a batch has them; lanes of tangents do not differ in anything else."""
     if isinstance(value, tuple | list | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        return rebuilt(value, iter([_first_lane(level, part) for part in parts]))
+        inside = value.values() if isinstance(value, dict) else value
+        return rebuilt(value, iter([_first_lane(level, part) for part in inside]))
+    if is_struct(value):
+        return rebuilt(value, iter([_first_lane(level, part) for part in parts(value)]))
     if not isinstance(value, array) or value.allocation not in level.wide:
         return value
     view = level.view(value)
@@ -277,6 +281,10 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
         if not is_whole(dim):
             message = f"in_dims says {dim!r} for argument {name}, which is no axis"
             raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
+        if isinstance(arg, structarray):
+            message = f"argument {name} of {name_of(func)} is an array of structs, which has no lanes"
+            hint = 'take its fields as arguments, and pass ps["mass"] and the rest'
+            raise refusal(GradientError, message, "in_dims", hint)
         if not isinstance(arg, array):
             message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
             raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.structs import fields, is_struct, parts, together
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.kernel import Kernel
@@ -29,7 +30,9 @@ def argument_name(func: Callable[..., Any], position: int) -> str:
         names = list(inspect.signature(func).parameters)
     except (TypeError, ValueError):
         names = []
-    return f"`{names[position]}`" if position < len(names) else f"number {position}"
+    position, field = getattr(func, "__kernelab_parts__", {}).get(position, (position, ""))
+    field = f".{field}" if field else ""
+    return f"`{names[position]}{field}`" if position < len(names) else f"number {position}{field}"
 
 
 def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> Exception:
@@ -39,11 +42,14 @@ def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> E
 
 def leaves(value: Any, func: Callable[..., Any]) -> list[array]:
     """The arrays that a function returned, in order; KernelTypeError where there is anything else."""
-    return list(_leaves(value, func))
+    return list(_leaves(value, name_of(func)))
 
 
-def _leaves(value: Any, func: Callable[..., Any]) -> Iterator[array]:
-    if isinstance(value, array):
+def _leaves(value: Any, func: str, what: str = "") -> Iterator[array]:
+    if is_struct(value):
+        for name, _, held in fields(value):
+            yield from _leaves(held, func, f" as {name}")
+    elif isinstance(value, array):
         yield value
     elif isinstance(value, tuple | list):
         for part in value:
@@ -53,11 +59,11 @@ def _leaves(value: Any, func: Callable[..., Any]) -> Iterator[array]:
             yield from _leaves(part, func)
     else:
         if is_picked(value):
-            message = f"{name_of(func)} returned picked elements, which have no memory of their own"
+            message = f"{func} returned picked elements, which have no memory of their own"
             raise refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
         found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
         found = found.replace("builtins.", "")
-        message = f"{name_of(func)} returned {found}, which is data of the host and has no derivative"
+        message = f"{func} returned {found}{what}, which is data of the host and has no derivative"
         hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
         if isinstance(value, int | float | np.generic):
             hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
@@ -72,13 +78,15 @@ def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
     return [leaf for part in parts for leaf in cotangents_of(part, func)]
 
 
-def rebuilt(value: Any, parts: Iterator[Any]) -> Any:
-    """The same structure around other leaves."""
+def rebuilt(value: Any, items: Iterator[Any]) -> Any:
+    """The same structure around other leaves; a dict of its fields for a struct that they do not fit."""
+    if is_struct(value):
+        return together(value, items)
     if isinstance(value, tuple | list):
-        return type(value)([rebuilt(part, parts) for part in value])
+        return type(value)([rebuilt(part, items) for part in value])
     if isinstance(value, dict):
-        return {key: rebuilt(part, parts) for key, part in value.items()}
-    return next(parts)
+        return {key: rebuilt(part, items) for key, part in value.items()}
+    return next(items)
 
 
 def is_whole(value: object) -> bool:
@@ -99,7 +107,7 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
             count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
             message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
             raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
-        require_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
+        _require_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
     return tuple(n % len(args) for n in chosen)
 
 
@@ -115,8 +123,12 @@ def _require_callable(func: object) -> None:
         )
 
 
-def require_floats(value: Any, what: str) -> None:
-    """Raise KernelTypeError unless a value is an array of floats."""
+def _require_floats(value: Any, what: str) -> None:
+    """Raise KernelTypeError unless a value is an array of floats, or a struct that has some."""
+    if is_struct(value):
+        if not any(True for _ in fields(value)):
+            raise refusal(KernelTypeError, f"{what} has no field of floats to differentiate by", "argument")
+        return
     if isinstance(value, array) and is_differentiable(value.dtype) and value.size:
         return
     if isinstance(value, array) and not value.size:
@@ -126,13 +138,27 @@ def require_floats(value: Any, what: str) -> None:
     raise refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")
 
 
-def require_like(value: Any, like: array, what: str) -> None:
-    """Raise GradientError unless a value is an array of the same shape and dtype as another."""
+def require_like(value: Any, like: Any, what: str) -> None:
+    """Raise GradientError unless a value is an array of the shape and dtype of another, or such a struct."""
+    if is_struct(like):
+        _require_like_struct(value, like, what)
+        return
     if not isinstance(value, array):
         raise refusal(GradientError, f"{what} is {a_thing(value)}, not an array", "shape")
     if value.shape != like.shape or value.dtype != like.dtype:
         message = f"{what} is {value.dtype} {value.shape}, and has to be {like.dtype} {like.shape}"
         raise refusal(GradientError, message, "shape")
+
+
+def _require_like_struct(value: Any, like: Any, what: str) -> None:
+    if type(value) is not type(like):
+        raise refusal(GradientError, f"{what} is {a_thing(value)}, and has to be {a_thing(like)}", "shape")
+    names = [name for name, _, _ in fields(like)]
+    if names != [name for name, _, _ in fields(value)]:
+        message = f"{what} has no array for each of {', '.join(names)}"
+        raise refusal(GradientError, message, "shape", "set the arrays in it")
+    for name, mine, other in zip(names, parts(value), parts(like), strict=True):
+        require_like(mine, other, f"field {name} of {what}")
 
 
 def scalar_shape(elements: array) -> tuple[int, ...]:

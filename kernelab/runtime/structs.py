@@ -235,6 +235,11 @@ class NoField(KernelError, AttributeError):
     """A field that a struct does not have."""
 
 
+def cleared(instance: Instance) -> Instance:
+    """A struct of the same kind whose numbers are zero, without arrays."""
+    return instance._cleared()
+
+
 def class_of(struct: Struct) -> type[Instance]:
     """The class that makes structs of a definition: one for each, defaults included."""
     return _class(struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))]))
