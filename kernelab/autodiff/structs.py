@@ -14,7 +14,7 @@ from kernelab.runtime.array import zeros
 from kernelab.runtime.recorder import unrecorded
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import structarray
-from kernelab.runtime.structs import Instance, cleared
+from kernelab.runtime.structs import Instance, cleared, held_in
 
 
 def is_struct(value: object) -> bool:
@@ -30,7 +30,7 @@ def fields(value: Any) -> Iterator[tuple[str, Any, Any]]:
                 yield leaf.name, leaf.type, part
         return
     for entry in value.__kernelab_struct__.fields:
-        held = getattr(value, entry.name)
+        held = held_in(value, entry.name)
         if is_struct(held):
             yield from ((f"{entry.name}.{name}", type, inner) for name, type, inner in fields(held))
         elif _has_floats(entry.type, held):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.levels import Level
+from kernelab.autodiff.structs import fields
 from kernelab.autodiff.trees import leaves as arrays_of
 from kernelab.autodiff.trees import name_of, refusal, scalar_shape
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
@@ -32,7 +33,7 @@ from kernelab.runtime.recorder import RECORDER, unrecorded
 from kernelab.runtime.signature import flattened
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import structarray
-from kernelab.runtime.structs import Instance
+from kernelab.runtime.structs import Instance, held_in
 
 Key = int | str
 """How a result names an argument: by its position in the list given; the field of a struct by its name."""
@@ -139,6 +140,8 @@ class _Copier:
         self.memories: dict[Allocation, Allocation] = {}
 
     def copy(self, value: Any) -> Any:
+        if isinstance(value, Instance):
+            return self._struct(value)
         if isinstance(value, indexedarray):
             return indexedarray(self.copy(value.data), value.indices)
         if not isinstance(value, array) or not hasattr(value, "allocation"):
@@ -148,6 +151,13 @@ class _Copier:
             memory = self.memories[value.allocation] = duplicate_of(value.allocation)
             memory.requires_grad = value.allocation.requires_grad
         return value.twin(memory)
+
+    def _struct(self, value: Instance) -> Instance:
+        """A struct with copies of its arrays, and of those that stand for its numbers."""
+        made = value.copy()
+        for entry in value.__kernelab_struct__.fields:
+            setattr(made, entry.name, self.copy(held_in(value, entry.name)))
+        return made
 
 
 @contextmanager
@@ -245,12 +255,12 @@ def of_function(
     sources = [
         variable
         for k, value in enumerate(inputs)
-        for variable in _variables(k, labels[k], value, what)
+        for variable in _variables(k, labels[k], value)
         if variable.elements.requires_grad
     ]
     if not sources:
         message = f"no input of {name_of(function)} is an array with requires_grad"
-        hint = "create what is to be varied with requires_grad=True"
+        hint = "create what is to be varied with requires_grad=True; for a struct, set s.requires_grad = True"
         raise refusal(GradientError, message, what, hint)
     for k, value in enumerate(outputs):
         if not isinstance(value, array) or not is_differentiable(value.dtype):
@@ -295,11 +305,11 @@ def mark_gradient(function: Callable[..., Any], position: int) -> Callable[..., 
     return function
 
 
-def _variables(k: int, label: str, value: Any, what: str) -> list[Variable]:
+def _variables(k: int, label: str, value: Any) -> list[Variable]:
     """What of an input of a function can be varied: an array of floats, or the fields of one of structs."""
     if isinstance(value, Instance):
-        message = f"inputs[{k}] of {what} is {a_thing(value)}: functions are not varied by structs"
-        raise refusal(KernelTypeError, message, what, "pass its arrays, or an array of structs, or a kernel")
+        named = ((f"{label}.{name}", held) for name, _, held in fields(value))
+        return [Variable(name, name, held) for name, held in named if isinstance(held, array)]
     if not isinstance(value, array) or not value.size:
         return []
     if isinstance(value, structarray):

@@ -235,6 +235,11 @@ class NoField(KernelError, AttributeError):
     """A field that a struct does not have."""
 
 
+def held_in(instance: Instance, name: str) -> Any:
+    """What a field holds: the array of one element where a number or vector in it requires gradients."""
+    return instance._traced.get(name, instance._values[name])
+
+
 def cleared(instance: Instance) -> Instance:
     """A struct of the same kind whose numbers are zero, without arrays."""
     return instance._cleared()

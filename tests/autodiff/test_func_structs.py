@@ -199,3 +199,22 @@ def test_what_no_transform_takes_says_so(k: dict[str, Any]) -> None:
         kl.func.vmap(spoiled)(particles(k))
     with pytest.raises(KernelTypeError, match="<lambda> returned a float as k, which is data of the host"):
         kl.func.jacrev(lambda x: k["Params"](k=1.0))(X)
+
+
+# ------------------------------------------------------------------------------------------ kl.autograd
+
+
+def test_jacobians_of_functions_are_by_the_fields_that_require_gradients(k: dict[str, Any], p: Any) -> None:
+    with pytest.raises(
+        GradientError, match=r"(?s)no input of f is an array with requires_grad.*for a struct"
+    ):
+        kl.autograd.jacobian(values(k), inputs=[p, X])
+    p.requires_grad = True
+    for compute in (kl.autograd.jacobian, kl.autograd.jacobian_fd):
+        found = compute(values(k), inputs=[p, X])
+        assert list(found) == [("p.k", 0), ("p.d", 0), ("p.inner.a", 0)]
+        assert np.allclose(found["p.d", 0].numpy(), [[0, 9, 0], [0, 25, 0]], atol=1e-3)
+    p.w.requires_grad = True
+    report = kl.autograd.gradcheck(values(k), inputs=[p, X], show_summary=False)
+    assert [pair.input for pair in report.pairs] == ["p.k", "p.d", "p.inner.a", "p.w"]
+    assert (p.k, p.w.numpy().tolist()) == (2.0, [1.0, 2.0])
