@@ -59,6 +59,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
+from kernelab.runtime.capture import Graph, ScopedCapture, capture_begin, capture_end, capture_launch
 from kernelab.runtime.checked import find_races
 from kernelab.runtime.command import Launch
 from kernelab.runtime.decorators import (
@@ -256,6 +257,7 @@ __all__ = [
     "Event",
     "Function",
     "GradientError",
+    "Graph",
     "Kernel",
     "KernelAssertionError",
     "KernelError",
@@ -272,6 +274,7 @@ __all__ = [
     "Launch",
     "LaunchError",
     "NotFiniteError",
+    "ScopedCapture",
     "ScopedDevice",
     "ScopedStream",
     "ScopedTimer",
@@ -293,6 +296,9 @@ __all__ = [
     "atomic_or",
     "atomic_sub",
     "atomic_xor",
+    "capture_begin",
+    "capture_end",
+    "capture_launch",
     "checkpoint",
     "clone",
     "compile",

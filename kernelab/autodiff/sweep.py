@@ -20,8 +20,9 @@ from kernelab.autodiff.pieces import WHOLE, Written, box_in
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate, copy_bytes
-from kernelab.runtime.strided import array
+from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import part
+from kernelab.runtime.transfers import transfer
 
 Region = tuple[Allocation, int, tuple[int, ...], tuple[int, ...]]
 
@@ -311,14 +312,21 @@ def sweep(
         _publish(elements, adjoints, before)
 
 
-def _gradient_now(elements: array) -> HostArray | None:
+def _gradient_now(elements: array) -> HostArray | array | None:
     if elements.allocation.adjoint is None:
         return None
     assert elements.grad is not None
+    if _adds_there(elements):
+        return duplicate(elements.grad, False, "clone")
     return elements.grad.seen().copy()
 
 
-def _publish(elements: array, adjoints: Buffers, before: HostArray | None) -> None:
+def _adds_there(elements: array) -> bool:
+    """Whether gradients grow on the device that they are on, without the host."""
+    return elements.allocation.space is not None and elements.__class__ is array and elements.is_contiguous
+
+
+def _publish(elements: array, adjoints: Buffers, before: HostArray | array | None) -> None:
     """Set the gradient of some elements to their adjoint, and what was `before`."""
     bar = adjoints.known(elements)
     if bar is None and elements.allocation.adjoint is None:
@@ -330,8 +338,12 @@ def _publish(elements: array, adjoints: Buffers, before: HostArray | None) -> No
         nbytes = elements.size * itemsize(elements.dtype)
         copy_bytes(gradient.allocation, gradient.offset, bar.allocation, bar.offset, nbytes)
         return
+    if isinstance(before, array):
+        transfer(gradient, before if bar is None else before + bar, "assign")
+        return
     values = np.zeros(()) if bar is None else bar.seen()
     if before is None:
         gradient.host()[...] = values
     else:
         np.add(before, values, out=gradient.host())
+    gradient.allocation.publish()

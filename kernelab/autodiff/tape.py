@@ -270,6 +270,9 @@ class Tape(Observed, Habits):
         if loss is None and grads is None:
             replaced = frozenset(target.allocation for target in seeds)
         for target, cotangent in seeds.items():
+            if adjoints.known(target) is None:
+                adjoints.of(target).blank()[...] = cotangent
+                continue
             bar = adjoints.of(target).host()
             # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
             bar[...] = cotangent if target.allocation in replaced else bar + cotangent
@@ -374,7 +377,7 @@ class Tape(Observed, Habits):
         if not final:
             hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
             raise _refusal("loss", "backward() has nothing to start from", hint)
-        return {target: target.grad.host().copy() for target in final if target.grad is not None}
+        return {target: target.grad.seen().copy() for target in final if target.grad is not None}
 
     # -------------------------------------------------------------------------------------- gradients
 
@@ -395,7 +398,8 @@ class Tape(Observed, Habits):
                 gradient = primal.grad
                 assert gradient is not None
                 gradient.allocation.will_write(gradient)
-                gradient.host()[...] = 0
+                gradient.blank()[...] = 0
+                gradient.allocation.publish()
 
     def reset(self) -> None:
         """Forget all records and saved bytes, and set the gradients to zero."""
@@ -433,12 +437,12 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Any:
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = _called(target, f"{a_thing(target)}")
         raise _refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
-    given = cotangent.host() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
-    if given.shape != target.host().shape:
+    given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
+    if given.shape != target.outline().shape:
         name = _called(target, "the array")
-        message = f"the cotangent of {name} has shape {given.shape}, its elements {target.host().shape}"
+        message = f"the cotangent of {name} has shape {given.shape}, its elements {target.outline().shape}"
         raise _refusal("seed", message, "give one cotangent for each element")
-    return rounded(given, target.host().dtype)
+    return rounded(given, target.outline().dtype)
 
 
 def _host_cotangent(target: array, cotangent: Any) -> Any:
@@ -448,7 +452,7 @@ def _host_cotangent(target: array, cotangent: Any) -> Any:
         message = f"the cotangent of {_called(target, 'the array')} is {found}: it has to be real numbers"
         raise _refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
     values = host_values(cotangent, target.dtype)[0]
-    return values.reshape(target.host().shape) if values.ndim == 0 and target.size == 1 else values
+    return values.reshape(target.outline().shape) if values.ndim == 0 and target.size == 1 else values
 
 
 def _refuse_latecomers(records: Iterable[Record]) -> None:

@@ -40,7 +40,7 @@ from kernelab.codegen.entry import (
 )
 from kernelab.codegen.flavors import Cuda
 from kernelab.codegen.totals import wide
-from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning
+from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning, LaunchError
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
 
@@ -65,6 +65,8 @@ class CudaBackend:
         self.driver = driver
         self.cache = Cache() if cache is None else cache
         self.flights = Flights(driver, name)
+        self.lent: list[Borrowed] = []
+        """What launches of the capture that goes on have room in: it belongs to the graph."""
         self._joint = 0
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
@@ -148,6 +150,9 @@ class CudaEntry:
         if not self._room.needed:
             self._backend.flights.add(self._launch(slots, self._crew(slots), 0, place))
             return
+        if self._backend.flights.captured is not None:
+            self._capture(slots, place)
+            return
         snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
         try:
             while (status := self._attempt(slots, self._bound(slots, limit), snapshot, place)) is not None:
@@ -155,6 +160,17 @@ class CudaEntry:
                 self._require_within(room, status, slots)
         finally:
             snapshot.release()
+
+    def _capture(self, slots: list[int], place: object) -> None:
+        """Note a launch with the room that its last one had: nobody can look how much it needs."""
+        if self._room.residuals:
+            message = f"`{self.info.name}` keeps values that it overwrites, and nobody knows yet how many"
+            hint = "such a launch cannot be captured: let the kernel write to another array than it reads"
+            raise LaunchError(Diagnostic(message, code="capture", hint=hint))
+        filled, crew, borrowed = [*slots], self._crew(slots), Borrowed(self._backend.driver)
+        self._room.cut(self.info.layout, filled, crew.count, _threads(slots), borrowed)
+        self._backend.lent.append(borrowed)
+        self._backend.flights.add(self._launch(filled, crew, 0, place))
 
     @property
     def keeps(self) -> bool:

@@ -82,6 +82,21 @@ class Driver(Protocol):
     ) -> None:
         """Start a function on a row of blocks; `status` is the device's address of the status block."""
 
+    def unshare(self, address: int) -> None:
+        """Give memory that `shared` has made back, by the host's address."""
+
+    def begin_capture(self) -> None:
+        """From now on note what is put into the device's own stream, and into others that wait for it.
+
+        Memory is handed out and taken back as ever; nothing can be waited for or downloaded.
+        """
+
+    def end_capture(self) -> object:
+        """What has been noted, ready to be started as often as one likes, as long as somebody holds it."""
+
+    def replay(self, graph: object, stream: int = 0) -> None:
+        """Start all that has been noted."""
+
     def finished(self, stream: int = 0) -> bool:
         """Whether all that was started in a stream has ended; raises DriverError if the device failed."""
 

@@ -54,6 +54,60 @@ class Flight:
             found.diagnostics = (replace(first, message=message), *rest)
         return found
 
+    def stop(self) -> None:
+        """Tell it to end."""
+        fields(self.block)[STOP] = 1
+
+    @property
+    def reports(self) -> bool:
+        """Whether it has anything to say by now."""
+        return bool(fields(self.block)[CODE] != OK)
+
+    @property
+    def freed(self) -> list[Block]:
+        """The blocks that others may use at its end."""
+        return [self.block]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Launches of a graph under way: they report to blocks that stay theirs, and `keeper` keeps."""
+
+    flights: Sequence[Flight]
+    stream: int = 0
+    place: object = ""
+    keeper: object = None
+
+    @property
+    def info(self) -> EntryInfo:
+        """What the first of them that has something to say is, else the first."""
+        return next((flight for flight in self.flights if flight.reports), self.flights[0]).info
+
+    @property
+    def named(self) -> str:
+        """The graph as a message calls it."""
+        names = ", ".join(dict.fromkeys(f"`{flight.info.name}`" for flight in self.flights))
+        return f"the graph of {names}" + (f" ({self.place})" if self.place else "")
+
+    @property
+    def reports(self) -> bool:
+        """Whether any of them has anything to say by now."""
+        return any(flight.reports for flight in self.flights)
+
+    def error(self) -> KernelError | None:
+        """What went wrong first; the blocks are cleared by that."""
+        found = [error for flight in self.flights if (error := flight.error()) is not None]
+        for flight in self.flights:
+            ctypes.memset(flight.block[0], 0, 8 * STATUS_FIELDS)
+        return found[0] if found else None
+
+    def stop(self) -> None:
+        """Tell them to end."""
+        for flight in self.flights:
+            flight.stop()
+
+    freed: Sequence[Block] = ()
+
 
 def fields(block: Block) -> "ctypes.Array[ctypes.c_longlong]":
     """The fields of a status block."""
@@ -66,8 +120,10 @@ class Flights:
     def __init__(self, driver: Driver, name: str) -> None:
         self._driver = driver
         self._name = name
-        self._flying: list[Flight] = []
+        self._flying: list[Flight | Replay] = []
         self._blocks: list[Block] = []
+        self.captured: list[Flight] | None = None
+        """The launches of the capture that goes on; None where there is none."""
         self._turn = threading.RLock()
         self.lost: Diagnostic | None = None
         """Why the device is of no use any more; None while it is."""
@@ -95,8 +151,12 @@ class Flights:
         """Let another launch use a status block, whose launch has ended."""
         self._blocks.append(block)
 
-    def add(self, flight: Flight) -> None:
-        """Look after a launch that has been started."""
+    def add(self, flight: Flight | Replay) -> None:
+        """Look after a launch that has been started, or captured."""
+        if self.captured is not None:
+            assert isinstance(flight, Flight)
+            self.captured.append(flight)
+            return
         with self._turn:
             self._flying.append(flight)
 
@@ -112,7 +172,7 @@ class Flights:
 
     def look(self) -> None:
         """Raise the first error that launches have met by now."""
-        if any(fields(flight.block)[CODE] != OK for flight in self._flying):
+        if any(flight.reports for flight in self._flying):
             self.settle()
 
     def settle_with(self, flight: Flight) -> None:
@@ -134,7 +194,7 @@ class Flights:
             if landing:
                 self._land(landing, landing)
 
-    def _land(self, asked: list[Flight], landing: list[Flight]) -> None:
+    def _land(self, asked: list[Flight | Replay], landing: list[Flight | Replay]) -> None:
         """Wait for launches, and ask some of them what went wrong."""
         try:
             for stream in dict.fromkeys(flight.stream for flight in landing):
@@ -146,21 +206,21 @@ class Flights:
             self.lost = self._told(landing, problem)
             raise LostError(self.lost) from problem
         errors = [error for flight in asked if (error := flight.error()) is not None]
-        self._blocks += [flight.block for flight in asked]
+        self._blocks += [block for flight in asked for block in flight.freed]
         if errors:
             raise errors[0]
 
-    def _stop(self, landing: list[Flight]) -> None:
+    def _stop(self, landing: list[Flight | Replay]) -> None:
         for flight in landing:
-            fields(flight.block)[STOP] = 1
+            flight.stop()
         for stream in dict.fromkeys(flight.stream for flight in landing):
             self._driver.wait(stream)
 
-    def _running(self, landing: list[Flight]) -> Flight:
+    def _running(self, landing: list[Flight | Replay]) -> Flight | Replay:
         """The launch that an interrupt has met: the first that was told to stop before its end."""
-        return next((flight for flight in landing if fields(flight.block)[CODE] != OK), landing[0])
+        return next((flight for flight in landing if flight.reports), landing[0])
 
-    def _told(self, landing: list[Flight], problem: KernelError) -> Diagnostic:
+    def _told(self, landing: list[Flight | Replay], problem: KernelError) -> Diagnostic:
         """Which launches may have made the device unusable: it does not say which of them did."""
         (why,) = problem.diagnostics
         names = ", ".join(flight.named for flight in landing[:TOLD])

@@ -6,6 +6,7 @@ first asked for, and never before.  Must not know kernels or arrays.
 """
 
 import ctypes
+import sys
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -100,6 +101,20 @@ class _Loaded:
         self.function = function
 
 
+class _Graph:
+    """An executable graph, given back when this object goes."""
+
+    __slots__ = ("_driver", "executable")
+
+    def __init__(self, driver: "NvidiaDriver", executable: Any) -> None:
+        self._driver = driver
+        self.executable = executable
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._driver.destroy(self.executable)
+
+
 class NvidiaDriver:
     """One CUDA device; satisfies `kernelab.backend.driver.Driver`."""
 
@@ -107,6 +122,8 @@ class NvidiaDriver:
         self._api = api()
         self.name = f"cuda:{ordinal}"
         self._ordinal = ordinal
+        self._capturing = False
+        self._aside: Any = None
         self._device = self._do("opening the device", self._api.cuDeviceGet(ordinal))
         self._context = self._do("opening the device", self._api.cuDevicePrimaryCtxRetain(self._device))
         self._enter()
@@ -161,12 +178,24 @@ class NvidiaDriver:
         """The address of new memory; raises KernelMemoryError."""
         self._enter()
         doing = f"allocating {nbytes:,} bytes"
-        return int(self._do(doing, self._api.cuMemAllocAsync(nbytes, self._stream)))
+        address = int(self._do(doing, self._api.cuMemAllocAsync(nbytes, self._for_memory)))
+        if self._capturing:
+            self._do(doing, self._api.cuStreamSynchronize(self._for_memory))
+        return address
+
+    @property
+    def _for_memory(self) -> Any:
+        """The stream in which memory is handed out: one apart while the own one is captured."""
+        if not self._capturing:
+            return self._stream
+        if self._aside is None:
+            self._aside = self._do("opening a stream", self._api.cuStreamCreate(_NON_BLOCKING))
+        return self._aside
 
     def free(self, address: int) -> None:
         """Give memory back, when what was started has ended."""
         self._enter()
-        self._do("freeing memory", self._api.cuMemFreeAsync(address, self._stream))
+        self._do("freeing memory", self._api.cuMemFreeAsync(address, self._for_memory))
 
     def memory(self) -> tuple[int, int]:
         """How many bytes are free, those that the pool keeps included, and how many there are."""
@@ -184,7 +213,7 @@ class NvidiaDriver:
         """Copy from the host, whose bytes the driver has taken when this returns."""
         self._enter()
         self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
-        if self._reads_the_host:
+        if self._reads_the_host and not self._capturing:
             self.wait()
 
     def owns(self, address: int) -> bool:
@@ -264,6 +293,41 @@ class NvidiaDriver:
         """Return when the context has nothing left to do."""
         self._enter()
         self._do("running a kernel", self._api.cuCtxSynchronize())
+
+    # ---------------------------------------------------------------------------------------- graphs
+
+    def unshare(self, address: int) -> None:
+        """Give memory back that host and device share."""
+        self._enter()
+        self._do("freeing memory", self._api.cuMemFreeHost(address))
+
+    def begin_capture(self) -> None:
+        """Note what the own stream is given; other calls, of whatever thread, stay possible."""
+        self._enter()
+        mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._do("capturing launches", self._api.cuStreamBeginCapture(self._stream, mode))
+        self._capturing = True
+
+    def end_capture(self) -> object:
+        """The graph of what was noted, instantiated."""
+        self._enter()
+        self._capturing = False
+        graph = self._do("capturing launches", self._api.cuStreamEndCapture(self._stream))
+        try:
+            return _Graph(self, self._do("making a graph", self._api.cuGraphInstantiate(graph, 0)))
+        finally:
+            self._api.cuGraphDestroy(graph)
+
+    def replay(self, graph: object, stream: int = 0) -> None:
+        """Start a graph."""
+        assert isinstance(graph, _Graph)
+        self._enter()
+        self._do("starting a graph", self._api.cuGraphLaunch(graph.executable, stream or self._stream))
+
+    def destroy(self, executable: Any) -> None:
+        """Give a graph back; what has been started of it ends."""
+        self._enter()
+        self._api.cuGraphExecDestroy(executable)
 
     # ---------------------------------------------------------------------------------------- order
 

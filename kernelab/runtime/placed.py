@@ -55,6 +55,7 @@ class Placed:
             if held:
                 self._run(held, args, limit, room)
                 return
+            self._require_no_capture()
         if limit or done or room:
             self.on_cpu()(args, limit, done, room)
         else:
@@ -69,10 +70,24 @@ class Placed:
     def on(self, space: Space) -> CudaEntry:
         """The entry for a device."""
         if space not in self._devices:
+            if space.capture is not None:
+                message = f"`{self.function.name}` is not built for {space.name} yet: it cannot be captured"
+                hint = "run the block before it is captured, twice where it adds to gradients"
+                raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
             made = space.backend.build([self.function])[self.function.name]
             assert isinstance(made, CudaEntry)
             self._devices[space] = made
         return self._devices[space]
+
+    def _require_no_capture(self) -> None:
+        for space in OPEN.values():
+            if space.capture is not None:
+                name = self.function.name
+                message = f"`{name}` runs on the CPU while launches on {space.name} are captured"
+                hint = (
+                    "it would run now, and not with the graph: move it out of the block, or its arrays there"
+                )
+                raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
 
     # ---------------------------------------------------------------------------------------- on a device
 
@@ -106,6 +121,8 @@ class Placed:
         entry, owners = self.on(space), list(held.values())
         for owner in owners:
             owner.flush()
+        if space.capture is not None:
+            space.capture.touched |= dict.fromkeys(owners)
         stream = current(space.name)
         space.queues.before(owners, 0 if entry.keeps else stream)
         try:

@@ -36,6 +36,8 @@ class Queues:
         self._driver = driver
         self._opened: set[int] = set()
         self._joint = 0
+        self.captured: set[int] | None = None
+        """The streams that take part in the capture that goes on; None where there is none."""
 
     def open(self) -> int:
         """A new stream."""
@@ -52,6 +54,10 @@ class Queues:
     def before(self, memories: Iterable[Used], stream: int = 0) -> None:
         """Let a stream wait for all that others do with memory."""
         waiting: set[int] = set()
+        if self.captured is not None:
+            waiting = {other for memory in memories for other in memory.used} & self.captured
+            self._join(stream, waiting)
+            return
         for memory in memories:
             if memory.used or memory.partners:
                 waiting |= _streams(memory.partners) | (memory.used & self._opened)
@@ -65,6 +71,11 @@ class Queues:
         Returns whether the device's own stream waits for it now, as for one of another library: nobody says
         when that ends.
         """
+        if self.captured is not None:
+            for memory in memories if stream else ():
+                memory.used.add(stream)
+            self.captured |= {stream} - {0}
+            return False
         partners = _streams(partner for memory in memories for partner in memory.partners)
         if stream in self._opened:
             for memory in memories:
@@ -78,6 +89,10 @@ class Queues:
             for partner in partners - {stream}:
                 self._hold(partner, stream)
         return foreign
+
+    def join_captured(self) -> None:
+        """Let the device's own stream wait for all that take part in a capture."""
+        self._join(0, set() if self.captured is None else self.captured)
 
     def _join(self, stream: int, waiting: set[int]) -> None:
         if ANY in waiting:

@@ -51,6 +51,10 @@ class Ranges(Generic[T]):
         living = [self._owners[start]() for start in self._starts[first:last]]
         return [owner for owner in living if owner is not None and low < owner.address + owner.nbytes]
 
+    def all(self) -> list[T]:
+        """Every living owner."""
+        return [owner for ref in list(self._owners.values()) if (owner := ref()) is not None]
+
     def _bury(self) -> None:
         while self._dead:
             start = self._dead.pop()

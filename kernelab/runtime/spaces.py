@@ -18,13 +18,28 @@ import numpy as np
 
 from kernelab.backend.cuda import CudaBackend
 from kernelab.backend.driver import Driver
-from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
+from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
 from kernelab.runtime.memory import Allocation, Bytes, spanning
 from kernelab.runtime.queues import Partner, Queues
 from kernelab.runtime.ranges import Ranges
+from kernelab.runtime.recorder import caller
 
 OPEN: "dict[str, Space]" = {}
 """The devices in use, by their names."""
+
+
+class Capture:
+    """What a capture that goes on has touched: memory, what of it changes, and what was uploaded.
+
+    `uploads` are the host's addresses of copies of what the host wrote, `closing` the streams to be given
+    back at its end.
+    """
+
+    def __init__(self) -> None:
+        self.touched: dict[DeviceAllocation, None] = {}
+        self.changed: dict[DeviceAllocation, None] = {}
+        self.uploads: list[int] = []
+        self.closing: list[int] = []
 
 
 class Space:
@@ -38,6 +53,8 @@ class Space:
         self.driver = driver
         self.backend = CudaBackend(driver, name)
         self.queues = Queues(driver)
+        self.capture: Capture | None = None
+        """The launches that are being captured; None where they run."""
         self.watchful = watchful
         self._living: Ranges[DeviceAllocation] = Ranges()
 
@@ -51,9 +68,21 @@ class Space:
             address = self.driver.allocate(max(nbytes, 1))
         except KernelMemoryError as problem:
             raise KernelMemoryError(self._full(nbytes)) from problem
-        if cleared and nbytes:
-            self.driver.clear(address, nbytes)
-        return self.adopt(address, nbytes)
+        made = self.adopt(address, nbytes)
+        if cleared:
+            made.clear(0, nbytes)
+        return made
+
+    def living(self) -> "list[DeviceAllocation]":
+        """Every allocation that there is."""
+        return self._living.all()
+
+    def require_free(self, what: str) -> None:
+        """Raise LaunchError where launches are being captured; `what` says what cannot be done then."""
+        if self.capture is not None:
+            message = f"{what} while launches on {self.name} are captured: none of them has run yet"
+            hint = "do it behind the capture; kl.capture_launch(capture.graph) runs what was captured"
+            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
 
     def _full(self, nbytes: int) -> Diagnostic:
         free, total = self.driver.memory()
@@ -95,6 +124,7 @@ class Space:
 
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for a stream, or for the whole device, and raise what has gone wrong in launches there."""
+        self.require_free("a device is waited for")
         self.backend.flights.settle(stream)
         if stream is None:
             self.driver.wait_for_all()
@@ -104,6 +134,9 @@ class Space:
 
     def close_stream(self, stream: int) -> None:
         """Give a stream back; what it has to do comes before what the device's own does from now on."""
+        if self.capture is not None:
+            self.capture.closing.append(stream)
+            return
         self.queues.close(stream)
         self.backend.flights.move(stream)
 
@@ -222,12 +255,25 @@ class DeviceAllocation(Allocation):
         self._require_untouched()
         if self._newer == "host":
             with self._alone():
-                self.space.driver.upload(self.address, self.host_address, self.nbytes)
+                self.space.driver.upload(self.address, self._source(), self.nbytes)
             self._newer = "both"
             self._remember()
 
+    def _source(self) -> int:
+        """Where the host's bytes are: of a capture a copy, since the graph writes them whenever it runs."""
+        capture = self.space.capture
+        if capture is None:
+            return self.host_address
+        capture.changed[self] = None
+        copied, _ = self.space.driver.shared(self.nbytes)
+        capture.uploads.append(copied)
+        ctypes.memmove(copied, self.host_address, self.nbytes)
+        return copied
+
     def changed_there(self) -> None:
         """The device has changed bytes."""
+        if self.space.capture is not None:
+            self.space.capture.changed[self] = None
         self._newer = "device"
         self._sum = None
 
@@ -235,6 +281,7 @@ class DeviceAllocation(Allocation):
         self._require_untouched()
         if self._newer == "device" or (self.partners and self._newer == "both"):
             if self.nbytes:
+                self.space.require_free("the host looks at an array")
                 self.space.backend.flights.settle()
                 with self._alone():
                     self.space.driver.download(self.host_address, self.address, self.nbytes)
@@ -245,6 +292,8 @@ class DeviceAllocation(Allocation):
     def _alone(self, *others: "DeviceAllocation") -> Iterator[None]:
         """The device's own stream works on the bytes within: after, and before, all others."""
         self.space.backend.flights.require_alive()
+        if self.space.capture is not None:
+            self.space.capture.touched |= dict.fromkeys((self, *others))
         self.space.queues.before((self, *others))
         yield
         self.space.queues.after((self, *others))

@@ -56,9 +56,13 @@ class SimulatedDriver:
         self.taken: dict[int, int] = {}
         self.launches: list[tuple[int, int]] = []
         self.copies: list[str] = []
+        self.replays = 0
         self._shared: list[ctypes.Array[ctypes.c_char]] = []
         self.queues: dict[int, list[Callable[[], None]]] = {0: [], LEGACY: []}
         self._events: dict[int, _Moment] = {}
+        self._noted: list[Callable[[], None]] | None = None
+        self._forked: set[int] = set()
+        self._unjoined: set[int] = set()
         self._numbers = itertools.count(1)
         self._clock = 0.0
         self._open = 0
@@ -141,7 +145,16 @@ class SimulatedDriver:
             with self._working():
                 work()
 
-        self.queue(stream).append(start)
+        self._enqueue(start, stream)
+
+    def _enqueue(self, work: Callable[[], None], stream: int) -> None:
+        """Put work into a stream: if that is captured, into the graph."""
+        if self._noted is None or (stream not in self._forked and stream != 0):
+            self.queue(stream).append(work)
+            return
+        self._noted.append(work)
+        if stream:
+            self._unjoined.add(stream)
 
     def owns(self, address: int) -> bool:
         return self._base <= address < self._base + self._nbytes
@@ -179,7 +192,29 @@ class SimulatedDriver:
         """What a stream still has to do; the device's own is known to other libraries by a number."""
         return self.queues[0 if stream == OWN else stream]
 
+    def unshare(self, address: int) -> None:
+        self._shared = [held for held in self._shared if ctypes.addressof(held) != address]
+
+    def begin_capture(self) -> None:
+        assert self._noted is None and not any(self.queues.values()), "something is under way"
+        self._noted, self._forked, self._unjoined = [], set(), set()
+
+    def end_capture(self) -> object:
+        noted, self._noted = self._noted, None
+        assert not self._unjoined, "streams of a capture that were not joined"
+        return noted
+
+    def replay(self, graph: object, stream: int = 0) -> None:
+        assert isinstance(graph, list) and self._noted is None
+        self.replays += 1
+        self.queue(stream).extend(graph)
+
+    def _require_no_capture(self) -> None:
+        if self._noted is not None:
+            raise fault("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "waiting", self.name)
+
     def finished(self, stream: int = 0) -> bool:
+        self._require_no_capture()
         waiting = self.queue(stream)
         if waiting:
             waiting.pop(0)()
@@ -213,16 +248,26 @@ class SimulatedDriver:
         del self._events[event]
 
     def record(self, event: int, stream: int) -> None:
-        moment = self._events[event] = _Moment(stream)
+        noted = self._noted is not None and (stream == 0 or stream in self._forked)
+        moment = self._events[event] = _Moment(stream, noted=noted)
 
         def come() -> None:
             moment.come, moment.time = True, self._clock
 
-        self.queue(stream).append(come)
+        if not noted:
+            self.queue(stream).append(come)
 
     def hold(self, stream: int, event: int) -> None:
         moment = self._events[event]
-        self.queue(stream).append(lambda: self._until(moment))
+        if self._noted is None:
+            assert not moment.noted, "an event of a capture was waited for outside of it"
+            self.queue(stream).append(lambda: self._until(moment))
+            return
+        assert moment.noted, "a capture waits for what is not in it"
+        if stream == 0:
+            self._unjoined.discard(moment.stream)
+        else:
+            self._forked.add(stream)
 
     def _until(self, moment: "_Moment") -> None:
         while not moment.come:
@@ -245,6 +290,7 @@ class _Moment:
     stream: int
     come: bool = False
     time: float = 0.0
+    noted: bool = False
 
 
 def launch(driver: Driver, entry: Entry, function: Function, grid: Sequence[int], **arguments: Any) -> None:

@@ -1,0 +1,221 @@
+"""Launches captured as a graph on a simulated device, and run again."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import KernelIndexError, LaunchError
+from kernelab.runtime.spaces import OPEN, Space
+from tests.support.simulated import SimulatedDriver
+
+TEXT = """
+def double(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * x[i]
+
+def step(x: array[float], v: array[float], dt: float):
+    i = tid()
+    v[i] = v[i] - dt * x[i]
+    x[i] = x[i] + dt * v[i]
+
+def keep(x: array[float], n: int, y: array[float]):
+    i = tid()
+    v = x[i]
+    for k in range(n):
+        v = sin(v) + 0.1
+    y[i] = v
+
+def energy(y: array[float], e: array[float]):
+    i = tid()
+    e[0] += y[i] * y[i]
+
+def pick(x: array[float], at: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[at[i]]
+
+def never(x: array[float]):
+    i = tid()
+    x[i] = 0.0
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def driver() -> Iterator[SimulatedDriver]:
+    made = SimulatedDriver(1 << 20)
+    OPEN["cuda:0"] = Space("cuda:0", made, watchful=True)
+    yield made
+    del OPEN["cuda:0"]
+
+
+@pytest.fixture(scope="module")
+def kernels(driver: SimulatedDriver) -> dict[str, Any]:
+    """The kernels, of which some have been launched on the device."""
+    made = kl.compile(TEXT)
+    x, y = kl.zeros(2, device="cuda"), kl.zeros(2, device="cuda")
+    kl.launch(made["double"], 2, [x, y])
+    return made
+
+
+def on_device(*values: float) -> Any:
+    return kl.array(list(values), dtype=float, device="cuda", requires_grad=True)
+
+
+def test_what_is_captured_runs_whenever_the_graph_does(kernels: dict[str, Any], driver: Any) -> None:
+    x, v = on_device(1.0, 2.0), on_device(0.0, 0.0)
+    kl.launch(kernels["step"], 2, [x, v, 0.5])
+    expected, speed = x.numpy(), v.numpy()
+    x[0] = expected[0]  # what the host has written before goes to the device before
+    with kl.ScopedCapture("cuda") as capture:
+        for _ in range(3):
+            kl.launch(kernels["step"], 2, [x, v, 0.5])
+    assert len(capture.graph) == 3 and "3 launches on cuda:0" in repr(capture.graph)
+    np.testing.assert_array_equal(x.numpy(), expected)
+    driver.launches.clear()
+    for _ in range(2):
+        kl.capture_launch(capture.graph)
+    assert not driver.launches and driver.replays >= 2
+    for _ in range(6):
+        speed = speed - np.float32(0.5) * expected
+        expected = expected + np.float32(0.5) * speed
+    np.testing.assert_allclose(x.numpy(), expected, rtol=1e-5)
+    x.fill_(1.0)  # and what it writes between, too
+    v.fill_(0.0)
+    kl.capture_launch(capture.graph)
+    assert v.list() == [-0.5 - 0.375 - 0.15625] * 2
+
+
+def forward_and_back(kernels: dict[str, Any], x: Any, y: Any, e: Any) -> None:
+    e.zero_()
+    with kl.Tape() as tape:
+        kl.launch(kernels["keep"], x.size, [x, 3, y])
+        kl.launch(kernels["energy"], x.size, [y, e])
+    tape.backward(e)
+
+
+@pytest.mark.parametrize("in_stream", [False, True])
+def test_a_tape_and_its_sweep_are_one_graph(in_stream: bool, kernels: dict[str, Any], driver: Any) -> None:
+    x, y, e = on_device(0.1, 0.2, 0.3), on_device(0, 0, 0), on_device(0)
+    stream = kl.Stream("cuda") if in_stream else None
+    for _ in range(2):  # builds what it takes: the second sweep adds to gradients
+        forward_and_back(kernels, x, y, e)
+    with kl.ScopedCapture("cuda", stream=stream) as capture:
+        forward_and_back(kernels, x, y, e)
+    gc.collect()
+    driver.launches.clear()
+    for values in ([0.1, 0.2, 0.3], [0.5, -0.4, 1.0]):
+        x.assign(np.array(values, np.float32))
+        x.grad.zero_()
+        kl.capture_launch(capture.graph, stream)
+        kl.capture_launch(capture.graph)  # gradients of leaves grow
+        here = kl.array(values, dtype=float, requires_grad=True)
+        there, loss = kl.zeros(3, requires_grad=True), kl.zeros(1, requires_grad=True)
+        forward_and_back(kernels, here, there, loss)
+        np.testing.assert_allclose(e.numpy(), loss.numpy(), rtol=1e-5)
+        np.testing.assert_allclose(x.grad.numpy(), 2 * here.grad.numpy(), rtol=1e-5)
+    assert not driver.launches
+
+
+def test_a_graph_keeps_the_memory_that_it_uses(kernels: dict[str, Any], driver: Any) -> None:
+    gc.collect()
+    before = set(driver.taken)
+    x, y = on_device(1, 2, 3), on_device(0, 0, 0)
+    with kl.ScopedCapture("cuda") as capture:
+        between = kl.zeros(3, device="cuda")
+        kl.launch(kernels["double"], 3, [x, between])
+        kl.launch(kernels["double"], 3, [between, y])
+    del between
+    others = [kl.full(3, 9.0, device="cuda") for _ in range(4)]
+    kl.capture_launch(capture.graph)
+    assert y.list() == [4, 8, 12] and all(other.list() == [9] * 3 for other in others)
+    graph = capture.graph
+    del capture, others, x, y
+    kl.capture_launch(graph)
+    del graph
+    kl.synchronize()
+    gc.collect()
+    assert set(driver.taken) == before
+
+
+def test_streams_within_a_capture_are_joined(kernels: dict[str, Any]) -> None:
+    x, y, z = on_device(1, 2), on_device(0, 0), on_device(0, 0)
+    one, two = kl.Stream("cuda"), kl.Stream("cuda")
+    with kl.ScopedCapture("cuda") as capture:
+        kl.launch(kernels["double"], 2, [x, y], stream=one)
+        kl.launch(kernels["double"], 2, [y, z], stream=two)
+        del one
+        kl.launch(kernels["double"], 2, [z, x])
+    kl.capture_launch(capture.graph, two)
+    assert x.list() == [8, 16] and z.list() == [4, 8]
+
+
+def test_a_failure_in_a_graph_names_the_launch(kernels: dict[str, Any]) -> None:
+    x, y, at = on_device(1, 2), on_device(0, 0), kl.array([0, 1], dtype=int, device="cuda")
+    kl.launch(kernels["pick"], 2, [x, at, y])
+    with kl.ScopedCapture("cuda") as capture:
+        kl.launch(kernels["pick"], 2, [x, at, y])
+    kl.capture_launch(capture.graph)
+    assert y.list() == [1, 2]
+    at.fill_(7)
+    kl.capture_launch(capture.graph)
+    with pytest.raises(KernelIndexError, match=r"index 7 .* of `pick`, launched in test_capture.py"):
+        y.numpy()
+    at.fill_(1)
+    kl.capture_launch(capture.graph)
+    assert y.list() == [2, 2]
+
+
+def test_a_tape_that_needs_what_a_graph_overwrites_is_told(kernels: dict[str, Any]) -> None:
+    x, y, e = on_device(1, 2), on_device(0, 0), on_device(0)
+    with kl.ScopedCapture("cuda") as capture:
+        kl.launch(kernels["double"], 2, [x, y])
+    kl.launch(kernels["energy"], 2, [y, e])
+    with kl.Tape(overwrite="save") as tape:
+        y.fill_(3.0)
+        kl.launch(kernels["energy"], 2, [y, e])
+    kl.capture_launch(capture.graph)
+    tape.backward(e)
+    assert y.grad.list() == [6, 6] and y.list() == [2, 4]
+    with kl.Tape(), pytest.raises(LaunchError, match="a tape cannot see what the launches of a graph do"):
+        kl.capture_launch(capture.graph)
+
+
+def _captured(capture: Any, cause: Any) -> None:
+    with capture:
+        cause()
+
+
+def test_what_cannot_be_captured_says_what_to_do(kernels: dict[str, Any], driver: Any) -> None:
+    x, y = on_device(1, 2), on_device(0, 0)
+    kl.launch(kernels["step"], 2, [x, y, 0.0])
+    x.list()
+    refusals = {
+        "looks at an array while launches on cuda:0 are captured": lambda: y.numpy(),
+        "a device is waited for while": kl.synchronize,
+        "a capture begins while": lambda: kl.capture_begin("cuda"),
+        r"`never` is not built for cuda:0 yet(.|\n)*run the block before": lambda: kl.launch(
+            kernels["never"], 2, [x]
+        ),
+        "`double` runs on the CPU while": lambda: kl.launch(kernels["double"], 2, [kl.ones(2), kl.ones(2)]),
+    }
+    kl.launch(kernels["double"], 2, [x, y])
+    for said, cause in refusals.items():
+        capture = kl.ScopedCapture("cuda")
+        with pytest.raises(LaunchError, match=said):
+            _captured(capture, cause)
+        assert capture.graph is None and OPEN["cuda:0"].capture is None
+    assert y.list() == [2, 4]
+
+
+def test_what_is_no_graph_or_on_the_cpu_is_refused(driver: Any) -> None:
+    with pytest.raises(LaunchError, match="captured on a CUDA device, and this is the CPU"):
+        kl.capture_begin()
+    with pytest.raises(LaunchError, match="no launches are being captured on cuda:0"):
+        kl.capture_end("cuda")
+    with pytest.raises(LaunchError, match="takes a graph, not None"):
+        kl.capture_launch(None)
+    with pytest.raises(LaunchError, match="cannot join a capture"):
+        kl.capture_begin("cuda", external=True)
