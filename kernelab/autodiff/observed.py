@@ -92,7 +92,7 @@ class Observed:
         self._cotangents = None
         if distinct and (few or is_watched):
             self._cotangents = {
-                target: np.array(np.broadcast_to(cotangent, target.host().shape))
+                target: np.array(np.broadcast_to(cotangent, target.outline().shape))
                 for target, cotangent in seeds.items()
             }
         if is_watched:
