@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.aliases import base_of
 from kernelab.lang.rounding import BFLOAT16, rounded
 
 Kind = Literal["bool", "int", "uint", "float"]
@@ -124,6 +125,9 @@ class Vec:
     def __instancecheck__(self, value: Any) -> bool:
         return _is_host_value(value, self)
 
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (base_of(self),)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Quat(Vec):
@@ -176,6 +180,9 @@ class Mat:
 
     def __instancecheck__(self, value: Any) -> bool:
         return _is_host_value(value, self)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (base_of(self),)
 
 
 @dataclass(frozen=True, slots=True)

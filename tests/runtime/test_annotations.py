@@ -61,6 +61,39 @@ class Ball:
     mass: float
 
 
+class vec5(kl.types.vector(5, float)):  # type: ignore[misc]  # noqa: N801
+    """As programs for Warp name a type."""
+
+
+def test_a_class_that_inherits_from_a_type_is_another_name_of_it() -> None:
+    class mat23(kl.types.matrix((2, 3), kl.float64)):  # type: ignore[misc]  # noqa: N801
+        pass
+
+    assert vec5 == kl.types.vector(5, float) and mat23 == Mat(float64, 2, 3)
+
+    @kl.kernel
+    def fill(x: kl.array[vec5]):  # type: ignore[no-untyped-def]
+        v = vec5(2.0)
+        v[4] = 3.0
+        x[0] = v
+
+    x = kl.zeros(1, dtype=vec5)
+    kl.launch(fill, 1, inputs=[x])
+    assert x.numpy().tolist() == [[2, 2, 2, 2, 3]] and vec5(1.0)[4] == 1.0
+
+
+def test_a_class_that_adds_to_a_type_is_refused() -> None:
+    with pytest.raises(kl.KernelTypeError, match="Point is another name of vec3, and cannot add size"):
+
+        class Point(kl.vec3):  # type: ignore[misc]
+            size = 3
+
+    with pytest.raises(kl.KernelTypeError, match="cannot inherit from several types"):
+
+        class Both(kl.vec3, kl.mat22):  # type: ignore[misc]
+            pass
+
+
 def test_questions_about_values() -> None:
     types = kl.types
     asked = [
