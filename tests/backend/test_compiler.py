@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from kernelab.backend import base
-from kernelab.backend.compiler import CompilerError, NoCompilerError, find_compiler, open_compiler
+from kernelab.backend.compiler import (
+    STRAIGHT,
+    Compiler,
+    CompilerError,
+    NoCompilerError,
+    find_compiler,
+    open_compiler,
+)
 from kernelab.backend.cpu import CpuBackend
 from kernelab.codegen.entry import Line, Unit
 from kernelab.errors import BuildError, KernelError, KernelWarning
@@ -81,3 +88,15 @@ def test_a_complaint_of_the_compiler_names_the_line_of_the_cell(tmp_path: Path) 
 def test_every_failure_of_a_build_is_a_kernel_error() -> None:
     assert issubclass(NoCompilerError, BuildError)
     assert issubclass(CompilerError, KernelError)
+
+
+@pytest.mark.parametrize(("version", "told"), [("g++ 12.2.0", True), ("clang version 15", False)])
+def test_only_gcc_is_told_of_regions_and_only_of_straight_text(
+    version: str, told: bool, tmp_path: Path
+) -> None:
+    command, asked = tmp_path / "cxx", tmp_path / "asked"
+    command.write_text(f'#!/bin/sh\necho "$@" > {asked}\n')
+    command.chmod(0o755)
+    for optimise in (STRAIGHT, "-O2"):
+        Compiler((str(command),), version, ()).compile(Unit((), ()), tmp_path / "x.so", optimise)
+        assert ("-fira-region=one" in asked.read_text()) == (told and optimise == STRAIGHT)

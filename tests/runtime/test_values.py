@@ -327,3 +327,10 @@ def test_a_value_of_halves_is_passed_to_a_kernel_that_does_not_compute_with_it()
     out = kl.zeros(1, dtype=int)
     kl.launch(count_only, 1, [kl.vec2h(1.0, 2.0), out])
     assert out.list() == [2]
+
+
+def test_there_is_one_object_for_each_scalar_type_also_of_copies_and_pickles() -> None:
+    for scalar in (kl.float32, kl.bfloat16, kl.int8, kl.vec3.scalar):
+        assert copy.deepcopy(scalar) is scalar
+        assert pickle.loads(pickle.dumps(scalar)) is scalar
+        assert type(scalar)(scalar.kind, scalar.bits, scalar.flavor) is scalar
