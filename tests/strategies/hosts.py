@@ -95,6 +95,17 @@ WINDOWS = {
     "stretch": "for j in range(i, o + 2):\n        x[j] = sin(x[j]) * y[j + 1]",
     "down": "for j in range(o + 1, -1, -1):\n        y[j] = sin(y[j + 1]) * x[j]",
     "inner": "for j in range(o, len(x) - 1):\n        if j > 0:\n            y[j % 7] = x[j - 1] * x[j + 1]",
+    "count": "t = 0\n    while t < o:\n        y[t + 1] = sin(x[t]) * y[t + i]\n        t += 1",
+    "back": "t = o + i\n    while t >= 0:\n        x[t] = sin(x[t]) * y[t + 1]\n        t -= 2",
+    "until": "t = i\n    while True:\n        y[t] = y[t] * x[t + o]\n        t += 2\n"
+    "        if t > 4:\n            break",
+    "twice": "t = 0\n    while t < 3:\n        u = t\n        while u < o + 1:\n"
+    "            x[u + t] = sin(x[u]) * y[t]\n            u += 1\n        t += 1",
+    "skip": "t = 0\n    while t < 4:\n        if (t + i) % 3 == 0:\n            t += 1\n"
+    "            continue\n        y[t + o] = y[t] * x[o]\n        t += 1",
+    "after": "t = 0\n    while t + t < o + 2:\n        t += 1\n    y[t] = sin(x[t + i]) * y[t + 1]",
+    "either": "a = i + 1 if (i + o) % 2 == 0 else i\n    b = i + 1 if i * o % 3 < 2 else i\n"
+    "    if a < o:\n        y[b] = sin(x[a]) * x[b + 2]",
 }
 """What kernels on whole arrays do: `o` is an int below 4."""
 
