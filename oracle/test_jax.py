@@ -48,6 +48,31 @@ def step(q: array[float], v: array[float], q1: array[float], v1: array[float]):
     v1[i] = moved
     q1[i] = q[i] + 0.02 * moved
 
+def root(x: array[float], y: array[float]):
+    i = tid()
+    v = 1.0
+    n = 0
+    while True:
+        v = 0.5 * (v + x[i] / v)
+        n += 1
+        if n >= 12 or abs(v * v - x[i]) < 0.01:
+            break
+    y[i] = v
+
+def relax(b: array[float], x: array[float], y: array[float]):
+    i = tid()
+    n = b.shape[0]
+    y[i] = (b[i] + x[(i + 1) % n] + x[(i + n - 1) % n]) / (3.0 + x[i] * x[i])
+
+def bins(x: array[float], y: array[float]):
+    i = tid()
+    atomic_add(y, i % 2, x[i] * x[i] * x[(i + 1) % x.shape[0]])
+    atomic_add(y, 0, sin(x[i]))
+
+def square(y: array[float]):
+    i = tid()
+    y[i] = y[i] * y[i]
+
 def add_squares(x: array[float], s: array[float]):
     i = tid()
     atomic_add(s, 0, x[i] * x[i])
@@ -135,6 +160,47 @@ def jax_rollout(q: Any) -> Any:
     return q
 
 
+def roots(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    K["root"][x.shape[0]](x, y)
+    return y
+
+
+def jax_roots(x: Any) -> Any:
+    v, done = jnp.ones_like(x), jnp.zeros_like(x, bool)
+    for _ in range(12):
+        v = jnp.where(done, v, 0.5 * (v + x / v))
+        done = done | (abs(v * v - x) < 0.01)
+    return v
+
+
+def solver(b: Any) -> Any:
+    x, y = kl.zeros_like(b), kl.zeros_like(b)
+    for _ in range(8):
+        K["relax"][b.shape[0]](b, x, y)
+        kl.copy(x, y)
+    return x
+
+
+def jax_solver(b: Any) -> Any:
+    x = jnp.zeros_like(b)
+    for _ in range(8):
+        x = (b + jnp.roll(x, -1) + jnp.roll(x, 1)) / (3.0 + x * x)
+    return x
+
+
+def collisions(x: Any) -> Any:
+    y = kl.zeros(2)
+    K["bins"][x.shape[0]](x, y)
+    K["square"][2](y)
+    return y
+
+
+def jax_collisions(x: Any) -> Any:
+    y = jnp.zeros(2).at[jnp.arange(x.shape[0]) % 2].add(x * x * jnp.roll(x, -1))
+    return y.at[0].add(jnp.sin(x).sum()) ** 2
+
+
 @dataclass(frozen=True)
 class Case:
     """The same mathematics twice, at a point."""
@@ -158,6 +224,9 @@ CASES = {
     "n bodies": Case(forces, jax_forces, reals(5, 3), kl.vec3),
     "matrix chain": Case(chain, jax_chain, reals(6)),
     "rollout of 50 steps": Case(rollout, jax_rollout, reals(4)),
+    "loop with a break": Case(roots, jax_roots, reals(5)),
+    "steps of a solver": Case(solver, jax_solver, reals(6)),
+    "collisions, then in place": Case(collisions, jax_collisions, reals(7)),
 }
 
 
