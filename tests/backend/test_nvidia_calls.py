@@ -1,0 +1,98 @@
+"""The calls that the real driver is asked for, by a stand-in that knows how many arguments each takes."""
+
+from typing import Any
+
+import pytest
+from cuda.bindings import driver as real
+
+from kernelab.backend import nvidia
+
+DONE = real.CUresult.CUDA_SUCCESS
+GIVES = {
+    "cuDeviceGet": [0],
+    "cuDevicePrimaryCtxRetain": [0],
+    "cuDeviceGetAttribute": [0],
+    "cuDeviceGetDefaultMemPool": [0],
+    "cuStreamEndCapture": [0x6],
+    "cuGraphInstantiate": [0xE],
+    "cuMemAllocAsync": [0xA],
+    "cuMemHostAlloc": [0],
+    "cuPointerGetAttribute": [0],
+}
+
+
+class Told:
+    """cuda-python's functions of the driver, noted and not done; streams are counted from 16."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.streams = 16
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(real, name)
+        if isinstance(found, type):
+            return found
+        signature = found.__doc__.splitlines()[0]
+        takes = signature.partition("(")[2].rpartition(")")[0]
+
+        def call(*given: Any) -> tuple[Any, ...]:
+            assert len(given) == (takes.count(",") + 1 if takes else 0), f"{signature} was given {given}"
+            self.calls.append((name, *given))
+            if name == "cuStreamCreate":
+                self.streams += 1
+                return DONE, self.streams
+            return (DONE, *GIVES.get(name, ()))
+
+        return call
+
+    def since(self, first: str) -> list[tuple[Any, ...]]:
+        """The calls from one on, without those that enter the context."""
+        names = [call[0] for call in self.calls]
+        return [call for call in self.calls[names.index(first) :] if call[0] != "cuCtxSetCurrent"]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    made = Told()
+    monkeypatch.setattr(nvidia, "api", lambda: made)
+    return made
+
+
+def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
+    driver = nvidia.NvidiaDriver(0)
+    own = driver.own_stream
+    driver.begin_capture()
+    address = driver.allocate(256)
+    driver.upload(address, 1, 256)
+    driver.clear(address, 256)
+    driver.free(address)
+    graph = driver.end_capture()
+    driver.replay(graph)
+    del graph
+    relaxed = real.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    assert told.since("cuStreamBeginCapture") == [
+        ("cuStreamBeginCapture", own, relaxed),
+        ("cuStreamCreate", 1),
+        ("cuMemAllocAsync", 256, own + 1),
+        ("cuStreamSynchronize", own + 1),
+        ("cuMemcpyHtoDAsync", address, 1, 256, own),
+        ("cuMemsetD8Async", address, 0, 256, own),
+        ("cuMemFreeAsync", address, own + 1),
+        ("cuStreamEndCapture", own),
+        ("cuGraphInstantiate", 0x6, 0),
+        ("cuGraphDestroy", 0x6),
+        ("cuGraphLaunch", 0xE, own),
+        ("cuGraphExecDestroy", 0xE),
+    ]
+
+
+def test_uploads_and_launches_do_not_wait(told: Told) -> None:
+    driver = nvidia.NvidiaDriver(0)
+    assert driver.owns(5)
+    driver.upload(8, 1, 4)
+    event = driver.own_stream
+    driver.record(event, 0)
+    driver.hold(1, event)
+    assert not [call for call in told.calls if call[0] in ("cuStreamQuery", "cuStreamSynchronize")]
+    driver.wait()
+    assert told.calls[-1] == ("cuStreamQuery", driver.own_stream)
