@@ -1,10 +1,10 @@
 """``make test-nvrtc``: every program of the tests and notebooks becomes machine code of a GPU, without one.
 
-    python -m tests.nvrtc [--architecture sm_90] [what pytest takes]
+    python -m tests.nvrtc [--architecture sm_90] [--keep FOLDER] [--only-compile] [what pytest takes]
 
 The tests run once, and every kernel that they make is written down as CUDA text in all its variants
-(`tests.support.harvest`); then NVRTC compiles each text.  The exit status is 1 if a test failed, if NVRTC
-refused a text, or if it is not installed.
+(`tests.support.harvest`); then NVRTC compiles each text that it has not compiled before.  The exit status
+is 1 if a test failed, if NVRTC refused a text, or if it is not installed.
 """
 
 import argparse
@@ -12,13 +12,19 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from kernelab.backend import nvrtc
+from kernelab.backend.cache import cache_dir, key_of
 from kernelab.errors import BuildError
 from tests.support.harvest import VARIABLE
+
+BATCH = 8
+"""So many texts are compiled as one."""
 
 USUAL = ("-q", "-n", "logical", "--maxprocesses=4", "--dist=loadgroup", "-m", "not browser")
 
@@ -26,13 +32,19 @@ USUAL = ("-q", "-n", "logical", "--maxprocesses=4", "--dist=loadgroup", "-m", "n
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.nvrtc")
     parser.add_argument("--architecture", action="append", help="sm_80 unless given; may be repeated")
+    parser.add_argument(
+        "--keep", type=Path, help="gather the texts in this folder, which may hold some already"
+    )
+    parser.add_argument("--only-compile", action="store_true", help="run no tests: compile what is in --keep")
     options, rest = parser.parse_known_args(arguments)
     if not nvrtc.is_installed():
         print("NOT RUN: NVRTC is not installed; pip install 'kernelab[cuda]' installs it")
         return 1
-    with tempfile.TemporaryDirectory(prefix="kernelab-nvrtc-") as folder:
-        tests = _run_tests(rest, folder)
-        compiled = compile_all(Path(folder), options.architecture or ["sm_80"])
+    with tempfile.TemporaryDirectory(prefix="kernelab-nvrtc-") as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        tests = 0 if options.only_compile else _run_tests(rest, str(folder))
+        compiled = compile_all(folder, options.architecture or ["sm_80"])
     return int(tests != 0 or not compiled)
 
 
@@ -48,20 +60,66 @@ def compile_all(folder: Path, architectures: Sequence[str]) -> bool:
     """Compile what was gathered, and say what came of it; whether there was any and all of it compiled."""
     texts = sorted(folder.glob("*.cu"))
     too_wide = len(list(folder.glob("*.refused")))
-    failures = 0
-    with ProcessPoolExecutor() as pool:
-        for architecture in architectures:
-            for log in pool.map(_complaint, texts, [architecture] * len(texts), chunksize=8):
-                failures += bool(log)
-                print(log, end="\n\n" if log else "")
-    found = f"{len(texts)} programs for {', '.join(architectures)}: NVRTC refused {failures}"
-    print(f"{found}; {too_wide} more have too many arguments for a device")
-    return bool(texts) and not failures
+    refused, known = 0, 0
+    for architecture in architectures:
+        passed = Passed(architecture)
+        fresh = [path for path in texts if path.stem not in passed.names]
+        known += len(texts) - len(fresh)
+        for path, complaint in _complaints(fresh, architecture):
+            if complaint:
+                refused += 1
+                print(f"{complaint}\n", flush=True)
+            else:
+                passed.add(path.stem)
+    found = f"{len(texts)} programs for {', '.join(architectures)}: NVRTC refused {refused}"
+    print(f"{found}; {known} had compiled before; {too_wide} more have too many arguments for a device")
+    return bool(texts) and not refused
 
 
-def _complaint(path: Path, architecture: str) -> str:
-    """What NVRTC says against a text; "" if it compiles."""
-    text = path.read_text()
+class Passed:
+    """The names of texts, which are hashes of them, that this NVRTC has compiled before, kept in a file."""
+
+    def __init__(self, architecture: str) -> None:
+        key = key_of(nvrtc.version(), *nvrtc.FLAGS)[:12]
+        self._file = cache_dir() / "nvrtc" / f"{architecture}-{key}"
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self.names = set(self._file.read_text().split()) if self._file.exists() else set[str]()
+
+    def add(self, name: str) -> None:
+        self.names.add(name)
+        with self._file.open("a") as file:
+            file.write(f"{name}\n")
+
+
+def _complaints(texts: Sequence[Path], architecture: str) -> Iterator[tuple[Path, str]]:
+    """What NVRTC says against each text; "" if it compiles."""
+    batches = [texts[k : k + BATCH] for k in range(0, len(texts), BATCH)]
+    began, done = time.monotonic(), 0
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        for batch, found in zip(
+            batches, pool.map(_of_batch, batches, [architecture] * len(batches)), strict=True
+        ):
+            yield from zip(batch, found, strict=True)
+            done += len(batch)
+            if done % (50 * BATCH) == 0:
+                print(f"{architecture}: {done} of {len(texts)}, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _of_batch(paths: Sequence[Path], architecture: str) -> list[str]:
+    """Many texts at once take little longer than one; only if one is refused each is compiled by itself."""
+    texts = [path.read_text() for path in paths]
+    if not _complaint(joined(texts), architecture):
+        return [""] * len(texts)
+    return [_complaint(text, architecture) for text in texts]
+
+
+def joined(texts: Sequence[str]) -> str:
+    """One unit of many, each in a namespace of its own, where its entry needs no name of C."""
+    parts = (text.replace('extern "C" __global__', "__global__") for text in texts)
+    return "".join(f"namespace unit_{k} {{\n{part}}}\n" for k, part in enumerate(parts))
+
+
+def _complaint(text: str, architecture: str) -> str:
     try:
         nvrtc.compile_to_cubin(text, architecture)
     except BuildError as problem:
