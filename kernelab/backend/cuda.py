@@ -9,7 +9,7 @@ not know arrays or tapes.
 import struct
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelab.backend.base import (
     Args,
@@ -24,8 +24,10 @@ from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.flights import Flight, Flights, fields
 from kernelab.backend.manner import SHAPE, current
-from kernelab.backend.order import changed, in_turn, overlapping, repeated
+from kernelab.backend.order import in_turn, overlapping, repeated, summed
 from kernelab.backend.room import Borrowed, Room, Snapshot
+from kernelab.backend.usual import is_usual
+from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import (
     ABI_VERSION,
@@ -125,6 +127,10 @@ class CudaEntry:
         self._loaded = loaded
         self._room = Room.of(function)
         self._told = False
+        self._function = function
+        self._summed = summed(function)
+        self._usual: list[int] = []
+        self._careful: CudaEntry | None = None
         sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
         self._narrow = [array.hint for array in sums if scalar_of(array.type.elem) in HALVES]  # type: ignore[union-attr]
 
@@ -146,6 +152,9 @@ class CudaEntry:
         slots = slots_of(args)
         if self._narrow:
             self._warn_of_narrow_sums()
+        if not self._is_usual(slots):
+            self._careful_entry().start(args, limit, room, place)
+            return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
             self._backend.flights.add(self._launch(slots, self._crew(slots), 0, place))
@@ -176,6 +185,24 @@ class CudaEntry:
     def keeps(self) -> bool:
         """Whether a launch copies in the device's own stream, beside what it runs."""
         return self._room.needed
+
+    def _is_usual(self, slots: list[int]) -> bool:
+        """Whether a launch is as the text takes it to be; the last one that was is known again."""
+        if self._function.aliased or slots == self._usual:
+            return True
+        if not is_usual(self.info.layout, self.changed, slots):
+            return False
+        self._usual = list(slots)
+        return True
+
+    def _careful_entry(self) -> "CudaEntry":
+        """The same function, built to take nothing for granted."""
+        if self._careful is None:
+            function = replace(self._function, aliased=True)
+            made = self._backend.build([function])[function.name]
+            assert isinstance(made, CudaEntry)
+            self._careful = made
+        return self._careful
 
     def _bound(self, slots: Sequence[int], limit: int) -> int:
         """How many bytes a thread may keep for loops, where many do so at once; 0 is any number."""
@@ -217,7 +244,9 @@ class CudaEntry:
 
     def _crew(self, slots: Sequence[int]) -> Crew:
         """The threads of the device for a launch: one, where the grid's run one after another."""
-        alone = self.turns or overlapping(self.info, self.changed, slots) or repeated(self.info, slots)
+        alone = self.turns or repeated(self.info, slots)
+        if self._function.aliased:
+            alone = alone or overlapping(self.info, self.changed, slots, self._summed)
         if alone:
             self._tell(alone)
             return Crew(1, 1)

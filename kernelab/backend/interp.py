@@ -17,9 +17,9 @@ from kernelab.backend import base, packing
 from kernelab.backend.base import Args
 from kernelab.backend.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.lanes import Frame, Numpy
-from kernelab.backend.order import changed
 from kernelab.backend.printing import Output
 from kernelab.backend.sums import Sums
+from kernelab.codegen.apart import changed
 from kernelab.codegen.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.lang.ir import Function, Var
 from kernelab.lang.types import Array, bytes_of, scalar_of

@@ -9,14 +9,13 @@ it says no, threads must run one after another to give what a sequential run giv
 from collections.abc import Sequence
 
 from kernelab.backend.reach import reach_of
+from kernelab.codegen.apart import changed, is_apart
 from kernelab.codegen.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.snippets import has_device_words
 from kernelab.lang.ir import (
     Atom,
     Atomic,
-    Const,
     Function,
-    Let,
     Load,
     Native,
     Store,
@@ -64,13 +63,6 @@ def may_meet(function: Function) -> bool:
     return not independent(function) or any(not own <= set(stmt.indices) for stmt in stores)
 
 
-def changed(function: Function) -> frozenset[Var]:
-    """The arrays that a function stores to or accumulates into."""
-    plain = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic)}
-    natives = (stmt.changed for stmt in walk(function.body) if isinstance(stmt, Native))
-    return frozenset(plain.union(*natives))
-
-
 def _is_own(function: Function, places: set[tuple[Atom, ...]]) -> bool:
     if len(places) != 1 or not function.threads:
         return False
@@ -92,7 +84,7 @@ def in_turn(function: Function) -> str:
             return f"its snippet {stmt.snippet.name} is written for threads that run one after another"
     places, sensitive = _accesses(function)
     for array in changed(function) - locals_of(function.body):
-        if array in sensitive and not _is_apart(function, places[array]):
+        if array in sensitive and not is_apart(function, places[array]):
             return f"its threads may meet at elements of `{array.hint}`, where their order matters"
     return ""
 
@@ -105,6 +97,7 @@ def _accesses(function: Function) -> tuple[dict[Var, list[tuple[Atom, ...]]], se
     used = frozenset(reads(function.body))
     places: dict[Var, list[tuple[Atom, ...]]] = {}
     sensitive: set[Var] = set()
+    kinds: dict[Var, str] = {}
     for stmt in walk(function.body):
         match stmt:
             case Load(_, array, indices):
@@ -114,6 +107,8 @@ def _accesses(function: Function) -> tuple[dict[Var, list[tuple[Atom, ...]]], se
             case Store(array, indices):
                 sensitive.add(array)
             case Atomic(out, kind, array, indices):
+                if kinds.setdefault(array, kind) != kind:
+                    sensitive.add(array)
                 if kind not in _COMMUTATIVE or (out in used and stmt.held is None):
                     sensitive.add(array)
             case _:
@@ -122,40 +117,33 @@ def _accesses(function: Function) -> tuple[dict[Var, list[tuple[Atom, ...]]], se
     return places, sensitive
 
 
-def _is_apart(function: Function, places: Sequence[tuple[Atom, ...]]) -> bool:
-    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much."""
-    shifted = {
-        stmt.out: (stmt.args, stmt.op.name)
-        for stmt in walk(function.body)
-        if isinstance(stmt, Let) and stmt.op.name == "add"
-    }
-
-    def shift(atom: Atom, thread: Var) -> int | None:
-        if atom is thread:
-            return 0
-        args = shifted[atom][0] if isinstance(atom, Var) and atom in shifted else ()
-        numbers = [int(arg.value) for arg in args if isinstance(arg, Const)]
-        # Below zero an index would count from the end, and might meet another there.
-        return numbers[0] if thread in args and numbers and numbers[0] >= 0 else None
-
-    def alone(axis: int, thread: Var) -> bool:
-        found = {shift(indices[axis], thread) for indices in places}
-        return len(found) == 1 and None not in found
-
-    axes = range(len(places[0]))
-    if function.linear is not None and any(alone(axis, function.linear) for axis in axes):
-        return True
-    return bool(function.threads) and all(
-        any(alone(axis, thread) for axis in axes) for thread in function.threads
-    )
+def summed(function: Function) -> frozenset[str]:
+    """The arrays that a function only adds to, by name: they may share memory, whoever comes first."""
+    _, sensitive = _accesses(function)
+    handed = {array for stmt in walk(function.body) if isinstance(stmt, Native) for _, array in stmt.arrays}
+    kinds: dict[Var, set[str]] = {}
+    for stmt in walk(function.body):
+        if isinstance(stmt, Atomic):
+            kinds.setdefault(stmt.array, set()).add(stmt.kind)
+    arrays = kinds.keys() - sensitive - handed
+    return frozenset(array.hint for array in arrays if kinds[array] == {"add"})
 
 
-def overlapping(info: EntryInfo, changed: frozenset[str], slots: Sequence[int]) -> str:
-    """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not."""
+def overlapping(
+    info: EntryInfo, changed: frozenset[str], slots: Sequence[int], summed: frozenset[str] = frozenset()
+) -> str:
+    """Why arguments of a launch keep its threads from running at once: arrays share memory; "" if not.
+
+    Those that are only `summed` may do so with one another.
+    """
     reach = reach_of(info.layout, slots)
     for name in changed & reach.keys():
+        if reach[name].folds and name not in summed:
+            return f"elements of `{name}`, which it changes, may share memory"
         for other, bytes_of_other in reach.items():
-            if other != name and reach[name].meets(bytes_of_other):
+            if other == name or (name in summed and other in summed):
+                continue
+            if reach[name].meets(bytes_of_other):
                 return f"`{name}`, which it changes, may share memory with `{other}`"
     return ""
 

@@ -13,7 +13,7 @@ class Reach:
     """The lowest address of any element, and one past the highest: equal where there are none.
 
     `first` is the address of the first element, of `size` bytes, and `steps` are the strides along which
-    there are more.
+    there are more; `folds` says that two elements may have bytes in common.
     """
 
     low: int
@@ -21,6 +21,7 @@ class Reach:
     first: int
     size: int
     steps: tuple[int, ...]
+    folds: bool = False
 
     def meets(self, other: "Reach") -> bool:
         """Whether the two may have bytes in common; fields of the same structs have none."""
@@ -47,5 +48,11 @@ def _reach(param: Param, slots: Sequence[int]) -> Reach:
     reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
     low = first + sum(step for step in reach if step < 0)
     high = first + sum(step for step in reach if step > 0) + size
-    steps = tuple(stride for extent, stride in zip(shape, strides, strict=True) if extent > 1)
-    return Reach(low, high, first, size, steps)
+    axes = sorted(
+        (abs(stride), stride, extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1
+    )
+    span, folds = size, False
+    for step, _, extent in axes:
+        folds |= step < span
+        span += step * (extent - 1)
+    return Reach(low, high, first, size, tuple(stride for _, stride, _ in axes), folds)

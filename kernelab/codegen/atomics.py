@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kernelab.codegen import spelling
 from kernelab.lang.ir import AtomicKind
-from kernelab.lang.types import Scalar, float32, float64, int32, int64, uint32, uint64
+from kernelab.lang.types import HALVES, Scalar, float32, float64, int32, int64, uint32, uint64
 
 KINDS: tuple[AtomicKind, ...] = ("min", "max", "and", "or", "xor", "exch", "cas")
 SCALARS = (int32, int64, uint32, uint64, float32, float64)
@@ -27,6 +27,21 @@ _RESULTS: Mapping[AtomicKind, str] = {
 def result(kind: AtomicKind, old: str, value: str, compare: str | None) -> str:
     """What an element holds after an atomic, as an expression."""
     return _RESULTS[kind].format(old=old, value=value, compare=compare)
+
+
+def plain(
+    kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+) -> tuple[list[str], set[str]]:
+    """The statements where no other thread comes between, and the helpers that they call: none."""
+    if kind == "add" and out is None and scalar not in HALVES:
+        return [f"*({spelling.memory_type(scalar)}*){pointer} += {value};"], set()
+    old = spelling.load(scalar, pointer)
+    if out is None:
+        return [spelling.store(scalar, pointer, result(kind, old, value, compare))], set()
+    return [
+        f"{spelling.value_type(scalar)} {out} = {old};",
+        spelling.store(scalar, pointer, result(kind, out, value, compare)),
+    ], set()
 
 
 def name(kind: AtomicKind, scalar: Scalar) -> str:

@@ -158,7 +158,9 @@ class _Body(Writer):
         totals: tuple[Total | Wide, ...] = (*self.totals.values(), *beside.values())
         heavy = weight(function.body)
         slots, arena = layout.slots, layout.arena
-        return Outline(self.symbol, unpack, coordinates, heavy, slots, arena, residuals, descending, totals)
+        return Outline(
+            self.symbol, unpack, coordinates, heavy, slots, arena, residuals, descending, totals, self.near
+        )
 
     def unpack(self) -> Iterator[str]:
         """The lines that read the arguments into locals."""
@@ -172,8 +174,8 @@ class _Body(Writer):
                 strides = ", ".join(
                     f"{name}_s{k} = args[{slot + 1 + var.type.ndim + k}]" for k in range(var.type.ndim)
                 )
-                yield f"const u64 {extents};"
-                yield f"const i64 {strides};"
+                yield f"const {self.extent_type} {extents};"
+                yield f"const {self.stride_type} {strides};"
             else:
                 scalar = scalar_of(var.type)
                 self.need_half(scalar)

@@ -15,7 +15,7 @@ from kernelab.codegen.printing import Message, device_call
 from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.lang.ir import Atomic, AtomicKind, Function
 from kernelab.lang.ops import Op
-from kernelab.lang.types import HALVES, Scalar, bfloat16, float16, float32, float64, int64
+from kernelab.lang.types import HALVES, Scalar, bfloat16, bool_, float16, float32, float64, int64
 
 
 class Flavor(Protocol):
@@ -49,6 +49,16 @@ class Flavor(Protocol):
 
         `out` is the variable for the old value, if it is used.
         """
+
+    def near(self, function: Function) -> bool:
+        """Whether the text takes for granted what `usual.is_usual` says of a launch.
+
+        Extents, strides and positions are then 32 bits wide, what no thread changes is read through the cache
+        for constants, and sums into elements of a thread's own are plain.
+        """
+
+    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
+        """The value at a byte address; `steady` if nobody changes it during the launch."""
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that are worth a running total of their own."""
@@ -93,15 +103,13 @@ class Cpu:
     def atomic(
         self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
     ) -> tuple[list[str], set[str]]:
-        if kind == "add" and out is None and scalar not in HALVES:
-            return [f"*({spelling.memory_type(scalar)}*){pointer} += {value};"], set()
-        old = spelling.load(scalar, pointer)
-        if out is None:
-            return [spelling.store(scalar, pointer, atomics.result(kind, old, value, compare))], set()
-        return [
-            f"{spelling.value_type(scalar)} {out} = {old};",
-            spelling.store(scalar, pointer, atomics.result(kind, out, value, compare)),
-        ], set()
+        return atomics.plain(kind, scalar, pointer, value, compare, out)
+
+    def near(self, function: Function) -> bool:
+        return False
+
+    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
+        return spelling.load(scalar, pointer)
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)
@@ -166,6 +174,18 @@ class Cuda:
             given = [pointer, value] if compare is None else [pointer, compare, value]
             call = f"{atomics.name(kind, scalar)}({', '.join(given)})"
         return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
+
+    def near(self, function: Function) -> bool:
+        return not function.aliased
+
+    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
+        if not steady:
+            return spelling.load(scalar, pointer)
+        if scalar in HALVES:
+            return f"from{spelling.half(scalar)}(__ldg((const unsigned short*){pointer}))"
+        if scalar == bool_:
+            return f"__ldg((const unsigned char*){pointer}) != 0"
+        return f"__ldg((const {spelling.value_type(scalar)}*){pointer})"
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)

@@ -20,7 +20,8 @@ class Outline:
     device if values are saved, `residuals` are the arrays that grow, by their names, `unpack` are the lines
     that read the arguments.
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
-    the running totals of its sums, and the sums beside arrays.
+    the running totals of its sums, and the sums beside arrays; `near` says that 32 bits hold the number of
+    any thread.
     """
 
     symbol: str
@@ -32,6 +33,7 @@ class Outline:
     residuals: tuple[tuple[str, Param], ...]
     descending: bool = False
     totals: tuple[Total | Wide, ...] = ()
+    near: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +174,17 @@ def _chunks(outline: Outline, name: str, axis: int) -> tuple[list[str], str]:
 
 def cuda_shell(outline: Outline) -> Shell:
     """A kernel whose device threads stride over the grid; the arena and the residuals are cut beforehand."""
-    setup = ["const i64* const args = given.slots;", *outline.unpack, f"i64 budget = {BUDGET};"]
+    setup = ["const i64* const args = given.slots;", *outline.unpack, f"int budget = {BUDGET};"]
     setup += [*_arena(outline), *(line for total in outline.totals for line in total.declared)]
     setup += [f"i64* const {name}_handle = (i64*)args[{param.slot}];" for name, param in outline.residuals]
-    turn = "turn" if outline.descending else "thread"
+    number, here = ("unsigned", "") if outline.near else ("i64", "(i64)")
+    each = "total - 1 - turn" if outline.descending else "turn"
     setup += [
-        "const i64 total = args[0] * args[1] * args[2] * args[3];",
-        "const i64 width = (i64)gridDim.x * blockDim.x;",
-        f"for (i64 {turn} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {turn} < total; {turn} += width) {{",
-        *(["  const i64 thread = total - 1 - turn;"] if outline.descending else []),
-        *(f"  const int {name} = {_coordinate(outline, n)};" for n, name in enumerate(outline.coordinates)),
+        f"const {number} total = args[0] * args[1] * args[2] * args[3];",
+        f"const {number} width = {here}gridDim.x * blockDim.x;",
+        f"for ({number} turn = {here}blockIdx.x * blockDim.x + threadIdx.x; turn < total; turn += width) {{",
+        f"  const i64 thread = {each};",
+        *(INDENT + line for line in _coordinates(outline, number)),
         *(INDENT + line for line in _each_device_thread(outline)),
     ]
     given = f"{outline.symbol}_args"
@@ -215,9 +218,16 @@ def _each_device_thread(outline: Outline) -> list[str]:
     return lines
 
 
-def _coordinate(outline: Outline, axis: int) -> str:
-    if len(outline.coordinates) == 1:
-        return "(int)thread"
-    below = " * ".join(f"args[{n}]" for n in range(axis + 1, GRID_SLOTS))
-    quotient = f"thread / ({below})" if below else "thread"
-    return f"(int)({quotient})" if axis == 0 else f"(int)({quotient} % args[{axis}])"
+def _coordinates(outline: Outline, number: str) -> list[str]:
+    """The thread's indices, the last first: by one division each, and none by an extent that is not there."""
+    names = outline.coordinates
+    if len(names) < 2:
+        return [f"const int {name} = (int)thread;" for name in names]
+    beyond = " * ".join(f"args[{axis}]" for axis in range(len(names), GRID_SLOTS))
+    lines = [f"{number} rest = thread;"]
+    if beyond:
+        lines.append(f"if ({beyond} != 1) rest /= ({number})({beyond});")
+    for axis in range(len(names) - 1, 0, -1):
+        lines.append(f"const int {names[axis]} = (int)(rest % ({number})args[{axis}]);")
+        lines.append(f"rest /= ({number})args[{axis}];")
+    return [*lines, f"const int {names[0]} = (int)rest;"]

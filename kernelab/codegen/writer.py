@@ -10,7 +10,8 @@ from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from kernelab.codegen import spelling
+from kernelab.codegen import atomics, spelling
+from kernelab.codegen.apart import never_negative, own_atomics, read_only
 from kernelab.codegen.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.names import Names
@@ -36,6 +37,10 @@ class Writer:
         self.totals: dict[Atomic, Total] = {}
         self.wide: dict[Atomic, Wide] = {}
         self.widest = widest_saved(function.body)
+        self.never_negative = never_negative(function)
+        self.near = flavor.near(function)
+        self.own = own_atomics(function) if self.near else frozenset[Atomic]()
+        self.steady = read_only(function)
         self.sites: list[Site] = []
         self.needs: set[str] = {"poll"}
         self.depth = 0
@@ -116,15 +121,23 @@ class Writer:
         sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
         extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
         strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
-        self.line(f"const u64 {extents};")
-        self.line(f"const i64 {strides};")
+        self.line(f"const {self.extent_type} {extents};")
+        self.line(f"const {self.stride_type} {strides};")
+
+    @property
+    def extent_type(self) -> str:
+        return "unsigned" if self.near else "u64"
+
+    @property
+    def stride_type(self) -> str:
+        return "unsigned" if self.near else "i64"
 
     def load(self, stmt: Load) -> None:
         if stmt.held is not None:
             self.declare(stmt.out, self.atom(stmt.held))
             return
         scalar, pointer = self.access(stmt)
-        self.declare(stmt.out, spelling.load(scalar, pointer))
+        self.declare(stmt.out, self.flavor.load(scalar, pointer, self.near and stmt.array in self.steady))
 
     def atomic(self, stmt: Atomic) -> None:
         scalar, pointer = self.access(stmt)
@@ -139,7 +152,8 @@ class Writer:
         held = None if stmt.held is None else self.atom(stmt.held)
         out = self.name(stmt.out) if stmt.out in self.used and held is None else None
         compare = None if stmt.compare is None else self.atom(stmt.compare)
-        lines, needs = self.flavor.atomic(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
+        spell = atomics.plain if stmt in self.own else self.flavor.atomic
+        lines, needs = spell(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
         self.needs |= needs
         for line in lines:
             self.line(line)
@@ -168,8 +182,9 @@ class Writer:
             return known
         name = self.name(array)
         terms = [name]
+        wide = "(u64)" if self.near else ""
         for axis, index in enumerate(indices):
-            terms.append(f"{self.position(array, axis, index, span)} * {name}_s{axis}")
+            terms.append(f"{wide}{self.position(array, axis, index, span)} * {name}_s{axis}")
         address = self.name.fresh(f"{name}_at")
         self.line(f"char* {address} = {' + '.join(terms)};")
         self.addresses[array, indices] = address
@@ -182,21 +197,35 @@ class Writer:
             return known
         name = self.name(array)
         position = self.name.fresh(f"{name}_i{axis}")
-        self.line(f"i64 {position} = {unwrapped(self.atom(index))};")
+        self.line(f"{self.position_type(index)} {position} = {unwrapped(self.atom(index))};")
         self.within(position, index, f"{name}_n{axis}", axis, Site(span, array.hint or name))
         self.positions[array, axis, index] = position
         return position
 
     def within(self, position: str, index: Atom, extent: str, axis: int, site: Site) -> None:
         self.needs.add("fail_index")
-        outside, offender = f"(u64){position} >= {extent}", position
-        if scalar_type(index).kind == "int" and not (isinstance(index, Const) and index.value >= 0):
+        is_unsigned = self.position_type(index) == "unsigned"
+        outside = f"{position if is_unsigned else f'(u64){position}'} >= {extent}"
+        offender = self.atom(index) if self.near else position
+        if self.counts_from_the_end(index):
             self.needs.add("outside")
-            outside, offender = f"outside({position}, {extent})", f"{position} - {extent}"
+            outside = f"outside({position}, {extent})"
+            offender = offender if self.near else f"{position} - {extent}"
         number = len(self.sites)
         report = f"fail_index(status, {number}, thread, {offender}, {extent}, {axis});"
         self.line(f"if ({outside}) {{ {report} {self.flavor.leave} }}")
         self.sites.append(site)
+
+    def position_type(self, index: Atom) -> str:
+        """The type that holds an index, and what it becomes within its axis."""
+        scalar = scalar_type(index)
+        return "unsigned" if self.near and scalar.kind == "int" and scalar.bits <= 32 else "i64"
+
+    def counts_from_the_end(self, index: Atom) -> bool:
+        """Whether an index may be below zero."""
+        if isinstance(index, Const):
+            return index.value < 0
+        return scalar_type(index).kind == "int" and index not in self.never_negative
 
     # -------------------------------------------------------------------------------- what is saved
 

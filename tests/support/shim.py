@@ -43,6 +43,7 @@ BEFORE = (
 
 struct shim_index { unsigned x, y, z; };
 static shim_index threadIdx, blockIdx, blockDim, gridDim;
+template <class T> inline T __ldg(const T* at) { return *at; }
 template <class T> struct shim_same { typedef T type; };
 
 #define SHIM_ATOMIC(name, held) \

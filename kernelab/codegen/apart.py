@@ -1,0 +1,98 @@
+"""Which threads never meet, since each has elements of its own; and which indices are never negative.
+
+Facts of the text of one function.  They hold where elements of an array do not share bytes, and arrays do not
+share them with each other, which belongs to a launch.
+"""
+
+from collections.abc import Sequence
+
+from kernelab.lang.ir import (
+    Append,
+    Atom,
+    Atomic,
+    Const,
+    For,
+    Function,
+    Let,
+    Load,
+    Native,
+    Store,
+    Var,
+    locals_of,
+    walk,
+)
+
+
+def changed(function: Function) -> frozenset[Var]:
+    """The arrays that a function stores to or accumulates into."""
+    plain = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic)}
+    natives = (stmt.changed for stmt in walk(function.body) if isinstance(stmt, Native))
+    return frozenset(plain.union(*natives))
+
+
+def own_atomics(function: Function) -> frozenset[Atomic]:
+    """The atomics on elements that no other thread touches in the whole launch."""
+    places: dict[Var, list[tuple[Atom, ...]]] = {}
+    atomics: list[Atomic] = []
+    shared: set[Var] = set()
+    for stmt in walk(function.body):
+        match stmt:
+            case Native():
+                shared |= {array for _, array in stmt.arrays}
+            case Append(array):
+                shared.add(array)
+            case Load(_, array, indices) | Store(array, indices):
+                places.setdefault(array, []).append(indices)
+            case Atomic():
+                places.setdefault(stmt.array, []).append(stmt.indices)
+                atomics.append(stmt)
+    arrays = {stmt.array for stmt in atomics} - shared
+    own = {array for array in arrays if is_apart(function, places[array])}
+    return frozenset(stmt for stmt in atomics if stmt.array in own)
+
+
+def read_only(function: Function) -> frozenset[Var]:
+    """The parameters that a function reads and nobody changes while it runs."""
+    read = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Load)}
+    return frozenset(read - changed(function) - locals_of(function.body))
+
+
+def is_apart(function: Function, places: Sequence[tuple[Atom, ...]]) -> bool:
+    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much."""
+    shifted = {
+        stmt.out: (stmt.args, stmt.op.name)
+        for stmt in walk(function.body)
+        if isinstance(stmt, Let) and stmt.op.name == "add"
+    }
+
+    def shift(atom: Atom, thread: Var) -> int | None:
+        if atom is thread:
+            return 0
+        args = shifted[atom][0] if isinstance(atom, Var) and atom in shifted else ()
+        numbers = [int(arg.value) for arg in args if isinstance(arg, Const)]
+        # Below zero an index would count from the end, and might meet another there.
+        return numbers[0] if thread in args and numbers and numbers[0] >= 0 else None
+
+    def alone(axis: int, thread: Var) -> bool:
+        found = {shift(indices[axis], thread) for indices in places}
+        return len(found) == 1 and None not in found
+
+    axes = range(len(places[0]))
+    if function.linear is not None and any(alone(axis, function.linear) for axis in axes):
+        return True
+    return bool(function.threads) and all(
+        any(alone(axis, thread) for axis in axes) for thread in function.threads
+    )
+
+
+def never_negative(function: Function) -> frozenset[Var]:
+    """The integers that cannot be below zero, unless they are too large for their type."""
+    found = {*function.threads}
+    for stmt in walk(function.body):
+        match stmt:
+            case For(index=index):
+                found.add(index)
+            case Let(out, op, args) if op.name in ("add", "mul"):
+                if all(arg.value >= 0 if isinstance(arg, Const) else arg in found for arg in args):
+                    found.add(out)
+    return frozenset(found)
