@@ -159,7 +159,17 @@ class _Body(Writer):
         heavy = weight(function.body)
         slots, arena = layout.slots, layout.arena
         return Outline(
-            self.symbol, unpack, coordinates, heavy, slots, arena, residuals, descending, totals, self.near
+            self.symbol,
+            unpack,
+            coordinates,
+            heavy,
+            slots,
+            arena,
+            residuals,
+            descending,
+            totals,
+            near=self.near,
+            unit=self.widest,
         )
 
     def unpack(self) -> Iterator[str]:

@@ -60,6 +60,12 @@ class Flavor(Protocol):
     def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
         """The value at a byte address; `steady` if nobody changes it during the launch."""
 
+    def kept_at(self, offset: int, unit: int) -> str:
+        """Where the arena holds what stands at an offset in the record on top, in units of so many bytes."""
+
+    def taken(self, size: int) -> str:
+        """How far a record of so many bytes moves the top of the arena."""
+
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that are worth a running total of their own."""
 
@@ -110,6 +116,12 @@ class Cpu:
 
     def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
         return spelling.load(scalar, pointer)
+
+    def kept_at(self, offset: int, unit: int) -> str:
+        return spelling.offset("top", offset)
+
+    def taken(self, size: int) -> str:
+        return str(size)
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)
@@ -186,6 +198,14 @@ class Cuda:
         if scalar == bool_:
             return f"__ldg((const unsigned char*){pointer}) != 0"
         return f"__ldg((const {spelling.value_type(scalar)}*){pointer})"
+
+    def kept_at(self, offset: int, unit: int) -> str:
+        # The same unit of all threads lies side by side: a warp moves it at once.
+        whole, rest = offset // unit * unit, offset % unit
+        return spelling.offset(f"(top + {whole} * (i64)width)" if whole else "top", rest)
+
+    def taken(self, size: int) -> str:
+        return f"{size} * (i64)width"
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)

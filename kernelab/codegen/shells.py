@@ -21,7 +21,7 @@ class Outline:
     that read the arguments.
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
     the running totals of its sums, and the sums beside arrays; `near` says that 32 bits hold the number of
-    any thread.
+    any thread; `unit` is the size of the widest scalar that a thread saves.
     """
 
     symbol: str
@@ -34,6 +34,7 @@ class Outline:
     descending: bool = False
     totals: tuple[Total | Wide, ...] = ()
     near: bool = False
+    unit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +176,14 @@ def _chunks(outline: Outline, name: str, axis: int) -> tuple[list[str], str]:
 def cuda_shell(outline: Outline) -> Shell:
     """A kernel whose device threads stride over the grid; the arena and the residuals are cut beforehand."""
     setup = ["const i64* const args = given.slots;", *outline.unpack, f"int budget = {BUDGET};"]
-    setup += [*_arena(outline), *(line for total in outline.totals for line in total.declared)]
+    setup += [line for total in outline.totals for line in total.declared]
     setup += [f"i64* const {name}_handle = (i64*)args[{param.slot}];" for name, param in outline.residuals]
     number, here = ("unsigned", "") if outline.near else ("i64", "(i64)")
     each = "total - 1 - turn" if outline.descending else "turn"
     setup += [
         f"const {number} total = args[0] * args[1] * args[2] * args[3];",
         f"const {number} width = {here}gridDim.x * blockDim.x;",
+        *_arena(outline),
         f"for ({number} turn = {here}blockIdx.x * blockDim.x + threadIdx.x; turn < total; turn += width) {{",
         f"  const i64 thread = {each};",
         *(INDENT + line for line in _coordinates(outline, number)),
@@ -200,10 +202,11 @@ def cuda_shell(outline: Outline) -> Shell:
 def _arena(outline: Outline) -> list[str]:
     if outline.arena is None:
         return []
+    # The first units of all threads come first: `width` threads, each of which has args[arena + 1] bytes.
     here = "((i64)blockIdx.x * blockDim.x + threadIdx.x)"
     return [
-        f"char* base = (char*)args[{outline.arena}] + {here} * args[{outline.arena + 1}];",
-        f"char *top = base, *limit = base + args[{outline.arena + 1}];",
+        f"char* base = (char*)args[{outline.arena}] + {here} * {outline.unit};",
+        f"char *top = base, *limit = base + args[{outline.arena + 1}] * (i64)width;",
     ]
 
 

@@ -235,17 +235,20 @@ class Writer:
         self.needs.add("room")
         field, full = (LIMIT, FULL) if is_early else (ROOM, KEPT)
         most, code = f"status[{field}]", f"status[{field}] ? {full} : {MEMORY}"
-        self.check(f"limit - top < {size} && !room(base, top, limit, {size}, {most})", code, site)
+        taken = self.flavor.taken(size)
+        self.check(f"limit - top < {taken} && !room(base, top, limit, {size}, {most})", code, site)
         for atom, offset in zip(atoms, offsets, strict=True):
-            self.line(spelling.store(scalar_type(atom), spelling.offset("top", offset), self.atom(atom)))
+            place = self.flavor.kept_at(offset, self.widest)
+            self.line(spelling.store(scalar_type(atom), place, self.atom(atom)))
             self.need_half(scalar_type(atom))
-        self.line(f"top += {size};")
+        self.line(f"top += {taken};")
 
     def restore(self, outs: Sequence[Var]) -> None:
         offsets, size = record([scalar_type(out) for out in outs], self.widest)
-        self.line(f"top -= {size};")
+        self.line(f"top -= {self.flavor.taken(size)};")
         for out, offset in zip(outs, offsets, strict=True):
-            self.declare(out, spelling.load(scalar_type(out), spelling.offset("top", offset)))
+            place = self.flavor.kept_at(offset, self.widest)
+            self.declare(out, spelling.load(scalar_type(out), place))
             self.need_half(scalar_type(out))
 
     def append(self, array: Var, value: Atom) -> None:
