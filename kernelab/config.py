@@ -10,6 +10,9 @@ enable_backward                 whether kernels that do not say so themselves ha
 check_races                     each launch first looks for elements at which threads meet, one of them by a
                                 plain store: KernelRaceError names the lines and two threads.  A launch then
                                 takes several times as long, where its text is no proof that it has none
+deterministic                   sums on a CUDA device come out the same to the last bit in every run: threads
+                                that add to the same elements run one after another, which is slow; on the CPU
+                                it is always so
 print_launches                  each launch prints its kernel, its grid and the line it stands in
 kernel_cache_dir                the folder that keeps built kernels, None for the usual one
 
@@ -27,6 +30,7 @@ import numpy as np
 
 from kernelab.autodiff.hazards import DEFAULT_POLICY
 from kernelab.backend.cache import VARIABLE
+from kernelab.backend.manner import DETERMINISTIC
 from kernelab.errors import Diagnostic, KernelValueError
 from kernelab.runtime.races import CHECK_RACES
 from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES
@@ -72,9 +76,8 @@ _GIVEN: dict[str, tuple[object, str]] = {
     "enable_mempools_at_init": (True, _NO_CUDA),
     "enable_tiles_in_stack_memory": (True, "there are no tiles"),
     "track_memory": (False, "memory is freed with its last array"),
-    "deterministic": (True, _ALWAYS),
-    "deterministic_max_records": (0, _ALWAYS),
-    "deterministic_debug": (False, _ALWAYS),
+    "deterministic_max_records": (0, "nothing is recorded for it"),
+    "deterministic_debug": (False, "nothing is recorded for it"),
     "launch_array_access_mode": (None, "tapes know from a kernel what it reads"),
 }
 
@@ -128,6 +131,14 @@ class _Config(ModuleType):
     @check_races.setter
     def check_races(self, wanted: bool) -> None:
         CHECK_RACES.set(bool(wanted))
+
+    @property
+    def deterministic(self) -> bool:
+        return DETERMINISTIC.get()
+
+    @deterministic.setter
+    def deterministic(self, wanted: bool) -> None:
+        DETERMINISTIC.set(bool(wanted))
 
     @property
     def print_launches(self) -> bool:

@@ -23,8 +23,8 @@ from kernelab.backend.base import (
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.flights import Flight, Flights, fields
-from kernelab.backend.manner import SHAPE, current
-from kernelab.backend.order import in_turn, overlapping, repeated, summed
+from kernelab.backend.manner import DETERMINISTIC, SHAPE, current
+from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.room import Borrowed, Room, Snapshot
 from kernelab.backend.usual import is_usual
 from kernelab.codegen.apart import changed
@@ -41,7 +41,7 @@ from kernelab.codegen.entry import (
     EntryInfo,
 )
 from kernelab.codegen.flavors import Cuda
-from kernelab.codegen.totals import wide
+from kernelab.codegen.totals import met_by_all, wide
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning, LaunchError
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
@@ -130,6 +130,10 @@ class CudaEntry:
         self._function = function
         self._summed = summed(function)
         self._usual: list[int] = []
+        self._unordered = unordered(function)
+        joint = [scalar_of(stmt.array.type.elem) for stmt in met_by_all(function)]  # type: ignore[union-attr]
+        self._joint = bool(joint)
+        self._one_block = any(scalar in HALVES for scalar in joint)
         self._careful: CudaEntry | None = None
         sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
         self._narrow = [array.hint for array in sums if scalar_of(array.type.elem) in HALVES]  # type: ignore[union-attr]
@@ -247,6 +251,8 @@ class CudaEntry:
         alone = self.turns or repeated(self.info, slots)
         if self._function.aliased:
             alone = alone or overlapping(self.info, self.changed, slots, self._summed)
+        if DETERMINISTIC.get():
+            alone = alone or self._unordered
         if alone:
             self._tell(alone)
             return Crew(1, 1)
@@ -254,6 +260,8 @@ class CudaEntry:
         if self.info.saves:
             free, _ = self._backend.driver.memory()
             most = min(most, max(free // SHARE // self._room.arena // shape.threads, 1))
+        if self._one_block or (self._joint and DETERMINISTIC.get()):
+            most = 1  # only within a block sums are float64, and of one order
         if shape.blocks:
             most = min(most, shape.blocks)
         return Crew(max(1, min(-(-total // shape.threads), most)), shape.threads)

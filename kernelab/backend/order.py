@@ -9,9 +9,10 @@ it says no, threads must run one after another to give what a sequential run giv
 from collections.abc import Sequence
 
 from kernelab.backend.reach import reach_of
-from kernelab.codegen.apart import changed, is_apart
+from kernelab.codegen.apart import changed, is_apart, own_atomics
 from kernelab.codegen.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.snippets import has_device_words
+from kernelab.codegen.totals import met_by_all
 from kernelab.lang.ir import (
     Atom,
     Atomic,
@@ -24,6 +25,7 @@ from kernelab.lang.ir import (
     reads,
     walk,
 )
+from kernelab.lang.types import Array, scalar_of
 
 
 def independent(function: Function) -> bool:
@@ -127,6 +129,22 @@ def summed(function: Function) -> frozenset[str]:
             kinds.setdefault(stmt.array, set()).add(stmt.kind)
     arrays = kinds.keys() - sensitive - handed
     return frozenset(array.hint for array in arrays if kinds[array] == {"add"})
+
+
+def unordered(function: Function) -> str:
+    """Why sums of a function may differ in their last bits from run to run: the end of a sentence, "" if not.
+
+    Running totals of one element are left out: a block adds them up in one order.
+    """
+    known = {*own_atomics(function), *met_by_all(function)}
+    for stmt in walk(function.body):
+        if isinstance(stmt, Atomic) and stmt.kind == "add" and stmt not in known:
+            assert isinstance(stmt.array.type, Array)
+            if scalar_of(stmt.array.type.elem).is_float:
+                return (
+                    f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
+                )
+    return ""
 
 
 def overlapping(

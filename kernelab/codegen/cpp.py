@@ -149,7 +149,9 @@ class _Body(Writer):
         beside = {array: wide_of(array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)}
         self.wide = {stmt: beside[stmt.array] for stmt in many}
         steady = self.flavor.totals(function)
-        self.totals = {stmt: total_of(stmt, self.name, self.wide.get(stmt)) for stmt in steady}
+        self.totals = {
+            stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own) for stmt in steady
+        }
         self.needs.update(need for total in self.totals.values() for need in total.helpers)
         self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
@@ -329,6 +331,7 @@ class _Body(Writer):
         with self.braces(self.loop_head(stmt)):
             if not is_short(stmt):
                 spent = weight(stmt.body)
+                self.needs.add("poll")
                 self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) {self.flavor.leave}")
             self.iteration(stmt, kept, stmt.body, stmt.body.yields)
 

@@ -1,8 +1,8 @@
 """The helpers with which a CUDA device brings running totals to memory.
 
 While a thread adds up one element its total is a float64 of its own.  When another element's turn comes it
-is settled: exchanged into memory, again until nobody came between.  At the end the threads of a block gather
-what they have left, in a tree of one shape, so that memory sees one addition a block.
+is settled: added to memory.  At the end the threads of a block gather what they have left, in a tree of one
+shape, so that memory sees one addition a block; those whose elements are their own settle by themselves.
 """
 
 from collections.abc import Mapping
@@ -19,16 +19,12 @@ USES: Mapping[str, tuple[str, ...]] = {
     }.items()
 }
 
+# Compared and swapped, only one of all blocks that come at the same time would get through at a time.
 _SETTLE_32 = """\
 __device__ static void settle32(char* at, double& total) {
-  const double added = total;
+  const float added = (float)total;
   total = 0.0;
-  if (!at || added == 0.0) return;
-  unsigned seen = *(unsigned*)at, assumed;
-  do {
-    assumed = seen;
-    seen = atomicCAS((unsigned*)at, assumed, __float_as_uint((float)(__uint_as_float(assumed) + added)));
-  } while (seen != assumed);
+  if (at && added != 0.0f) atomicAdd((float*)at, added);
 }
 """
 

@@ -203,6 +203,8 @@ __device__ static i64 poll(i64* status) {{
 __device__ static inline bool outside(i64& index, u64 extent) {
   return (u64)index >= extent && (u64)(index += extent) >= extent;
 }
+""",
+    "outside32": """\
 __device__ static inline bool outside(unsigned& index, unsigned extent) {
   return index >= extent && (index += extent) >= extent;
 }

@@ -61,15 +61,24 @@ def wide(function: Function) -> tuple[Atomic, ...]:
 @lru_cache(16)
 def _totals(function: Function) -> dict[Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
-    if function.aliased:
-        return {}
-    looked_at = _looked_at(function)
     threads, own = frozenset(function.threads), function.linear
-    told_apart: set[Atom] = {*threads} if own is None else {*threads, own}
-    found = _steady(function.body, (_Turns(told_apart, ()),))
-    return {
-        stmt: _comes_again(stmt, turns, threads, own) for stmt, turns in found if _is_sum(stmt, looked_at)
-    }
+    return {stmt: _comes_again(stmt, turns, threads, own) for stmt, turns in _sums(function)}
+
+
+def _sums(function: Function) -> Iterator[tuple[Atomic, tuple["_Turns", ...]]]:
+    """Those additions, each with the turns in which its element changes."""
+    if function.aliased:
+        return
+    looked_at, own = _looked_at(function), function.linear
+    told_apart: set[Atom] = {*function.threads} if own is None else {*function.threads, own}
+    for stmt, turns in _steady(function.body, (_Turns(told_apart, ()),)):
+        if _is_sum(stmt, looked_at):
+            yield stmt, turns
+
+
+def met_by_all(function: Function) -> tuple[Atomic, ...]:
+    """The additions to a running total that all threads share: to one element for the whole launch."""
+    return tuple(stmt for stmt, turns in _sums(function) if not turns)
 
 
 def is_deferred(function: Function) -> bool:
@@ -165,13 +174,15 @@ def _comes_again(stmt: Atomic, turns: tuple[_Turns, ...], threads: frozenset[Var
 class Total:
     """The locals of a running total: the float64, and the address that it belongs to, at first none.
 
-    `beside` are the sums that it goes to, None where it goes to its element.
+    `beside` are the sums that it goes to, None where it goes to its element; `is_own` says that no other
+    thread adds to its elements.
     """
 
     name: str
     place: str
     scalar: Scalar
     beside: "Wide | None" = None
+    is_own: bool = False
 
     @property
     def helper(self) -> str:
@@ -181,11 +192,14 @@ class Total:
     @property
     def helpers(self) -> tuple[str, ...]:
         """What a unit needs for it; `gather` is known on a device alone."""
-        return self.helper, f"gather{self.scalar.flavor}{self.scalar.bits}"
+        gather = f"gather{self.scalar.flavor}{self.scalar.bits}"
+        return (self.helper,) if self.is_own else (self.helper, gather)
 
     @property
     def gathered(self) -> str:
-        """The statement with which all threads of a block bring theirs to memory together."""
+        """The statement with which the threads of a block bring theirs to memory, together if they meet."""
+        if self.is_own:
+            return f"{self.helper}({self.place}, {self.name});"
         return f"gather{self.scalar.flavor}{self.scalar.bits}({self.place}, {self.name});"
 
     @property
@@ -258,8 +272,8 @@ def wide_of(array: Var, names: Names) -> Wide:
     return Wide(name, sums, low, places, scalar, array.type.ndim, bytes_of(array.type.elem))
 
 
-def total_of(stmt: Atomic, names: Names, beside: Wide | None) -> Total:
+def total_of(stmt: Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:
     """The running total of an addition, with fresh names, and the sums that it goes to."""
     assert isinstance(stmt.array.type, Array)
     array, scalar = names(stmt.array), scalar_of(stmt.array.type.elem)
-    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside)
+    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside, is_own)

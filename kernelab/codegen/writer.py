@@ -42,7 +42,7 @@ class Writer:
         self.own = own_atomics(function) if self.near else frozenset[Atomic]()
         self.steady = read_only(function)
         self.sites: list[Site] = []
-        self.needs: set[str] = {"poll"}
+        self.needs: set[str] = {"poll"} if flavor.target == "cpu" else set()
         self.depth = 0
         self.written: list[Line] = []
         self.span: Span | None = None
@@ -208,7 +208,7 @@ class Writer:
         outside = f"{position if is_unsigned else f'(u64){position}'} >= {extent}"
         offender = self.atom(index) if self.near else position
         if self.counts_from_the_end(index):
-            self.needs.add("outside")
+            self.needs.add("outside32" if is_unsigned else "outside")
             outside = f"outside({position}, {extent})"
             offender = offender if self.near else f"{position} - {extent}"
         number = len(self.sites)

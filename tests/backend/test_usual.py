@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend import interp
 from kernelab.backend.base import slots_of
 from kernelab.backend.cuda import CudaBackend, CudaEntry
@@ -26,6 +27,7 @@ from tests.codegen import kernels
 from tests.codegen.writer import Writer
 from tests.support.hardware import Watched, open_device
 from tests.support.lowering import lowered
+from tests.support.simulated import launch
 
 TEXTS = {
     "own": "def own(x: array[float], y: array[float]):\n    i = tid()\n    y[i] += x[i]\n",
@@ -186,3 +188,70 @@ def test_what_does_not_fit_in_32_bits_is_not_usual() -> None:
     assert not usual(extent=2**31)
     assert not usual(stride=2**31)
     assert not usual(stride=-4)
+
+
+# ------------------------------------------------------------------------------------------ sums
+
+
+SUMS = {
+    "loss": """def loss(x: array[float16], of: array[int], y: array[float16], z: array[float]):
+    i = tid()
+    atomic_add(y, 0, x[i])
+    atomic_add(z, of[i], 1.0)
+""",
+    "rows": """def rows(x: array2d[float], y: array[float]):
+    i = tid()
+    for k in range(x.shape[1]):
+        y[i] += x[i, k]
+""",
+    "one": "def one(x: array[float], y: array[float]):\n    i = tid()\n    atomic_add(y, 0, x[i])\n",
+}
+
+
+@pytest.fixture(scope="module")
+def sums(driver: Watched) -> dict[str, tuple[CudaEntry, Function]]:
+    functions = {name: scalarise(lowered(text, name)) for name, text in SUMS.items()}
+    built = CudaBackend(driver).build(list(functions.values()))
+    return {name: (built[name], functions[name]) for name in SUMS}  # type: ignore[return-value, misc]
+
+
+def test_a_sum_of_halves_in_one_element_is_exact_whatever_the_number_of_threads(
+    driver: Watched, sums: dict[str, tuple[CudaEntry, Function]]
+) -> None:
+    n, (entry, function) = 1500, sums["loss"]
+    x, of = np.full(n, 0.25, np.float16), np.arange(n, dtype=np.int32) % 7
+    y, z = np.full(1, 512, np.float16), np.zeros(7, np.float32)
+    driver.launches.clear()
+    launch(driver, entry, function, (n,), x=x, of=of, y=y, z=z)
+    assert driver.launches == [(1, 256)]
+    assert float(y[0]) == float(np.float16(512 + n / 4))
+    np.testing.assert_array_equal(z, np.bincount(of))
+
+
+def test_a_total_of_a_threads_own_elements_is_not_gathered(
+    driver: Watched, sums: dict[str, tuple[CudaEntry, Function]]
+) -> None:
+    entry, function = sums["rows"]
+    made = emit([function], Cuda()).text
+    assert "settle32(y_place, y_total);" in made
+    assert "gather32" not in made
+    x, y = np.ones((300, 5), np.float32), np.zeros(300, np.float32)
+    launch(driver, entry, function, (300,), x=x, y=y)
+    np.testing.assert_array_equal(y, 5.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*runs on one thread")
+def test_with_deterministic_set_sums_keep_one_order(
+    driver: Watched, sums: dict[str, tuple[CudaEntry, Function]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kl.config, "deterministic", True)
+    n, driver_launches = 700, driver.launches
+    x, y = np.ones(n, np.float32), np.zeros(1, np.float32)
+    driver_launches.clear()
+    launch(driver, *sums["one"], (n,), x=x, y=y)
+    assert driver_launches == [(1, 256)]
+    driver_launches.clear()
+    of, halves, z = np.zeros(n, np.int32), np.ones(n, np.float16), np.zeros(1, np.float32)
+    launch(driver, *sums["loss"], (n,), x=halves, of=of, y=np.zeros(1, np.float16), z=z)
+    assert driver_launches == [(1, 1)]
+    assert (y[0], z[0]) == (n, n)
