@@ -18,6 +18,8 @@ FLAGS = (
     "--no-source-include",
 )
 
+LOCATED = ("--generate-line-info",)
+
 
 def compile_to_ptx(text: str, architecture: str = "sm_80", located: bool = False) -> str:
     """The PTX of a unit of CUDA C++ for an architecture and later ones.
@@ -26,12 +28,17 @@ def compile_to_ptx(text: str, architecture: str = "sm_80", located: bool = False
     the compiler's log, or where NVRTC is not installed.
     """
     virtual = f"compute_{architecture.removeprefix('sm_')}"
-    flags = ("--generate-line-info",) if located else ()
-    return _compiled(text, virtual, "nvrtcGetPTX", flags).rstrip(b"\0").decode(errors="replace")
+    return (
+        _compiled(text, virtual, "nvrtcGetPTX", LOCATED if located else ())
+        .rstrip(b"\0")
+        .decode(errors="replace")
+    )
 
 
-def compile_to_cubin(text: str, architecture: str) -> bytes:
+def compile_to_cubin(text: str, architecture: str, located: bool = False) -> bytes:
     """The machine code of a unit of CUDA C++ for one architecture, such as ``sm_90``.
+
+    With `located` it knows of which line of the text each instruction is.
 
     Raises BuildError with the compiler's log, where NVRTC is not installed, or for an architecture that it
     does not know.
@@ -41,7 +48,7 @@ def compile_to_cubin(text: str, architecture: str) -> bytes:
         message = f"NVRTC {version()} does not compile for {architecture}"
         hint = f"it knows {known[0]} to {known[-1]}: install an nvidia-cuda-nvrtc of the device's time"
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
-    return _compiled(text, architecture, "nvrtcGetCUBIN")
+    return _compiled(text, architecture, "nvrtcGetCUBIN", LOCATED if located else ())
 
 
 def architectures() -> tuple[str, ...]:

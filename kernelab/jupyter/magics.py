@@ -58,7 +58,7 @@ class KernelMagics(Magics):
         metavar="WHAT",
         type=panes,
         default=DEFAULT,
-        help="the panes to show, with commas: source, adjoint, tangent, cpp, cuda, ptx, lines, all or none",
+        help="the panes, with commas: source, adjoint, tangent, cpp, cuda, ptx, sass, lines, all or none",
     )
     @argument("--quiet", action="store_true", help="show nothing but mistakes and warnings")
     @argument(

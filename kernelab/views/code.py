@@ -47,6 +47,7 @@ PANES: dict[str, str] = {
     "cpp": "C++ for the CPU",
     "cuda": "CUDA",
     "ptx": "PTX",
+    "sass": "SASS",
     "lines": "what each line does",
 }
 """The panes of a view, and what their titles are."""
@@ -104,8 +105,8 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
             return [places.table()]
         case "tangent":
             return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
-        case "ptx":
-            return [_machine(parts, places)] if name in parts.units else []
+        case "ptx" | "sass":
+            return [_machine(name, parts, places)] if name in parts.units else []
         case _:
             return [_unit(name, parts.units[name](), places, whole)] if name in parts.units else []
 
@@ -202,13 +203,13 @@ def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:
     return Code(PANES[name], tuple(shown))
 
 
-def _machine(parts: Parts, places: _Places) -> Node:
-    """What NVRTC makes of the CUDA text, or why it makes nothing."""
+def _machine(name: str, parts: Parts, places: _Places) -> Node:
+    """What NVIDIA's tools make of the CUDA text, or why they make nothing."""
     try:
-        unit = parts.units["ptx"]()
+        unit = parts.units[name]()
     except BuildError as problem:
-        return words(f"There is no PTX to show: {problem}")
-    return _unit("ptx", unit, places, whole=True)
+        return words(f"There is no {PANES[name]} to show: {problem}")
+    return _unit(name, unit, places, whole=True)
 
 
 def _title(parts: Parts) -> Words:

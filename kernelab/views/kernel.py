@@ -20,6 +20,7 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.views.code import DEFAULT, Parts, kernel_view
 from kernelab.views.markup import Node
 from kernelab.views.ptx import ptx
+from kernelab.views.sass import sass
 
 
 def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
@@ -84,4 +85,9 @@ def _has_tangent(kernel: Kernel, active: list[str]) -> bool:
 def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
     scalarised = cache(lambda: [scalarise(function) for function in functions])
     cuda = cache(lambda: emit(scalarised(), Cuda()))
-    return {"cpp": lambda: emit(scalarised(), Cpu()), "cuda": cuda, "ptx": lambda: ptx(cuda())}
+    return {
+        "cpp": lambda: emit(scalarised(), Cpu()),
+        "cuda": cuda,
+        "ptx": lambda: ptx(cuda()),
+        "sass": lambda: sass(cuda()),
+    }

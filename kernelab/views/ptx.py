@@ -12,7 +12,7 @@ from kernelab.errors import Span
 from kernelab.runtime.spaces import OPEN
 
 USUAL = "sm_80"
-"""What PTX is shown for where no CUDA device is in use."""
+"""What machine text is shown for where no CUDA device is in use."""
 
 _PLACE = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
 _CALLER = re.compile(r"inlined_at\s+\d+\s+(\d+)")
@@ -21,9 +21,12 @@ _BOOKKEEPING = re.compile(r"\s*\.file\b|\$L__tmp\d+:")
 
 def ptx(unit: Unit) -> Unit:
     """The PTX of a unit, for the first CUDA device in use; raises BuildError, without NVRTC too."""
-    devices = iter(OPEN.values())
-    architecture = next((space.driver.architecture for space in devices), USUAL)
-    return Unit(tuple(_lines(unit, compile_to_ptx(unit.text, architecture, located=True))), ())
+    return Unit(tuple(_lines(unit, compile_to_ptx(unit.text, shown_architecture(), located=True))), ())
+
+
+def shown_architecture() -> str:
+    """What machine text is shown for: the first CUDA device in use, else a usual one."""
+    return next((space.driver.architecture for space in OPEN.values()), USUAL)
 
 
 def _lines(unit: Unit, text: str) -> Iterator[Line]:
