@@ -75,7 +75,7 @@ test-gpu: $(VENV)/.with-test $(VENV)/.with-cuda must-compile
 	$(BIN)/python -m tests.gpu $(ARGS)
 
 bench-gpu: $(VENV)/.with-bench $(VENV)/.with-cuda must-compile
-	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python $(ARGS)
+	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python --write benchmarks/GPU.md $(ARGS)
 
 # One stamp for each set of extras: made once, again when pyproject.toml changes.
 $(VENV)/.with-%: pyproject.toml

@@ -1,16 +1,26 @@
-"""Measure kernelab beside Warp on the first GPU: new kernels, work, launches, a sparse Jacobian.
+"""Measure kernelab beside Warp on the first GPU: work, launches, new kernels, a sparse Jacobian.
 
-    python benchmarks/gpu.py --warp-python PATH [--repeat N] [--shrink K] [--write FILE]
+    python benchmarks/gpu.py [--warp-python PATH] [--repeat N] [--shrink K] [--minutes M] [--write FILE]
 
 Work is timed by events of the device, with fresh random inputs; medians are reported, and where the systems
-have not computed the same.  Without a GPU nothing is measured: it says so, and the exit status is 1.
+have not computed the same.  Each figure is printed, and the file written anew, as soon as it is there; what
+fails or takes too long is a line of the report, and the rest goes on.  Without a GPU nothing is measured: it
+says so, and the exit status is 1.
 """
 
 import argparse
+import os
+import statistics
 import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
-from compare import Peer, Table, new_kernels
+from compare import Peer
+from programs import SIZES
 
 from kernelab.backend.nvidia import open_driver
 from kernelab.errors import KernelError
@@ -18,74 +28,218 @@ from kernelab.errors import KernelError
 WORK = {"saxpy": 10**8, "stencil": 10**8, "springs": 10**7, "bodies": 20_000, "loop": 10**6}
 """How many threads, or bodies."""
 
+PATIENCE = 120.0
+"""Seconds after which a request is given up, and its system started again."""
+
 TO_REACH = """\
 To reach: cell text to first launch with adjoint 40 / 90 / 350 ms; saxpy at 90 % of the bandwidth of a copy;
 ahead of Warp on all other work, its adjoint at most 2.5 times the primal; launch / record / backward of a
-launch 3 / 1 / 3 us; the Jacobian in 5 ms. A launch of kernelab returns when it has ended, one of Warp's when
-it has begun."""
+launch 3 / 1 / 3 us; the Jacobian in 5 ms."""
+
+Found = Mapping[str, float]
+
+
+class System(Protocol):
+    """A system under measurement."""
+
+    name: str
+
+    def ask(self, **request: Any) -> Found:
+        """What it measures; raises RuntimeError where it fails."""
+
+
+class Restarted:
+    """A system in a process of its own, which is started again when a request has ended it."""
+
+    def __init__(self, name: str, python: str) -> None:
+        self.name, self._python = name, python
+        self._peer: Peer | None = None
+
+    def ask(self, **request: Any) -> Found:
+        """Raises RuntimeError where the process ends or takes longer than `PATIENCE`."""
+        peer = self._peer = self._peer or Peer(self.name, self._python, "gpu_worker.py")
+        guard = threading.Timer(PATIENCE, peer.process.kill)
+        guard.start()
+        try:
+            return peer.ask(**request)
+        except (RuntimeError, OSError) as problem:
+            self._peer = None
+            code = peer.process.wait()
+            raise RuntimeError(f"{self.name} ended with status {code}") from problem
+        finally:
+            guard.cancel()
+
+
+@dataclass
+class Report:
+    """Figures by table, row and system; written anew with each of them."""
+
+    head: str
+    systems: Sequence[str]
+    file: Path | None = None
+    figures: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, table: str, row: str, system: str, value: float) -> None:
+        self.figures.setdefault(table, {}).setdefault(row, {})[system] = value
+        self._say(f"{table}: {row}: {system} {value:.4g}")
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        print(text, flush=True)
+        if self.file:
+            self.file.write_text(self.markdown())
+
+    def markdown(self) -> str:
+        """All that is known by now."""
+        tables = [self._table(title, rows) for title, rows in self.figures.items()]
+        return (
+            "\n\n".join([self.head, *tables, "\n".join(f"* {note}" for note in self.notes), TO_REACH]) + "\n"
+        )
+
+    def _table(self, title: str, rows: Mapping[str, Found]) -> str:
+        lines = [f"## {title}", "", f"| | {' | '.join(self.systems)} |", f"|---{'|---' * len(self.systems)}|"]
+        for row, found in rows.items():
+            cells = [f"{found[name]:.4g}" if name in found else "-" for name in self.systems]
+            lines.append(f"| {row} | {' | '.join(cells)} |")
+        return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--warp-python", required=True, help="a Python that has warp-lang installed")
-    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--warp-python", help="a Python that has warp-lang installed; kernelab alone without")
+    parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--shrink", type=int, default=1, help="divide the sizes by this")
-    parser.add_argument("--write", type=Path, help="write the tables to this file")
+    parser.add_argument("--minutes", type=float, default=9.0, help="begin nothing new after so long")
+    parser.add_argument("--write", type=Path, help="keep the tables in this file")
     options = parser.parse_args()
     try:
         driver = open_driver(0)
     except KernelError as problem:
         print(f"NOT RUN: no GPU was found, so nothing was measured: {problem}")
         return 1
-    script = "gpu_worker.py"
-    ours = Peer("kernelab", sys.executable, script)
-    theirs = Peer("warp", options.warp_python, script)
-    head = f"# On a GPU\n\nkernelab {ours.version} beside Warp {theirs.version}, {driver.architecture}."
-    parts = [head, *_report(ours, theirs, options.repeat, options.shrink), TO_REACH]
-    report = "\n\n".join(parts) + "\n"
-    print(report)
-    if options.write:
-        options.write.write_text(report)
-    return 0
+    pythons = {"kernelab": sys.executable, "warp": options.warp_python}
+    systems = [Restarted(name, python) for name, python in pythons.items() if python]
+    head = f"# On a GPU\n\n{driver.name}, {driver.architecture}, {driver.processors} processors."
+    report = Report(head, [system.name for system in systems], options.write)
+    failed = measure(report, systems, options.repeat, options.shrink, 60 * options.minutes)
+    print(f"\n{report.markdown()}")
+    return int(failed > 0)
 
 
-def _report(ours: Peer, theirs: Peer, repeat: int, shrink: int) -> list[str]:
-    latency = new_kernels((ours, theirs), repeat)
-    overhead = Table("Overhead of a launch", "us")
-    work = Table("Work", "ms")
-    for peer in (ours, theirs):
-        overhead.add_all(peer.ask(measure="overhead"), peer.name)
-    notes = _work(ours, theirs, work, repeat, shrink)
-    banded = ours.ask(measure="banded", n=10**6 // shrink, repeat=repeat)["banded"]
-    notes.append(f"Sparse Jacobian, three bands, n = {10**6 // shrink:,}: {banded:.3g} ms")
-    tables = [table.markdown(ours.name, theirs.name) for table in (latency, work, overhead)]
-    return [*tables, "\n".join(f"* {note}" for note in notes)]
+Step = tuple[str, Callable[[], None]]
 
 
-def _work(ours: Peer, theirs: Peer, table: Table, repeat: int, shrink: int) -> list[str]:
-    """Fill the table; what else is to be said of the work."""
-    notes = []
+def measure(
+    report: Report, systems: Sequence[System], repeat: int, shrink: int, seconds: float = 540.0
+) -> int:
+    """Take all steps for which there is time, and return how many failed."""
+    began, failed = time.monotonic(), 0
+    steps = _steps(report, systems, repeat, shrink)
+    for number, (what, step) in enumerate(steps, 1):
+        spent = time.monotonic() - began
+        if spent > seconds:
+            report.note(f"NOT MEASURED, the time was up: {what}")
+            continue
+        print(f"[{number} of {len(steps)}, {spent:.0f} s] {what}", flush=True)
+        try:
+            step()
+        except (RuntimeError, KeyError, ZeroDivisionError) as problem:
+            failed += 1
+            report.note(f"FAILED: {what}: {problem}")
+    return failed
+
+
+def _steps(report: Report, systems: Sequence[System], repeat: int, shrink: int) -> list[Step]:
+    ours, n = systems[0], 10**6 // shrink
+    steps: list[Step] = []
     for name, full in WORK.items():
-        n = max(full // shrink, 8)
-        found = {
-            peer.name: peer.ask(measure="work", name=name, n=n, repeat=repeat) for peer in (ours, theirs)
-        }
-        for system, values in found.items():
-            for what in ("primal", "adjoint"):
-                table.add(f"{name}, {n:,}, {what}", system, values[what])
-        notes += disagreements(name, found[ours.name], found[theirs.name])
-        ratio = found[ours.name]["adjoint"] / found[ours.name]["primal"]
-        notes.append(f"{name}: the adjoint takes {ratio:.2f} times the primal")
-        if name == "saxpy":
-            copied = ours.ask(measure="copy", n=n, repeat=repeat)["copy"]
-            reached = 12 * n / found[ours.name]["primal"] / (8 * n / copied)
-            notes.append(f"saxpy moves bytes at {100 * reached:.0f} % of the rate of a copy")
-    return notes
+        steps.append(
+            (name, lambda name=name, full=full: _work(report, systems, name, full // shrink, repeat))
+        )
+    steps += [(f"overhead of {each.name}", lambda each=each: _overhead(report, each)) for each in systems]
+    for size in SIZES:
+        steps += [
+            (
+                f"new kernels of {size}, {each.name}",
+                lambda each=each, size=size: _new(report, each, size, repeat),
+            )
+            for each in systems
+        ]
+    steps.append((f"sparse Jacobian of {n:,}", lambda: _banded(report, ours, n, repeat)))
+    return steps
 
 
-def disagreements(name: str, ours: dict[str, float], theirs: dict[str, float]) -> list[str]:
+def _overhead(report: Report, system: System) -> None:
+    for what, value in system.ask(measure="overhead").items():
+        report.add("Overhead of a launch, us", what, system.name, value)
+
+
+def _new(report: Report, system: System, size: str, repeat: int) -> None:
+    """Text to first launch and first gradient; the first turn warms up."""
+    samples: dict[str, list[float]] = {}
+    for turn in range(repeat + 1):
+        name = f"kernel_{turn}_{size.split()[0]}"
+        text = SIZES[size](name, hash((turn, size, os.getpid())))
+        for what, value in system.ask(measure="latency", text=text, name=name, size=size).items():
+            samples.setdefault(what, []).append(value)
+    for what, values in samples.items():
+        report.add("A new kernel, ms", f"{size}, {what}", system.name, statistics.median(values[1:]))
+
+
+def _banded(report: Report, system: System, n: int, repeat: int) -> None:
+    found = system.ask(measure="banded", n=n, repeat=repeat)["banded"]
+    report.add("A sparse Jacobian, ms", f"three bands, n = {n:,}", system.name, found)
+
+
+def _work(report: Report, systems: Sequence[System], name: str, n: int, repeat: int) -> None:
+    """A kernel and its adjoint on all systems; one that fails does not keep the next from its turn."""
+    n = max(n, 8)
+    found: dict[str, Found] = {}
+    problems: list[str] = []
+    for system in systems:
+        try:
+            found[system.name] = system.ask(measure="work", name=name, n=n, repeat=repeat)
+        except RuntimeError as problem:
+            problems.append(str(problem))
+            continue
+        for what in ("primal", "adjoint"):
+            report.add("Work, ms", f"{name}, {n:,}, {what}", system.name, found[system.name][what])
+    for told in _said_of(name, n, repeat, systems, found):
+        report.note(told)
+    if problems:
+        raise RuntimeError("; ".join(problems))
+
+
+def _said_of(
+    name: str, n: int, repeat: int, systems: Sequence[System], found: Mapping[str, Found]
+) -> list[str]:
+    ours, *others = systems
+    if ours.name not in found:
+        return []
+    mine = found[ours.name]
+    told = [f"{name}: the adjoint takes {mine['adjoint'] / mine['primal']:.2f} times the primal"]
+    for other in others:
+        if other.name in found:
+            told += disagreements(name, mine, found[other.name])
+    if name == "saxpy":
+        copied = ours.ask(measure="copy", n=n, repeat=repeat)["copy"]
+        rates = [_rate(8 * n, copied), _rate(12 * n, mine["primal"])]
+        told.append(f"a copy moves {rates[0]:.4g} GB/s, saxpy {rates[1]:.4g} GB/s")
+    return told
+
+
+def _rate(nbytes: int, milliseconds: float) -> float:
+    """GB/s; infinite where it was too short to be timed."""
+    return 1e-6 * nbytes / milliseconds if milliseconds else float("inf")
+
+
+def disagreements(name: str, ours: Found, theirs: Found) -> list[str]:
     """Where the two systems have not computed the same from the same inputs."""
     return [
         f"{name}: THE SYSTEMS DISAGREE, {what} {ours[what]:.6g} and {theirs[what]:.6g}"

@@ -71,3 +71,71 @@ def test_systems_that_compute_different_numbers_are_told_on(worker: Any) -> None
     assert gpu.disagreements("loop", same, {"mean": 1.0 + 1e-6, "gradient": 2.0}) == []
     (told,) = gpu.disagreements("loop", same, {"mean": 1.0, "gradient": 2.1})
     assert "DISAGREE, gradient 2 and 2.1" in told
+
+
+class Simulated:
+    """A system whose work is measured in this process; what `broken` names ends it."""
+
+    def __init__(self, worker: Any, system: Any, name: str, broken: str = "") -> None:
+        self.name, self._worker, self._system, self._broken = name, worker, system, broken
+
+    def ask(self, measure: str, **request: Any) -> Any:
+        if self._broken and self._broken in (measure, request.get("name")):
+            raise RuntimeError(f"{self.name} ended with status -9")
+        return self._worker.MEASURES[measure](self._system, **request)
+
+
+@pytest.mark.filterwarnings("ignore:.*runs on one thread")
+def test_a_row_that_fails_is_told_and_all_others_are_written(
+    worker: Any, system: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gpu
+
+    monkeypatch.setattr(gpu, "WORK", {"saxpy": 40, "springs": 40})
+    monkeypatch.setitem(worker.MEASURES, "overhead", lambda system: {"backward": 3.0})
+    monkeypatch.setattr(gpu, "SIZES", {"4 operations": gpu.SIZES["4 operations"]})
+    report = gpu.Report("# On a GPU", ["kernelab", "warp"], tmp_path / "gpu.md")
+    peers = [Simulated(worker, system, "kernelab"), Simulated(worker, system, "warp", "springs")]
+    assert gpu.measure(report, peers, repeat=1, shrink=1000) == 1
+    written = (tmp_path / "gpu.md").read_text()
+    assert written == report.markdown()
+    assert "| springs, 8, primal | 1 | - |" in written
+    assert "* FAILED: springs: warp ended with status -9" in written
+    assert "a copy moves" in written and "| 4 operations, with adjoint |" in written
+    assert "| three bands, n = 1,000 |" in written and "| backward |" in written
+
+
+def test_no_step_begins_when_the_time_is_up(worker: Any, system: Any) -> None:
+    import gpu
+
+    report = gpu.Report("# On a GPU", ["kernelab"])
+    assert gpu.measure(report, [Simulated(worker, system, "kernelab")], 1, 1, seconds=-1.0) == 0
+    assert not report.figures
+    assert all(note.startswith("NOT MEASURED, the time was up: ") for note in report.notes)
+    assert len(report.notes) == len(gpu.WORK) + 1 + len(gpu.SIZES) + 1
+
+
+def test_a_system_that_hangs_is_ended_and_started_again(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu
+
+    class Hanging:
+        made = 0
+
+        def __init__(self, *_: str) -> None:
+            Hanging.made += 1
+            self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+        def ask(self, **_: Any) -> Any:
+            if Hanging.made > 1:
+                self.process.kill()
+                self.process.wait()
+                return {"primal": 1.0}
+            self.process.wait()
+            raise RuntimeError("warp ended early")
+
+    monkeypatch.setattr(gpu, "Peer", Hanging)
+    monkeypatch.setattr(gpu, "PATIENCE", 0.1)
+    system = gpu.Restarted("warp", sys.executable)
+    with pytest.raises(RuntimeError, match="warp ended with status -9"):
+        system.ask(measure="work")
+    assert system.ask(measure="work") == {"primal": 1.0}
