@@ -31,6 +31,13 @@ export function cut(text: string, characters: number): string {
   return text.length <= characters ? text : text.slice(0, Math.max(1, characters - 1)) + "…";
 }
 
+/** A long name without its middle: names of a notebook's arrays often differ at their ends alone. */
+export function shorten(name: string, characters: number): string {
+  if (name.length <= characters) return name;
+  const head = Math.max(1, Math.floor((characters - 1) / 3)), tail = Math.max(1, characters - 1 - head);
+  return name.slice(0, head) + "…" + name.slice(-tail);
+}
+
 export function bytes(count: number): string {
   for (const unit of ["bytes", "kB", "MB", "GB"]) {
     if (count < 1000 || unit === "GB") return `${count < 10 && unit !== "bytes" ? count.toFixed(1) : Math.round(count)} ${unit}`;

@@ -1,7 +1,7 @@
 // The tape as a graph: launches and arrays, scopes as frames, what repeats drawn once.
 
 import dagre from "@dagrejs/dagre";
-import { cut, html, svg } from "./dom";
+import { count, cut, html, shorten, svg } from "./dom";
 import { type Group, type Part, shown, tree } from "./fold";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
@@ -97,10 +97,10 @@ function crowd(store: Store): Drawn {
       }
     }
   }
-  const nodes: Node[] = [...counts].map(([id, { record, times }]) => ({ id, label: store.step(record).title, detail: `${times} launches`, record }));
+  const nodes: Node[] = [...counts].map(([id, { record, times }]) => ({ id, label: store.step(record).title, detail: count(times, "launch", "launches"), record }));
   const arrays = new Map<string, number>();
   for (const role of roles.values()) arrays.set(role, (arrays.get(role) ?? 0) + 1);
-  for (const [id, times] of arrays) nodes.push({ id, label: id.slice(1, id.indexOf("@")), detail: `${times} arrays` });
+  for (const [id, times] of arrays) nodes.push({ id, label: id.slice(1, id.indexOf("@")), detail: count(times, "array") });
   const note = "This tape is long and hardly repeats itself: launches of one kernel at one line are drawn as one, arrays by the parameter that took them first.";
   return { nodes, frames: [], edges: [...edges.values()], note };
 }
@@ -168,7 +168,7 @@ export class Graph {
     return svg("g", { class: `klt-node ${isArray ? "klt-array" : "klt-launch"}${overwritten ? " klt-wronged" : ""}`, "data-node": node.id, click: () => this.pick(node) },
       svg("title", {}, `${node.label} ${node.detail}`),
       svg("rect", { x: at.x - at.width / 2, y: at.y - at.height / 2, width: at.width, height: at.height, rx: isArray ? at.height / 2 : 3 }),
-      svg("text", { x: at.x, y: at.y - (node.detail ? 2 : -4), "text-anchor": "middle", class: "klt-code" }, (overwritten ? "⚠ " : "") + cut(node.label, 20)),
+      svg("text", { x: at.x, y: at.y - (node.detail ? 2 : -4), "text-anchor": "middle", class: "klt-code" }, (overwritten ? "⚠ " : "") + shorten(node.label, 20)),
       svg("text", { x: at.x, y: at.y + 12, "text-anchor": "middle", class: "klt-dim" }, cut(node.detail, 24)));
   }
 

@@ -57,7 +57,7 @@ export function problemsOf(store: Store): Problem[] {
 
 export class Problems {
   /** Screen readers are told of what is added to it. */
-  readonly element = html("div", { class: "klt-problems", role: "log", "aria-live": "polite", "aria-relevant": "additions" });
+  readonly element = html("div", { class: "klt-problems", role: "log", "aria-label": "warnings", "aria-live": "polite", "aria-relevant": "additions" });
   private items = new Map<string, { element: HTMLElement; often: Text }>();
   private more = html("p", { class: "klt-more" });
 
@@ -89,7 +89,7 @@ export class Problems {
     ]);
     const show = problem.record < 0 ? [] : [html("button", { type: "button", class: "klt-link", click: () => this.pick(problem.record, problem.memory) }, "show")];
     const element = html("div", { class: problem.grave ? "klt-problem klt-grave" : "klt-problem" },
-      html("p", {}, html("b", {}, problem.grave ? "⚠ warning: " : "ⓘ kept: "), problem.sentence, often, " ", ...show),
+      html("p", {}, html("b", {}, problem.grave ? "⚠ warning: " : "✓ kept: "), problem.sentence, often, " ", ...show),
       html("dl", {}, ...lines),
       ...(problem.hint ? [html("p", { class: "klt-quiet" }, `To do: ${problem.hint}`)] : []));
     return { element, often };

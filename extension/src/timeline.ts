@@ -1,6 +1,6 @@
 // The tape with time downwards and arrays across.  Of a long tape only the rows in sight are in the page.
 
-import { bytes, count, cut, duration, html, svg } from "./dom";
+import { bytes, count, cut, duration, html, shorten, svg } from "./dom";
 import type { Overwrite } from "./protocol";
 import type { Selection } from "./selection";
 import type { Store } from "./store";
@@ -8,6 +8,8 @@ import type { Store } from "./store";
 const ROW = 24, HEAD = 40, MOST_HEIGHT = 384;
 /** The room for what stands left of the lanes, with and without the columns of grid and time. */
 const LABELS = 300, FEW_LABELS = 150, NARROW = 560;
+/** The width before it is in the page, or while another tab is open. */
+const USUAL = 800;
 const NARROWEST = 64, WIDEST = 130;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
@@ -18,9 +20,10 @@ export class Timeline {
   private picture: SVGElement;
   private follows: boolean;
   private drawnAt: [top: number, left: number] = [-1, -1];
-  private drawnWidth = -1;
+  /** Read once before each drawing: after a change to the page, reading it costs a layout. */
+  private width = 0;
   private resized = new ResizeObserver(() => {
-    if (this.scroller.clientWidth !== this.drawnWidth) this.draw();
+    if (this.scroller.clientWidth !== this.width) this.draw();
   });
 
   constructor(private store: Store, private selection: Selection, id: string) {
@@ -38,7 +41,7 @@ export class Timeline {
   }
 
   private get isNarrow(): boolean {
-    return (this.scroller.clientWidth || 800) < NARROW;
+    return (this.width || USUAL) < NARROW;
   }
 
   private get labels(): number {
@@ -46,7 +49,7 @@ export class Timeline {
   }
 
   private get lane(): number {
-    const room = (this.scroller.clientWidth || 800) - this.labels;
+    const room = (this.width || USUAL) - this.labels;
     return Math.min(WIDEST, Math.max(NARROWEST, room / Math.max(1, this.store.data.memories.length)));
   }
 
@@ -81,14 +84,14 @@ export class Timeline {
 
   /** Draw what is in sight. */
   draw(): void {
-    const { store, scroller, lane, labels } = this;
+    const { store, scroller } = this;
+    this.width = scroller.clientWidth;
+    const { lane, labels } = this;
     const width = labels + lane * store.data.memories.length, height = HEAD + ROW * this.rows;
     this.resize();
     const sight = Math.min(height, MOST_HEIGHT);
-    scroller.style.height = `${sight + 2 + (width > scroller.clientWidth ? 12 : 0)}px`;
-    // Before it is in the page, or while another tab is open, it has no width.
-    this.drawnWidth = scroller.clientWidth;
-    const seen = this.drawnWidth || Math.min(width, 800);
+    scroller.style.height = `${sight + 2 + (width > this.width ? 12 : 0)}px`;
+    const seen = this.width || Math.min(width, USUAL);
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));
     const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
@@ -132,7 +135,7 @@ export class Timeline {
       const about = `${store.name(m)}: ${bytes(store.data.memories[m]![1])}${mark ? ", requires gradients" : ""}`;
       names.push(svg("g", { class: "klt-name", "data-memory": m },
         svg("title", {}, about),
-        svg("text", { x: x(m), y: 17, "text-anchor": "middle", class: store.isNamed(m) ? "klt-code" : "klt-code klt-guess" }, cut(store.name(m), room) + mark),
+        svg("text", { x: x(m), y: 17, "text-anchor": "middle", class: store.isNamed(m) ? "klt-code" : "klt-code klt-guess" }, shorten(store.name(m), room) + mark),
         svg("text", { x: x(m), y: 31, "text-anchor": "middle", class: "klt-dim" }, cut(this.layoutOf(m), room))));
     }
     return svg("g", {},

@@ -1,7 +1,7 @@
 """A view as static HTML: no script, its own style, light and dark after the notebook's theme.
 
 Lines of code carry a class for the source line they come from, and pointing at one lights the others by
-style alone; lines with remarks can be reached by the Tab key, and a click holds them.  Where a host strips
+style alone; the Tab key reaches each line once in each pane, and a click or a touch holds it.  Where a host strips
 the style, the numbers in the gutters still link them.  Classes are scoped by a digest of the content, so
 that equal views are equal text and two views never share a rule.
 """
@@ -119,8 +119,8 @@ def _run(run: Run) -> str:
 
 def _code(code: Code) -> str:
     groups = groupby(gutters(code), lambda numbered: _link(numbered[1]))
-    told = {_link(line) for line in code.told}
-    lines = "".join(_linked(link, group, link in told) for link, group in groups)
+    reached: set[str] = set()
+    lines = "".join(_linked(link, group, reached) for link, group in groups)
     title = f"<figcaption>{escape(code.title)}</figcaption>" if code.title else ""
     label = f' role="region" aria-label="{escape(code.title)}"' if code.title else ""
     return f'<figure class="kl-code">{title}<pre tabindex="0"{label}>{lines}</pre>{_told(code)}</figure>'
@@ -140,13 +140,15 @@ def _remark(link: str) -> str:
     return f"d{link[1:]}"
 
 
-def _linked(link: str, lines: Iterable[tuple[str, CodeLine]], told: bool) -> str:
-    """Neighbouring lines that come from one source line; they take the focus if something is told of it."""
-    if told:
-        link += " tabindex=0"
+def _linked(link: str, lines: Iterable[tuple[str, CodeLine]], reached: set[str]) -> str:
+    """Neighbouring lines that come from one source line; the Tab key stops at the first of each pane."""
     # An element of our own is shorter than a span with a class, and a host that drops it keeps its text.
     text = "".join(f"<k-n>{gutter}</k-n>{_runs(line.runs)}\n" for gutter, line in lines)
-    return f"<span class={link}>{text}</span>" if link else f"<span>{text}</span>"
+    if not link:
+        return f"<span>{text}</span>"
+    stop = -1 if link in reached else 0
+    reached.add(link)
+    return f"<span class={link} tabindex={stop}>{text}</span>"
 
 
 def _link(line: CodeLine) -> str:

@@ -80,6 +80,9 @@ def test_a_cell_shows_its_kernel_and_hovering_a_line_lights_what_comes_from_it(
     expect(told.locator(".d5")).to_have_text("5 · adds to energy")
     expect(told.locator(".d4")).not_to_be_visible()
     assert background(derived) == before
+    derived.focus()
+    expect(told.locator(".d4")).to_be_visible()
+    assert background(panes.nth(0).locator(".l4")) == lit
 
 
 def test_a_mistake_in_a_cell_shows_its_line_with_a_caret_and_nothing_of_the_machinery(

@@ -91,14 +91,18 @@ def test_every_line_that_comes_from_one_source_line_is_lit_by_hovering_any_of_th
     assert scope is not None
     assert f"{scope[1]}{{&:has(" in html
     assert "&:has(.l9:hover,.l9:focus){.l9{background" in html
-    assert len(re.findall("<span class=l9>", html)) == 2
+    assert len(re.findall("<span class=l9 tabindex=0>", html)) == 2
 
 
-def test_a_remark_stands_once_and_its_line_can_be_focused() -> None:
+def test_the_tab_key_stops_at_a_line_once_in_each_pane_and_a_touch_holds_any() -> None:
+    lines = (CodeLine((Run("a"),), 9), CodeLine((Run("b"),), 4), CodeLine((Run("c"),), 9))
+    html = page.render(Beside((SOURCE, Code("adjoint", lines))))
+    assert re.findall("<span class=(l9 tabindex=-?.)>", html) == ["l9 tabindex=0"] * 2 + ["l9 tabindex=-1"]
+
+
+def test_a_remark_stands_once() -> None:
     told = Code("Cell In[2]", SOURCE.lines, (CodeLine((Run("reads <x>"),), 9),))
     html = page.render(Beside((told, ADJOINT)))
-    assert html.count("<span class=l9 tabindex=0>") == 1
-    assert html.count("<span class=l9>") == 1
     assert html.count("<p class=d9>9 · reads &lt;x&gt;</p>") == 1
     assert ".d9{visibility:visible}" in html
     assert "kl-told" not in page.render(SOURCE).partition("</style>")[2]
@@ -107,7 +111,7 @@ def test_a_remark_stands_once_and_its_line_can_be_focused() -> None:
 def test_lines_of_two_cells_with_one_number_are_not_linked() -> None:
     other = Code("Cell In[2]", (CodeLine((Run("helper"),), 9, 1),))
     html = page.render(Beside((SOURCE, other)))
-    assert "<span class=l9-1>" in html
+    assert "<span class=l9-1 tabindex=0>" in html
     assert text.render(other).endswith("9' │ helper")
 
 
