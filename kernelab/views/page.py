@@ -1,9 +1,9 @@
 """A view as static HTML: no script, its own style, light and dark after the notebook's theme.
 
 Lines of code carry a class for the source line they come from, and pointing at one lights the others by
-style alone; the Tab key reaches each line once in each pane, and a click or a touch holds it.  Where a host strips
-the style, the numbers in the gutters still link them.  Classes are scoped by a digest of the content, so
-that equal views are equal text and two views never share a rule.
+style alone; the Tab key reaches each line once in each pane, and a click or a touch holds it.  Where a host
+strips the style, the numbers in the gutters still link them.  Classes are scoped by a digest of the content,
+so that equal views are equal text and two views never share a rule.
 """
 
 import hashlib
