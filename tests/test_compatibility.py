@@ -48,7 +48,7 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("tile_load", "tiles"),
         ("ScopedMempool", "memory pools"),
         ("timing_begin", "memory pools"),
-        ("ScopedCapture", "CUDA graphs"),
+        ("capture_while", "CUDA graphs with branches, loops"),
         ("from_jax", "kl.from_dlpack"),
         ("volume_sample", "sparse volumes"),
         ("Texture2D", "textures"),
