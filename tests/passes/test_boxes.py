@@ -335,6 +335,21 @@ def around(x: array[float], n: int):
         x[t] = 1.0
         t += 1073741824
 
+def compared_fourfold(x: array[float], n: int):
+    t = int(0)
+    while 4 * t <= n:
+        x[t // 268435456] = 1.0
+        t += 268435456
+
+def uneven(x: array[float], n: int):
+    t = int(0)
+    while t < n:
+        x[2 * t] = 1.0
+        if x[0] > 0.0:
+            t += 1
+        else:
+            t += 2
+
 def either(x: array[float], y: array[float], n: int):
     i = tid()
     a = i + 1 if y[0] > 0.0 else i
@@ -377,6 +392,9 @@ def either(x: array[float], y: array[float], n: int):
         ("nested", (1,), {"x": (30,), "n": 4}, "change", {"x": ((0, 12, 1),)}),
         ("around", (1,), {"x": (9,), "n": 4}, "change", {"x": ((3, 1, 1),)}),
         ("around", (1,), {"x": (9,), "n": 2**31 - 1}, "change", {"x": ((0, 9, 1),)}),
+        ("compared_fourfold", (1,), {"x": (9,), "n": 5}, "change", {"x": ((0, 1, 1),)}),
+        ("compared_fourfold", (1,), {"x": (9,), "n": 2**31 - 1}, "change", {"x": ((0, 9, 1),)}),
+        ("uneven", (1,), {"x": (9,), "n": 4}, "change", {"x": ((0, 9, 1),)}),
         ("endless", (1,), {"x": (9,), "y": (1,), "n": 4}, "change", {"x": ((0, 9, 1),)}),
         ("either", (3,), {"x": (9,), "y": (2,), "n": 3}, "change", {"x": ((0, 4, 1),)}),
         ("sometimes", (2,), {"x": (4, 3), "y": (3,), "t": 2}, "read", {"x": ((1, 1, 1), (0, 2, 1))}),
