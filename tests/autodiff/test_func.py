@@ -1,4 +1,4 @@
-"""Transforms of functions that launch kernels: right alone, and composed."""
+"""Transforms of functions that launch kernels: Jacobians, products, and what is refused."""
 
 import weakref
 from typing import Any
@@ -10,119 +10,18 @@ import kernelab as kl
 from kernelab.autodiff import reverse
 from kernelab.errors import GradientError, KernelError, KernelTypeError, TapeError
 from kernelab.runtime import memory
-
-CELL = """
-def sine(x: array[float], y: array[float]):
-    i = tid()
-    y[i] = sin(x[i])
-
-def add_up(x: array[float], s: array[float]):
-    i = tid()
-    atomic_add(s, 0, x[i])
-
-def add_squares(x: array[float], y: array[float], z: array[float]):
-    i = tid()
-    z[i] = x[i] + y[i] * y[i]
-
-def stencil(x: array[float], y: array[float]):
-    i = tid()
-    n = x.shape[0]
-    y[i] = x[i] * x[(i + 1) % n] - 2.0 * x[i - 1]
-
-def in_place(x: array[float]):
-    i = tid()
-    x[i] = x[i] * x[i] + x[i]
-
-def product(x: array[float], y: array[float]):
-    i = tid()
-    p = 1.0
-    for k in range(x.shape[0]):
-        p = p * (x[k] + 0.5 * float(i))
-    y[i] = p
-
-def turn(p: array[vec2], m: array2d[float], q: array[vec2]):
-    i = tid()
-    q[i] = vec2(m[0, 0] * p[i][0] + m[0, 1] * p[i][1], m[1, 0] * p[i][0] * p[i][0])
-
-def running(x: array[float], y: array[float]):
-    i = tid()
-    s = 0.0
-    for k in range(i + 1):
-        s += x[k] * x[k]
-    y[i] = s * x[i]
-
-def transposed(a: array2d[float], b: array2d[float]):
-    i, j = tid()
-    b[j, i] = a[i, j] * a[i, 0]
-
-def scaled(x: array[float], by: float, y: array[float]):
-    i = tid()
-    y[i] = by * x[i]
-
-def gather(x: array[float], by: float, s: array[float]):
-    i = tid()
-    atomic_add(s, 0, by * x[i])
-
-def noisy(x: array[float], y: array[float]):
-    i = tid()
-    state = rand_init(7, i)
-    y[i] = x[i] * randf(state)
-"""
-
-K = kl.compile(CELL)
-RNG = np.random.default_rng(5)
-
-
-def reals(*shape: int) -> Any:
-    return kl.array(RNG.uniform(0.3, 1.5, shape), dtype=float)
-
-
-def sine(x: Any) -> Any:
-    y = kl.zeros_like(x)
-    K["sine"][x.shape[0]](x, y)
-    return y
-
-
-def total(x: Any) -> Any:
-    s = kl.zeros(1)
-    K["add_up"][x.shape[0]](x, s)
-    return s
-
-
-def stencil(x: Any) -> Any:
-    y = kl.zeros_like(x)
-    K["stencil"][x.shape[0]](x, y)
-    return y
-
-
-def product(x: Any) -> Any:
-    y = kl.zeros(4)
-    K["product"][4](x, y)
-    return y
-
-
-def sum_of_sines(x: Any) -> Any:
-    return total(sine(x))
-
-
-def close(found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5, atol=2e-6)
-
-
-def stencil_jacobian(x: Any) -> Any:
-    n, v = x.shape[0], x.numpy()
-    J = np.zeros((n, n))
-    for i in range(n):
-        J[i, i] += v[(i + 1) % n]
-        J[i, (i + 1) % n] += v[i]
-        J[i, i - 1] -= 2.0
-    return J
-
-
-def product_jacobian(x: Any) -> Any:
-    factors = x.numpy()[None, :] + 0.5 * np.arange(4)[:, None]
-    return np.prod(factors, 1, keepdims=True) / factors
-
+from tests.support.functions import (
+    RNG,
+    K,
+    close,
+    product,
+    product_jacobian,
+    reals,
+    sine,
+    stencil,
+    stencil_jacobian,
+    sum_of_sines,
+)
 
 # ------------------------------------------------------------------------------------------ Jacobians
 
@@ -283,270 +182,6 @@ def test_grad_and_value_and_grad() -> None:
     assert x.grad is None
 
 
-# ------------------------------------------------------------------------------------------ composition
-
-
-def cubic(x: Any) -> Any:
-    return total(stencil(sine(x)))
-
-
-def test_hessians_by_every_order_of_modes_agree() -> None:
-    x = reals(4)
-    expected = kl.func.hessian(cubic)(x).numpy()
-    np.testing.assert_allclose(expected, expected.T, rtol=1e-5, atol=1e-6)
-    close(kl.func.hessian(sum_of_sines)(x), np.diag(-np.sin(x.numpy())))
-    close(kl.func.jacfwd(kl.func.grad(cubic))(x), expected)
-    close(kl.func.jacrev(kl.func.grad(cubic))(x), expected)
-    close(kl.func.jacrev(kl.func.jacfwd(cubic))(x), expected[None])
-    close(kl.func.jacfwd(kl.func.jacfwd(cubic))(x), expected[None])
-    v = reals(4)
-    gradient, moved = kl.func.hvp(cubic, (x,), (v,))
-    assert np.array_equal(kl.func.hvp(cubic, x, v)[1].numpy(), moved.numpy())
-    close(gradient, kl.func.grad(cubic)(x).numpy())
-    close(moved, expected @ v.numpy())
-
-
-def test_the_hessian_of_a_loop_by_every_order_of_modes() -> None:
-    x = reals(3)
-
-    def f(x: Any) -> Any:
-        return total(product(x))
-
-    H = np.zeros((3, 3))
-    factors = x.numpy()[None, :] + 0.5 * np.arange(4)[:, None]
-    for a in range(3):
-        for b in range(3):
-            if a != b:
-                H[a, b] = factors[:, 3 - a - b].sum()
-    close(kl.func.hessian(f)(x), H)
-    close(kl.func.jacrev(kl.func.jacrev(f))(x), H[None])
-    close(kl.func.jacrev(kl.func.grad(f))(x), H)
-
-
-def test_an_array_that_stands_for_a_number_may_be_what_the_launch_changes() -> None:
-    x, s = (kl.array(values, dtype=float, requires_grad=True) for values in ([1.0, 2.0, 3.0], [0.5]))
-
-    def f(x: Any, s: Any) -> Any:
-        by = kl.clone(s)
-        kl.launch(K["gather"], dim=3, inputs=[x, by], outputs=[by])
-        return by
-
-    close(f(x, s), [0.5 + 0.5 * 6.0])
-    with kl.Tape() as tape:
-        loss = f(x, s)
-    tape.backward(loss)
-    close(x.grad, [0.5, 0.5, 0.5])
-    close(s.grad, [7.0])
-    for jacobian in (kl.func.jacfwd, kl.func.jacrev):
-        dx, ds = jacobian(f, argnums=(0, 1))(x, s)
-        close(dx, [[0.5, 0.5, 0.5]])
-        close(ds, [[7.0]])
-
-
-def test_a_sum_in_a_loop_is_differentiated_twice_in_reverse() -> None:
-    x = kl.array([1.0, 2.0, 3.0], dtype=float)
-
-    def f(x: Any) -> Any:
-        y = kl.zeros_like(x)
-        kl.launch(K["running"], dim=3, inputs=[x], outputs=[y])
-        return total(y)
-
-    expected = np.array([[16.0, 2.0, 2.0], [2.0, 18.0, 4.0], [2.0, 4.0, 18.0]])
-    close(kl.func.jacrev(kl.func.jacrev(f))(x), expected[None])
-
-
-def test_vmap_of_every_transform() -> None:
-    xs = reals(3, 4)
-    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
-    close(kl.func.vmap(stencil)(xs), [stencil(row).numpy() for row in rows])
-    for f in (kl.func.jacfwd(stencil), kl.func.jacrev(stencil), kl.func.grad(cubic), kl.func.hessian(cubic)):
-        close(kl.func.vmap(f)(xs), [f(row).numpy() for row in rows])
-    close(kl.func.vmap(product, chunk_size=2)(xs), [product(row).numpy() for row in rows])
-
-
-def test_transforms_of_vmap() -> None:
-    xs = reals(3, 4)
-    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
-
-    def f(xs: Any) -> Any:
-        return total(kl.func.vmap(sum_of_sines)(xs).flatten())
-
-    close(kl.func.grad(f)(xs), np.cos(xs.numpy()))
-    found = kl.func.jacrev(kl.func.vmap(stencil))(xs).numpy()
-    for i, row in enumerate(rows):
-        np.testing.assert_allclose(found[i, :, i], kl.func.jacrev(stencil)(row).numpy(), rtol=1e-5)
-    close(kl.func.jacfwd(kl.func.vmap(stencil))(xs), found)
-
-
-def test_vmap_of_arrays_changed_in_place() -> None:
-    def f(x: Any) -> Any:
-        y = kl.clone(x)
-        K["in_place"][4](y)
-        K["in_place"][4](y)
-        return y
-
-    xs = reals(3, 4)
-    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
-    close(kl.func.vmap(f)(xs), [f(row).numpy() for row in rows])
-    close(kl.func.vmap(kl.func.jacrev(f))(xs), [kl.func.jacrev(f)(row).numpy() for row in rows])
-
-
-def test_axes_in_and_out() -> None:
-    xs, y = reals(4, 3), reals(4)
-
-    def f(x: Any, y: Any) -> Any:
-        z = kl.zeros_like(y)
-        K["add_squares"][4](x, y, z)
-        return z
-
-    expected = xs.numpy() + y.numpy()[:, None] ** 2
-    close(kl.func.vmap(f, in_dims=(1, None))(xs, y), expected.T)
-    close(kl.func.vmap(f, in_dims=(1, None), out_dims=1)(xs, y), expected)
-
-
-def test_randomness_is_an_error_the_same_or_different() -> None:
-    def f(x: Any) -> Any:
-        y = kl.zeros_like(x)
-        K["noisy"][2](x, y)
-        return y
-
-    ones = kl.ones((3, 2))
-    with pytest.raises(GradientError, match="draws random numbers inside a vmap"):
-        kl.func.vmap(f)(ones)
-    same = kl.func.vmap(f, randomness="same")(ones).numpy()
-    np.testing.assert_array_equal(same, np.tile(f(kl.ones(2)).numpy(), (3, 1)))
-    different = kl.func.vmap(f, randomness="different")(ones).numpy()
-    assert len(np.unique(different)) == 6
-    with pytest.raises(KernelError, match="randomness='some' says nothing"):
-        kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
-
-
-def noisy(x: Any) -> Any:
-    y = kl.zeros_like(x)
-    K["noisy"][2](x, y)
-    return y
-
-
-def test_lanes_that_run_in_chunks_draw_what_they_draw_together() -> None:
-    ones = kl.ones((5, 2))
-    together = kl.func.vmap(noisy, randomness="different")(ones).numpy()
-    for size in (1, 2):
-        chunks = kl.func.vmap(noisy, randomness="different", chunk_size=size)(ones).numpy()
-        np.testing.assert_array_equal(chunks, together)
-    tangents = [
-        kl.func.jacfwd(noisy, randomness="different", chunk_size=size)(ones[0]).numpy() for size in (1, 2)
-    ]
-    np.testing.assert_array_equal(*tangents)
-
-
-def test_lanes_within_lanes_all_draw_different_numbers() -> None:
-    inner = kl.func.vmap(noisy, randomness="different")
-    found = kl.func.vmap(inner, randomness="different")(kl.ones((4, 4, 2))).numpy()
-    assert len(np.unique(found)) == found.size
-
-
-def test_a_kernel_that_draws_is_looked_at_though_nothing_else_differs() -> None:
-    def f(x: Any) -> Any:
-        return noisy(kl.ones(2))
-
-    with pytest.raises(GradientError, match="draws random numbers inside a vmap"):
-        kl.func.vmap(f)(kl.ones((3, 2)))
-    assert len(np.unique(kl.func.vmap(f, randomness="different")(kl.ones((3, 2))).numpy())) == 6
-
-
-def test_an_adjoint_draws_what_was_drawn_where_its_function_ran() -> None:
-    y, pull = kl.func.vjp(noisy, kl.ones(2))
-    for randomness in ("error", "same", "different"):
-        bars = kl.func.vmap(lambda c: pull(c)[0], randomness=randomness)(kl.ones((3, 2)))
-        close(bars, np.tile(y.numpy(), (3, 1)))
-
-    def value_and_adjoint(c: Any) -> Any:
-        y, pull = kl.func.vjp(noisy, kl.ones(2))
-        return y, pull(c)[0]
-
-    values, bars = kl.func.vmap(value_and_adjoint, randomness="different")(kl.ones((3, 2)))
-    close(bars, values.numpy())
-
-
-def test_the_jacobian_of_a_loss_is_mapped_over_lanes() -> None:
-    xs = reals(3, 4)
-    close(kl.func.vmap(kl.func.jacrev(sum_of_sines))(xs), np.cos(xs.numpy())[:, None, :])
-    second = kl.func.vmap(kl.func.jacrev(kl.func.jacrev(sum_of_sines)))(xs)
-    close(second, [[np.diag(-np.sin(x))] for x in xs.numpy()])
-
-
-def test_the_hessian_by_several_arguments_is_a_tuple_of_tuples() -> None:
-    def energy(x: Any, y: Any) -> Any:
-        z = kl.zeros_like(x)
-        K["add_squares"][3](sine(x), y, z)
-        return total(z)
-
-    x, y = reals(3), reals(3)
-    (xx, xy), (yx, yy) = kl.func.hessian(energy, argnums=(0, 1))(x, y)
-    close(xx, np.diag(-np.sin(x.numpy())))
-    close(yy, 2 * np.eye(3))
-    close(xy, np.zeros((3, 3)))
-    close(yx, np.zeros((3, 3)))
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"out_dims": 2}, "out_dims says 2 for a result that has 2 axes"),
-        ({"out_dims": -3}, "out_dims says -3"),
-        ({"out_dims": None}, "out_dims says None"),
-        ({"out_dims": (0, 1)}, "out_dims has 2 entries for the 1 arrays that sine returns"),
-        ({"in_dims": "a"}, "in_dims says 'a' for argument `x`"),
-        ({"in_dims": 0.5}, "in_dims says 0.5 for argument `x`"),
-        ({"chunk_size": 2.5}, "chunk_size=2.5 is no number of lanes"),
-        ({"chunk_size": "2"}, "chunk_size='2' is no number of lanes"),
-    ],
-)
-def test_axes_and_chunks_that_mean_nothing_are_named(options: Any, told: str) -> None:
-    with pytest.raises(KernelError, match=told):
-        kl.func.vmap(sine, **options)(reals(3, 4))
-
-
-def test_what_a_jacobian_cannot_be_of_is_named() -> None:
-    x = reals(3)
-    for argnums in ("x", (), 0.5):
-        with pytest.raises(KernelTypeError, match="chooses no argument of sine"):
-            kl.func.jacfwd(sine, argnums=argnums)(x)  # type: ignore[arg-type]
-    with pytest.raises(KernelTypeError, match="transforms take a Python function, not an int"):
-        kl.func.jacrev(3)(x)  # type: ignore[arg-type]
-    for transform in (kl.func.jacrev, kl.func.jacfwd):
-        with pytest.raises(GradientError, match="output 1 of <lambda> is an array of int32"):
-            transform(lambda x: (sine(x), kl.zeros(3, dtype=int)))(x)
-
-
-@kl.func_native(
-    "y[i] = x[i] * x[n - 1 - i];",
-    "adj_x[i] += adj_y[i] * x[n - 1 - i];\nadj_x[n - 1 - i] += adj_y[i] * x[i];",
-)
-def mirrored(x: kl.array(dtype=float), i: int, n: int, y: kl.array(dtype=float)):  # type: ignore[valid-type]
-    ...
-
-
-@kl.kernel
-def mirror(x: kl.array(dtype=float), y: kl.array(dtype=float)):  # type: ignore[valid-type]
-    i = kl.tid()
-    mirrored(x, i, x.shape[0], y)
-
-
-def test_lanes_of_native_code_over_arrays_run_one_by_one() -> None:
-    def f(x: Any) -> Any:
-        y = kl.zeros_like(x)
-        mirror[4](x, y)
-        return y
-
-    x, xs = reals(4), reals(3, 4)
-    v = x.numpy()
-    close(kl.func.jacrev(f)(x), np.diag(v[::-1]) + np.diag(v)[:, ::-1])
-    close(kl.func.vmap(f)(xs), xs.numpy() * xs.numpy()[:, ::-1])
-    x.requires_grad = True
-    assert kl.autograd.gradcheck(mirror, 4, [x], [kl.zeros(4)], show_summary=False)
-
-
 # ------------------------------------------------------------------------------------------ refusals
 
 
@@ -684,3 +319,33 @@ def test_a_copy_into_an_argument_is_a_change_in_lanes_too() -> None:
 
     with pytest.raises(GradientError, match="f changes its argument `x`"):
         kl.func.vmap(f)(reals(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"out_dims": 2}, "out_dims says 2 for a result that has 2 axes"),
+        ({"out_dims": -3}, "out_dims says -3"),
+        ({"out_dims": None}, "out_dims says None"),
+        ({"out_dims": (0, 1)}, "out_dims has 2 entries for the 1 arrays that sine returns"),
+        ({"in_dims": "a"}, "in_dims says 'a' for argument `x`"),
+        ({"in_dims": 0.5}, "in_dims says 0.5 for argument `x`"),
+        ({"chunk_size": 2.5}, "chunk_size=2.5 is no number of lanes"),
+        ({"chunk_size": "2"}, "chunk_size='2' is no number of lanes"),
+    ],
+)
+def test_axes_and_chunks_that_mean_nothing_are_named(options: Any, told: str) -> None:
+    with pytest.raises(KernelError, match=told):
+        kl.func.vmap(sine, **options)(reals(3, 4))
+
+
+def test_what_a_jacobian_cannot_be_of_is_named() -> None:
+    x = reals(3)
+    for argnums in ("x", (), 0.5):
+        with pytest.raises(KernelTypeError, match="chooses no argument of sine"):
+            kl.func.jacfwd(sine, argnums=argnums)(x)  # type: ignore[arg-type]
+    with pytest.raises(KernelTypeError, match="transforms take a Python function, not an int"):
+        kl.func.jacrev(3)(x)  # type: ignore[arg-type]
+    for transform in (kl.func.jacrev, kl.func.jacfwd):
+        with pytest.raises(GradientError, match="output 1 of <lambda> is an array of int32"):
+            transform(lambda x: (sine(x), kl.zeros(3, dtype=int)))(x)

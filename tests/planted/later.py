@@ -181,6 +181,6 @@ LATER = (
         AUTODIFF,
         "shares = program.totals and bool(sharing(program, arguments))",
         "shares = False",
-        (*SUMS, "tests/autodiff/test_func.py"),
+        (*SUMS, "tests/autodiff/test_func.py", "tests/autodiff/test_func_composition.py"),
     ),
 )

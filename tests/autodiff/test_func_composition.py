@@ -1,0 +1,241 @@
+"""Transforms of transforms: any order of modes, lanes within lanes, random numbers in lanes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError, KernelError
+from tests.support.functions import K, close, product, reals, sine, stencil, sum_of_sines, total
+
+
+def cubic(x: Any) -> Any:
+    return total(stencil(sine(x)))
+
+
+def test_hessians_by_every_order_of_modes_agree() -> None:
+    x = reals(4)
+    expected = kl.func.hessian(cubic)(x).numpy()
+    np.testing.assert_allclose(expected, expected.T, rtol=1e-5, atol=1e-6)
+    close(kl.func.hessian(sum_of_sines)(x), np.diag(-np.sin(x.numpy())))
+    close(kl.func.jacfwd(kl.func.grad(cubic))(x), expected)
+    close(kl.func.jacrev(kl.func.grad(cubic))(x), expected)
+    close(kl.func.jacrev(kl.func.jacfwd(cubic))(x), expected[None])
+    close(kl.func.jacfwd(kl.func.jacfwd(cubic))(x), expected[None])
+    v = reals(4)
+    gradient, moved = kl.func.hvp(cubic, (x,), (v,))
+    assert np.array_equal(kl.func.hvp(cubic, x, v)[1].numpy(), moved.numpy())
+    close(gradient, kl.func.grad(cubic)(x).numpy())
+    close(moved, expected @ v.numpy())
+
+
+def test_the_hessian_of_a_loop_by_every_order_of_modes() -> None:
+    x = reals(3)
+
+    def f(x: Any) -> Any:
+        return total(product(x))
+
+    H = np.zeros((3, 3))
+    factors = x.numpy()[None, :] + 0.5 * np.arange(4)[:, None]
+    for a in range(3):
+        for b in range(3):
+            if a != b:
+                H[a, b] = factors[:, 3 - a - b].sum()
+    close(kl.func.hessian(f)(x), H)
+    close(kl.func.jacrev(kl.func.jacrev(f))(x), H[None])
+    close(kl.func.jacrev(kl.func.grad(f))(x), H)
+
+
+def test_an_array_that_stands_for_a_number_may_be_what_the_launch_changes() -> None:
+    x, s = (kl.array(values, dtype=float, requires_grad=True) for values in ([1.0, 2.0, 3.0], [0.5]))
+
+    def f(x: Any, s: Any) -> Any:
+        by = kl.clone(s)
+        kl.launch(K["gather"], dim=3, inputs=[x, by], outputs=[by])
+        return by
+
+    close(f(x, s), [0.5 + 0.5 * 6.0])
+    with kl.Tape() as tape:
+        loss = f(x, s)
+    tape.backward(loss)
+    close(x.grad, [0.5, 0.5, 0.5])
+    close(s.grad, [7.0])
+    for jacobian in (kl.func.jacfwd, kl.func.jacrev):
+        dx, ds = jacobian(f, argnums=(0, 1))(x, s)
+        close(dx, [[0.5, 0.5, 0.5]])
+        close(ds, [[7.0]])
+
+
+def test_a_sum_in_a_loop_is_differentiated_twice_in_reverse() -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=float)
+
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        kl.launch(K["running"], dim=3, inputs=[x], outputs=[y])
+        return total(y)
+
+    expected = np.array([[16.0, 2.0, 2.0], [2.0, 18.0, 4.0], [2.0, 4.0, 18.0]])
+    close(kl.func.jacrev(kl.func.jacrev(f))(x), expected[None])
+
+
+def test_vmap_of_every_transform() -> None:
+    xs = reals(3, 4)
+    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
+    close(kl.func.vmap(stencil)(xs), [stencil(row).numpy() for row in rows])
+    for f in (kl.func.jacfwd(stencil), kl.func.jacrev(stencil), kl.func.grad(cubic), kl.func.hessian(cubic)):
+        close(kl.func.vmap(f)(xs), [f(row).numpy() for row in rows])
+    close(kl.func.vmap(product, chunk_size=2)(xs), [product(row).numpy() for row in rows])
+
+
+def test_transforms_of_vmap() -> None:
+    xs = reals(3, 4)
+    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
+
+    def f(xs: Any) -> Any:
+        return total(kl.func.vmap(sum_of_sines)(xs).flatten())
+
+    close(kl.func.grad(f)(xs), np.cos(xs.numpy()))
+    found = kl.func.jacrev(kl.func.vmap(stencil))(xs).numpy()
+    for i, row in enumerate(rows):
+        np.testing.assert_allclose(found[i, :, i], kl.func.jacrev(stencil)(row).numpy(), rtol=1e-5)
+    close(kl.func.jacfwd(kl.func.vmap(stencil))(xs), found)
+
+
+def test_vmap_of_arrays_changed_in_place() -> None:
+    def f(x: Any) -> Any:
+        y = kl.clone(x)
+        K["in_place"][4](y)
+        K["in_place"][4](y)
+        return y
+
+    xs = reals(3, 4)
+    rows = [kl.array(row, dtype=float) for row in xs.numpy()]
+    close(kl.func.vmap(f)(xs), [f(row).numpy() for row in rows])
+    close(kl.func.vmap(kl.func.jacrev(f))(xs), [kl.func.jacrev(f)(row).numpy() for row in rows])
+
+
+def test_axes_in_and_out() -> None:
+    xs, y = reals(4, 3), reals(4)
+
+    def f(x: Any, y: Any) -> Any:
+        z = kl.zeros_like(y)
+        K["add_squares"][4](x, y, z)
+        return z
+
+    expected = xs.numpy() + y.numpy()[:, None] ** 2
+    close(kl.func.vmap(f, in_dims=(1, None))(xs, y), expected.T)
+    close(kl.func.vmap(f, in_dims=(1, None), out_dims=1)(xs, y), expected)
+
+
+def test_randomness_is_an_error_the_same_or_different() -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        K["noisy"][2](x, y)
+        return y
+
+    ones = kl.ones((3, 2))
+    with pytest.raises(GradientError, match="draws random numbers inside a vmap"):
+        kl.func.vmap(f)(ones)
+    same = kl.func.vmap(f, randomness="same")(ones).numpy()
+    np.testing.assert_array_equal(same, np.tile(f(kl.ones(2)).numpy(), (3, 1)))
+    different = kl.func.vmap(f, randomness="different")(ones).numpy()
+    assert len(np.unique(different)) == 6
+    with pytest.raises(KernelError, match="randomness='some' says nothing"):
+        kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
+
+
+def noisy(x: Any) -> Any:
+    y = kl.zeros_like(x)
+    K["noisy"][2](x, y)
+    return y
+
+
+def test_lanes_that_run_in_chunks_draw_what_they_draw_together() -> None:
+    ones = kl.ones((5, 2))
+    together = kl.func.vmap(noisy, randomness="different")(ones).numpy()
+    for size in (1, 2):
+        chunks = kl.func.vmap(noisy, randomness="different", chunk_size=size)(ones).numpy()
+        np.testing.assert_array_equal(chunks, together)
+    tangents = [
+        kl.func.jacfwd(noisy, randomness="different", chunk_size=size)(ones[0]).numpy() for size in (1, 2)
+    ]
+    np.testing.assert_array_equal(*tangents)
+
+
+def test_lanes_within_lanes_all_draw_different_numbers() -> None:
+    inner = kl.func.vmap(noisy, randomness="different")
+    found = kl.func.vmap(inner, randomness="different")(kl.ones((4, 4, 2))).numpy()
+    assert len(np.unique(found)) == found.size
+
+
+def test_a_kernel_that_draws_is_looked_at_though_nothing_else_differs() -> None:
+    def f(x: Any) -> Any:
+        return noisy(kl.ones(2))
+
+    with pytest.raises(GradientError, match="draws random numbers inside a vmap"):
+        kl.func.vmap(f)(kl.ones((3, 2)))
+    assert len(np.unique(kl.func.vmap(f, randomness="different")(kl.ones((3, 2))).numpy())) == 6
+
+
+def test_an_adjoint_draws_what_was_drawn_where_its_function_ran() -> None:
+    y, pull = kl.func.vjp(noisy, kl.ones(2))
+    for randomness in ("error", "same", "different"):
+        bars = kl.func.vmap(lambda c: pull(c)[0], randomness=randomness)(kl.ones((3, 2)))
+        close(bars, np.tile(y.numpy(), (3, 1)))
+
+    def value_and_adjoint(c: Any) -> Any:
+        y, pull = kl.func.vjp(noisy, kl.ones(2))
+        return y, pull(c)[0]
+
+    values, bars = kl.func.vmap(value_and_adjoint, randomness="different")(kl.ones((3, 2)))
+    close(bars, values.numpy())
+
+
+def test_the_jacobian_of_a_loss_is_mapped_over_lanes() -> None:
+    xs = reals(3, 4)
+    close(kl.func.vmap(kl.func.jacrev(sum_of_sines))(xs), np.cos(xs.numpy())[:, None, :])
+    second = kl.func.vmap(kl.func.jacrev(kl.func.jacrev(sum_of_sines)))(xs)
+    close(second, [[np.diag(-np.sin(x))] for x in xs.numpy()])
+
+
+def test_the_hessian_by_several_arguments_is_a_tuple_of_tuples() -> None:
+    def energy(x: Any, y: Any) -> Any:
+        z = kl.zeros_like(x)
+        K["add_squares"][3](sine(x), y, z)
+        return total(z)
+
+    x, y = reals(3), reals(3)
+    (xx, xy), (yx, yy) = kl.func.hessian(energy, argnums=(0, 1))(x, y)
+    close(xx, np.diag(-np.sin(x.numpy())))
+    close(yy, 2 * np.eye(3))
+    close(xy, np.zeros((3, 3)))
+    close(yx, np.zeros((3, 3)))
+
+
+@kl.func_native(
+    "y[i] = x[i] * x[n - 1 - i];",
+    "adj_x[i] += adj_y[i] * x[n - 1 - i];\nadj_x[n - 1 - i] += adj_y[i] * x[i];",
+)
+def mirrored(x: kl.array(dtype=float), i: int, n: int, y: kl.array(dtype=float)):  # type: ignore[valid-type]
+    ...
+
+
+@kl.kernel
+def mirror(x: kl.array(dtype=float), y: kl.array(dtype=float)):  # type: ignore[valid-type]
+    i = kl.tid()
+    mirrored(x, i, x.shape[0], y)
+
+
+def test_lanes_of_native_code_over_arrays_run_one_by_one() -> None:
+    def f(x: Any) -> Any:
+        y = kl.zeros_like(x)
+        mirror[4](x, y)
+        return y
+
+    x, xs = reals(4), reals(3, 4)
+    v = x.numpy()
+    close(kl.func.jacrev(f)(x), np.diag(v[::-1]) + np.diag(v)[:, ::-1])
+    close(kl.func.vmap(f)(xs), xs.numpy() * xs.numpy()[:, ::-1])
+    x.requires_grad = True
+    assert kl.autograd.gradcheck(mirror, 4, [x], [kl.zeros(4)], show_summary=False)
