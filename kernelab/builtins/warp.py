@@ -12,15 +12,7 @@ from kernelab.builtins import elementwise, matrix  # whose operations get other 
 from kernelab.builtins.table import define, title_of
 from kernelab.lang import ops
 from kernelab.lang.ops import Op, Parameter, Zero
-from kernelab.lang.types import (
-    Scalar,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from kernelab.lang.types import Scalar, float32, float64, int32, int64, uint32, uint64
 
 assert elementwise
 assert matrix

@@ -2,17 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kernelab.lang.ir import (
-    Atom,
-    Block,
-    Const,
-    For,
-    If,
-    Loop,
-    Var,
-    atoms,
-    blocks,
-)
+from kernelab.lang.ir import Atom, Block, Const, For, If, Loop, Var, atoms, blocks
 from kernelab.lang.types import Scalar
 
 SHORT = 1 << 14

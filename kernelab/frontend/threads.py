@@ -4,9 +4,7 @@ import ast
 
 from kernelab.errors import Related
 from kernelab.frontend.frame import Frame, counted
-from kernelab.frontend.values import (
-    Typed,
-)
+from kernelab.frontend.values import Typed
 from kernelab.lang.ir import Var
 from kernelab.lang.types import int32
 

@@ -8,13 +8,7 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records import LaunchRecord
-from tests.support.chains import (
-    gradient,
-    kernels,
-    leaf,
-    result,
-    square,
-)
+from tests.support.chains import gradient, kernels, leaf, result, square
 
 
 def test_records_say_what_ran_where() -> None:

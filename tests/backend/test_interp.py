@@ -14,20 +14,7 @@ from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
 from kernelab.errors import KernelInterrupt
 from kernelab.lang.build import FALSE, TRUE, Builder, constant, integer
-from kernelab.lang.ir import (
-    Atomic,
-    Block,
-    For,
-    Function,
-    If,
-    Load,
-    Restore,
-    Save,
-    Stack,
-    Store,
-    Var,
-    While,
-)
+from kernelab.lang.ir import Atomic, Block, For, Function, If, Load, Restore, Save, Stack, Store, Var, While
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import (
     Mat,

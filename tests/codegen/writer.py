@@ -9,22 +9,9 @@ import numpy as np
 import kernelab.builtins  # noqa: F401  fills the table
 from kernelab.errors import Source, Span
 from kernelab.lang.build import Builder, integer
-from kernelab.lang.ir import (
-    Atom,
-    Block,
-    For,
-    Function,
-    Var,
-    While,
-)
+from kernelab.lang.ir import Atom, Block, For, Function, Var, While
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import (
-    Mat,
-    Type,
-    Vec,
-    float32,
-    int32,
-)
+from kernelab.lang.types import Mat, Type, Vec, float32, int32
 from kernelab.lang.verify import verify
 
 Arguments = dict[str, Any]
