@@ -310,11 +310,6 @@ class CheckpointRecord:
     def title(self) -> str:
         return self.work.title
 
-    @property
-    def kept_bytes(self) -> int:
-        """How many bytes are kept because arrays that it read have been overwritten since."""
-        return sum(keep.nbytes for keep in self.keeps)
-
     def would_reach(self, primal: array) -> bool:
         return True
 

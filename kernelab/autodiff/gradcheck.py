@@ -20,13 +20,11 @@ from kernelab.autodiff.differences import Floats
 from kernelab.autodiff.jacobian import Jacobians, Selection
 from kernelab.autodiff.order import Raced, races
 from kernelab.autodiff.screening import Screened, screen
-from kernelab.autodiff.subject import Key, Subject, Variable, apart, of_kernel
+from kernelab.autodiff.subject import Key, Subject, Variable, apart
 from kernelab.autodiff.trees import refusal
 from kernelab.autodiff.witnesses import Pair, Witnesses, by_pattern, of_all
 from kernelab.errors import GradientError, KernelValueError, Span
 from kernelab.runtime.checked import find_races
-from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.strided import array
 
 RELATIVE = 1e-3
 """The default tolerance, relative to the entry of the Jacobian."""
@@ -211,23 +209,6 @@ def require_choice(value: object, name: str, code: str) -> None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
-
-
-def check_kernel(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    inputs: Sequence[Any],
-    outputs: Sequence[Any] = (),
-    *,
-    tolerance: Tolerance | None = None,
-    max_inputs_per_var: int = -1,
-    max_outputs_per_var: int = -1,
-    fast: Fast = "auto",
-) -> GradcheckReport:
-    """As `check`, of a launch of a kernel."""
-    outputs = [outputs] if isinstance(outputs, array) else outputs
-    subject = of_kernel(kernel, dim, inputs, outputs, "gradcheck")
-    return check(subject, tolerance, Selection(None, max_outputs_per_var, max_inputs_per_var), fast=fast)
 
 
 def check(

@@ -8,7 +8,7 @@ have meant to differentiate.  A load from an array of integers counts as such a 
 stored as an integer by one kernel can be followed into the next.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernelab.errors import Span
@@ -42,10 +42,6 @@ class Cast:
     source: str
     target: str
     span: Span
-
-
-Origins = Mapping[Var, Span | None]
-"""From which arrays a value comes, and where it became an integer; None as long as it is a float."""
 
 
 def casts(function: Function) -> tuple[Cast, ...]:
