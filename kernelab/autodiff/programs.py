@@ -254,8 +254,10 @@ class _KernelProgram(Program):
 
     def _vjp(self, active: Positions, groups: Sequence[Positions], storage: Storage = "save") -> Vjp:
         names = self._names(active)
-        made = self._kernel.reverse(names, tuple(self._names(group) for group in groups)).program
-        return super()._vjp(active, groups) if self._references else made
+        made = self._kernel.reverse(names, tuple(self._names(group) for group in groups))
+        if self._references:
+            return super()._vjp(active, groups, storage)
+        return made.program if storage == "save" else made.frugal
 
     def tangent(self, active: Positions) -> Program:
         if ("tangent", active) not in self._made:

@@ -68,9 +68,14 @@ class Reverse:
         return self._ahead.result()
 
     @cached_property
+    def frugal(self) -> Vjp:
+        """The programs whose loops keep checkpoints where they would save every iteration."""
+        return self._frugal()
+
+    @cached_property
     def frugal_entry(self) -> Entry:
         """The adjoint that saves little, or the usual one if the other would need more of the primal."""
-        frugal = self._frugal()
+        frugal = self.frugal
         return build(frugal.adjoint) if frugal.sites == self.program.sites else self.adjoint_entry
 
     def sweep(self, args: Args) -> None:

@@ -1,12 +1,13 @@
 """G1, how much memory it takes: a loop of any length has its gradient, within a budget, to the last bit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.backend.base import Args, Entry, StorageFull
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.storage import LOOP_MEMORY, run_within_budget
 from kernelab.views.kernel import view
@@ -138,6 +139,42 @@ def test_threads_that_fit_before_one_does_not_are_swept_once(kernels: dict[str, 
     budget.loop_memory = 1000
     np.testing.assert_array_equal(gradient(kernel, 4, 10), expected)
     assert spilled(kernel) == before + 1
+
+
+@pytest.mark.parametrize("of", ["a function", "a kernel"])
+def test_beyond_the_budget_transforms_and_jacobians_keep_checkpoints(
+    of: str, kernels: dict[str, Any], budget: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, spills = 400, 0
+
+    def run_frugally(usual: Entry, frugal: Callable[[], Entry], args: Args) -> bool:
+        nonlocal spills
+        if not usual.info.saves:
+            usual(args)
+            return False
+        with pytest.raises(StorageFull) as full:
+            usual(args, 8 * steps // 2)
+        frugal()(args, 8 * steps // 2, done=full.value.done)
+        spills += 1
+        return True
+
+    def grown(rate: Any) -> Any:
+        population = kl.zeros(1, dtype=kl.float64)
+        kl.launch(kernels["growth"], 1, inputs=[rate, 0.3, steps], outputs=[population])
+        return population
+
+    rate = kl.array([0.2], dtype=kl.float64, requires_grad=True)
+    population = kl.zeros(1, dtype=kl.float64)
+    budget.loop_memory = 0
+    expected = kl.func.grad(grown)(rate).numpy()
+    monkeypatch.setattr("kernelab.autodiff.levels.run_within_budget", run_frugally)
+    if of == "a function":
+        found = kl.func.grad(grown)(rate)
+    else:
+        arguments: dict[str, Any] = {"inputs": [rate, 0.3, steps], "outputs": [population]}
+        found = kl.autograd.jacobian(kernels["growth"], dim=1, **arguments)[0, 0]
+    np.testing.assert_array_equal(found.numpy().ravel(), expected)
+    assert spills
 
 
 def test_a_loop_within_the_budget_saves_every_iteration(kernels: dict[str, Any], budget: Any) -> None:
