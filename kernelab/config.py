@@ -168,11 +168,11 @@ class _Config(ModuleType):
         return str(sys.modules["kernelab"].__version__)
 
     def __getattr__(self, name: str) -> object:
-        raise _unknown(self, name)
+        raise _unknown(name)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and name not in _settings():
-            raise _unknown(self, name)
+            raise _unknown(name)
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
@@ -184,7 +184,7 @@ def _settings() -> list[str]:
     return sorted({*acting, *_GIVEN, "UNUSED"})
 
 
-def _unknown(module: ModuleType, name: str) -> AttributeError:
+def _unknown(name: str) -> AttributeError:
     close = difflib.get_close_matches(name, _settings(), 1)
     acting = ", ".join(setting for setting in vars(_Config) if not setting.startswith("_"))
     hint = f"did you mean {close[0]}?" if close else f"there is {acting}"

@@ -167,7 +167,7 @@ def composite(
         operands = [parameter.annotation for parameter in signature.parameters.values()]
         result: Pattern = signature.return_annotation
         return builtin(
-            expand=lambda *xs: _expression(result, xs, meaning(Functions, *map(_taken_apart, xs))),
+            expand=lambda *xs: _expression(result, meaning(Functions, *map(_taken_apart, xs))),
             numpy=lambda *xs: _array(result, meaning(NumpyFunctions, *map(_columns, operands, xs))),
             derivative=Expanded() if derivative is None else derivative,
             domain=domain,
@@ -188,7 +188,7 @@ def _taken_apart(x: Expr) -> Any:
     return found if hasattr(x.type, "shape") else x
 
 
-def _expression(pattern: Pattern, operands: Sequence[Expr], value: Any) -> Expr:
+def _expression(pattern: Pattern, value: Any) -> Expr:
     match pattern:
         case KindPattern(kind):
             first: Expr = value[0]

@@ -192,7 +192,7 @@ def mixed(name: str, sides: Sequence[Side]) -> Mistake:
         f"{what} is {_describe(other)} here and {_describe(first)} in line "
         f"{first.span.line if first.span else '?'}: a variable keeps one type"
     )
-    hint = _how_to_agree(name, first, other)
+    hint = _how_to_agree(first, other)
     related = (Related(f"{what} is {_describe(first)} here", first.span),) if first.span is not None else ()
     return Mistake(Diagnostic(message, other.span or first.span, "type", hint=hint, related=related))
 
@@ -230,7 +230,7 @@ def _describe(side: Side) -> str:
     return "unset" if side.value is None else describe(side.value)
 
 
-def _how_to_agree(name: str, first: Side, other: Side) -> str:
+def _how_to_agree(first: Side, other: Side) -> str:
     if isinstance(first.value, ArrayRef | View) or isinstance(other.value, ArrayRef | View):
         return "index each array where it is meant, and choose between the numbers"
     types = [side.value.type for side in (first, other) if isinstance(side.value, Typed)]

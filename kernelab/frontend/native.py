@@ -229,8 +229,8 @@ class NativeFunction(UserFunction):
         given = self.rules.of if isinstance(self.rules, Rules) else {}
         try:
             others = Rules(given).lower(self, bound, instance) if given else CustomRules(instance.function)
-            grad = others.grad if self.texts.adj is None else self._grad(instance)
-            replay = others.replay if self.texts.replay is None else self._replay(instance)
+            grad = others.grad if self.texts.adj is None else self._grad()
+            replay = others.replay if self.texts.replay is None else self._replay()
         except BrokenCall as broken:
             return broken
         except Mistake as mistake:
@@ -239,7 +239,7 @@ class NativeFunction(UserFunction):
         custom = CustomRules(instance.function, grad, replay, others.jvp, checked)
         return replace(instance, function=replace(instance.function, custom=custom))
 
-    def _grad(self, instance: Instance) -> Function:
+    def _grad(self) -> Function:
         assert self.texts.adj is not None
         params = self._params()
         floats = {name: type for name, type in params.items() if is_differentiable(type)}
@@ -285,7 +285,7 @@ class NativeFunction(UserFunction):
             self.texts.snippet, f"{self.name}_cleared", self._params(), self._result(), None, how
         )
 
-    def _replay(self, instance: Instance) -> Function | None:
+    def _replay(self) -> Function | None:
         """What returns the result again; where there is no result, there is nothing to do again."""
         assert self.texts.replay is not None
         result = self._result()
