@@ -36,6 +36,10 @@ def _of_node(node: ast.AST) -> list[str]:
     match node:
         case ast.For(iter=ast.Call(args=args)):
             return [_of_range(args)]
+        case ast.While(test=ast.Constant()):
+            return ["while", "while that is left at its end"]
+        case ast.While(test=ast.Compare(ops=[ast.GtE()])):
+            return ["while", "while that counts down"]
         case ast.While():
             return ["while"]
         case ast.Break() | ast.Continue():
@@ -105,6 +109,7 @@ def _of_function(function: ast.FunctionDef) -> list[str]:
 
 
 EXPECTED = (
+    *("while that is left at its end", "while that counts down"),
     *("while", "break", "continue", "if", "else", "ternary", "short circuit", "chained comparison"),
     *("for with run-time bounds", "for with constant bounds", "loop in a loop", "return out of a loop"),
     *(

@@ -150,6 +150,8 @@ class Statements(Expressions):
         # An index that is assigned in the body starts anew in the next iteration.
         known = {"ints": (*scope.ints, name)} if self.chance() else {"counts": (*scope.counts, name)}
         body = self.block(scope.inner(in_loop=True, **known), 3)
+        if "ints" in known and self.chance():
+            body += [f"{name} = ({name} + 1) % 4", f"{self.one(scope.floats)} += 0.1 * x[{name}]"]
         loop = [f"for {name} in range({span}):", *indented(body)]
         if not self.chance():
             return loop
@@ -162,7 +164,24 @@ class Statements(Expressions):
         condition = self.one(
             [f"{name} < 3", f"{name} < 4 and v < 0.7", f"{name} < m % 5", f"{name} < 2 or v > 9.0"]
         )
+        if self.chance():
+            return self.counting_while(scope, name)
         return [f"{name} = 0", f"while {condition}:", *indented([f"{name} += 1", *self.block(inner, 3)])]
+
+    def counting_while(self, scope: Scope, name: str) -> Lines:
+        """A loop that counts by hand, in the ways in which that is written; no jump may skip the counting."""
+        inner = scope.inner(counts=(*scope.counts, name), in_loop=False)
+        body, step = self.block(inner, 3), self.one(["1", "1", "2", "1 + m % 2"])
+        up, down = f"{name} += {step}", f"{name} -= {step}"
+        skip = [f"if {self.condition(inner)}:", *indented([*self.block(inner, 1), up, "continue"])]
+        least = self.one(["0", "1", "m % 3"])
+        kinds = [
+            [f"{name} = {least}", f"while {name} < 4:", *indented([*body, up])],
+            [f"{name} = 3", f"while {name} >= {least}:", *indented([*body, down])],
+            [f"{name} = {least}", f"while {name} <= 3:", *indented([*skip, *body, up])],
+            [f"{name} = 0", "while True:", *indented([*body, up, f"if {name} > {least}:", "    break"])],
+        ]
+        return self.one(kinds)  # type: ignore[no-any-return]
 
     def jump(self, scope: Scope) -> Lines:
         return [f"if {self.condition(scope)}:", f"    {self.one(['break', 'continue'])}"]
