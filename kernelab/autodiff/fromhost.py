@@ -8,7 +8,7 @@ it.  Knows arrays and lines; must not know records.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -108,7 +108,7 @@ class FromHost:
 
     def passed_on(self, record: int, values: Iterable[Any]) -> None:
         """Look for numbers that the host has seen, or made of these, among those that a record is given."""
-        for value in values:
+        for value in chain.from_iterable(map(_components, values)):
             origin = value.taken if isinstance(value, TakenFloat) else None
             if origin is not None and origin in self.taken:
                 self.numbers.append(PassedOn(record, origin.elements, origin.place, written=False))
@@ -121,6 +121,15 @@ def _numbers(elements: array) -> set[float]:
     if elements.size > FEW or not isinstance(elements.dtype, Scalar) or not is_differentiable(elements.dtype):
         return set()
     return {float(value) for value in elements.host().ravel()} - ORDINARY
+
+
+def _components(value: Any) -> Iterable[Any]:
+    """The numbers in what stands for a number, a vector or a matrix."""
+    if isinstance(value, np.ndarray):
+        return value.ravel().tolist()
+    if isinstance(value, tuple | list):
+        return chain.from_iterable(map(_components, value))
+    return (value,)
 
 
 def _is_short(value: float) -> bool:

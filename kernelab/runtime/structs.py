@@ -27,6 +27,7 @@ from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.strided import array
+from kernelab.runtime.taken import TakenFloat, remembering
 from kernelab.runtime.viewing import is_picked
 
 
@@ -360,7 +361,11 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
     if scalar.is_int and not np.iinfo(scalar.dtype).min <= given <= np.iinfo(scalar.dtype).max:
         raise _wrong(entry, struct, f"{given}, which it cannot hold")
     with np.errstate(over="ignore"):
-        return rounded(given, scalar.dtype).item()
+        try:
+            number = rounded(given, scalar.dtype).item()
+        except OverflowError:
+            raise _wrong(entry, struct, "an int of so many digits", "no float is that large") from None
+    return remembering(number, value.taken) if isinstance(value, TakenFloat) else number
 
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:

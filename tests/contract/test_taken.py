@@ -23,6 +23,18 @@ def total(x: array[float], s: array[float]):
 def scaled(x: array[float], factor: float, y: array[float]):
     i = tid()
     y[i] = x[i] * factor
+
+def mixed(x: array[float], weights: vec2, y: array[float]):
+    i = tid()
+    y[i] = weights[0] * x[i] * weights[1]
+
+@struct
+class Spring:
+    stiffness: float
+
+def pulled(x: array[float], spring: Spring, y: array[float]):
+    i = tid()
+    y[i] = x[i] * spring.stiffness
 """)
 
 
@@ -74,6 +86,37 @@ def test_a_number_that_was_only_chosen_by_one_or_comes_from_a_detached_clone_is_
     factor: Callable[[Any], float],
 ) -> None:
     assert told_of(lambda x, s, y: kernels["scaled"][3](x, factor(s), y)) == ""
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        lambda s: (1.0, s.item() * 0.1),
+        lambda s: [s.item(), 1.0],
+        lambda s: kl.vec2(s.item(), 1.0),
+        lambda s: np.array([2.0, s.item()], np.float32),
+    ],
+)
+def test_a_number_of_the_tape_in_a_vector_is_reported(weights: Callable[[Any], Any]) -> None:
+    text = told_of(lambda x, s, y: kernels["mixed"][3](x, weights(s), y))
+    assert "no gradient flows from the launch of `mixed` back to" in text
+
+
+def test_vectors_of_other_numbers_are_silent() -> None:
+    def use(x: Any, s: Any, y: Any) -> None:
+        assert s.item() > 0.0
+        kernels["mixed"][3](x, kl.vec2(0.5, 2.5), y)
+        kernels["mixed"][3](x, (0.5, 3.0), y)
+
+    assert told_of(use) == ""
+
+
+def test_a_number_computed_for_a_field_of_a_struct_is_reported() -> None:
+    def use(x: Any, s: Any, y: Any) -> None:
+        kernels["pulled"][3](x, kernels["Spring"](s.item() * 0.1), y)
+
+    assert "no gradient flows from the launch of `pulled` back to" in told_of(use)
+    assert told_of(lambda x, s, y: kernels["pulled"][3](x, kernels["Spring"](0.1), y)) == ""
 
 
 def test_numbers_that_no_launch_gets_are_silent() -> None:

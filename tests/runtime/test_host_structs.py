@@ -93,6 +93,7 @@ def test_fields_are_converted_to_their_types_and_copied(made: dict[str, Any]) ->
     [
         ("mass", "heavy", "the field mass of Particle is float32, not the str 'heavy'"),
         ("mass", [1, 2], "the field mass of Particle is float32, not a list"),
+        ("mass", 10**400, "the field mass of Particle is float32, not an int of so many digits"),
         ("id", 1.5, "the field id of Particle is int32, not the float 1.5"),
         ("id", 2**31, "the field id of Particle is int32, not 2147483648, which it cannot hold"),
         ("fixed", 1, "the field fixed of Particle is bool, not the int 1"),
