@@ -13,6 +13,9 @@ TEXT = """
 def g(x: float):
     return 2.0 * x
 
+def moved(x: array[float], by: vec3):
+    x[tid()] += by[0]
+
 def k(x: array[float], s: float, n: int):
     x[tid()] = g(s) * float(n)
 
@@ -30,6 +33,7 @@ class Host:
     def __init__(self) -> None:
         made: dict[str, Any] = kl.compile(TEXT)
         self.k, self.g, self.Ball, self.Cloud = (made[name] for name in ("k", "g", "Ball", "Cloud"))
+        self.moved = made["moved"]
         self.x = kl.zeros(3, requires_grad=True)
         self.ints = kl.zeros(3, dtype=int)
 
@@ -103,6 +107,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.launch(h.k, 3, [h.x], 1.0), LaunchError, r"`outputs` is a list of arguments"),
     (lambda h: kl.launch(h.k, 3, [h.x, 10**400, 1]), LaunchError, r"`s` .* not an int of so many digits"),
     (lambda h: kl.launch(h.k, 3, [h.x, 1.0, 10**400]), LaunchError, r"`n` .* not an int of so many digits"),
+    (lambda h: kl.launch(h.moved, 3, [h.x, (1, "a", 2)]), LaunchError, r"`by` .* a vec3, not the str 'a'"),
     (lambda h: kl.launch(h.k, h.x, [h.x, 1.0, 1]), LaunchError, r"pass len\(x\), x.size or x.shape"),
     (lambda h: kl.launch(h.k, True, [h.x, 1.0, 1]), LaunchError, r"cannot have the dimensions True"),
     (lambda h: kl.launch(h.k, (1,) * 5, [h.x, 1.0, 1]), LaunchError, r"1 to 4 ints"),
