@@ -88,8 +88,11 @@ is_mempool_enabled = is_mempool_supported
 
 
 def can_access(target_device: Device | str, peer_device: Device | str) -> bool:
-    """Whether a device can read the memory of another: the CPU its own."""
-    return get_device(target_device) == get_device(peer_device)
+    """Whether the first device gets bytes of the second without passing through the host."""
+    target, peer = get_device(target_device), get_device(peer_device)
+    if target == peer or target.space is None or peer.space is None:
+        return target == peer
+    return target.space.driver.reaches(peer.space.driver)
 
 
 def is_mempool_access_supported(target_device: Device | str, peer_device: Device | str) -> bool:

@@ -2,7 +2,7 @@
 
 Addresses are numbers, and so are streams and events; the stream 0 is the device's own, in which memory is
 handed out, given back, copied and cleared.  An upload has taken the host's bytes when it returns, a download
-has brought them; all else is only started.  Knows no kernels and no arrays.
+has brought them; all else is only started.  Events are known to all devices.  Knows no kernels and no arrays.
 """
 
 import time
@@ -70,6 +70,18 @@ class Driver(Protocol):
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Copy within the device; the two stretches lie apart."""
+
+    def reaches(self, other: "Driver") -> bool:
+        """Whether bytes of another device come here without passing through the host."""
+
+    def fetch(self, target: int, other: "Driver", source: int, nbytes: int) -> None:
+        """Copy from another device, which this one reaches, in its own stream: the other's does not wait."""
+
+    def start_upload(self, address: int, source: int, nbytes: int) -> None:
+        """Begin to copy from memory that `shared` has made; it is to stay as it is until that has ended."""
+
+    def start_download(self, target: int, address: int, nbytes: int) -> None:
+        """Begin to copy to memory that `shared` has made."""
 
     def clear(self, address: int, nbytes: int) -> None:
         """Set bytes to zero."""

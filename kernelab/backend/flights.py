@@ -124,6 +124,7 @@ class Flights:
         self._blocks: list[Block] = []
         self.captured: list[Flight] | None = None
         """The launches of the capture that goes on; None where there is none."""
+        self._joined: list[Flights] = []
         self._turn = threading.RLock()
         self.lost: Diagnostic | None = None
         """Why the device is of no use any more; None while it is."""
@@ -165,6 +166,12 @@ class Flights:
         if self.lost is not None:
             raise LostError(self.lost)
 
+    def join(self, other: "Flights") -> None:
+        """Say that this device and another have exchanged bytes: who waits for one waits for both."""
+        for one, its in ((self, other), (other, self)):
+            if its not in one._joined:
+                one._joined.append(its)
+
     def move(self, stream: int) -> None:
         """Look for launches of a stream in the device's own, which waits for it."""
         with self._turn:
@@ -186,6 +193,10 @@ class Flights:
 
         Raises KernelInterrupt where the user interrupts: what is under way is told to stop.
         """
+        if self._joined:
+            joined, self._joined = self._joined, []  # those come back here, and find none
+            for other in joined:
+                other.settle()
         if not self._flying:
             return
         with self._turn:

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from kernelab.backend import nvrtc
-from kernelab.backend.driver import fault, wait_until
+from kernelab.backend.driver import Driver, fault, wait_until
 from kernelab.errors import Diagnostic, KernelError, LaunchError
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
@@ -124,6 +124,7 @@ class NvidiaDriver:
         self._ordinal = ordinal
         self._capturing = False
         self._aside: Any = None
+        self._reached: dict[int, bool] = {}
         self._device = self._do("opening the device", self._api.cuDeviceGet(ordinal))
         self._context = self._do("opening the device", self._api.cuDevicePrimaryCtxRetain(self._device))
         self._enter()
@@ -238,6 +239,46 @@ class NvidiaDriver:
         """Copy within the device, after what was started before and before what comes."""
         self._enter()
         self._do("copying", self._api.cuMemcpyDtoDAsync(target, source, nbytes, self._stream))
+
+    def reaches(self, other: Driver) -> bool:
+        """Whether the driver knows a way between the two; then the other's memory is opened to this one."""
+        if not isinstance(other, NvidiaDriver):
+            return False
+        if other._ordinal not in self._reached:
+            asked = self._api.cuDeviceCanAccessPeer(self._device, other._device)
+            found = bool(self._do("asking for the way to another device", asked))
+            if found:
+                other.open_to(self._ordinal)
+            self._reached[other._ordinal] = found
+        return self._reached[other._ordinal]
+
+    def open_to(self, ordinal: int) -> None:
+        """Let another device look at the memory of the pool."""
+        self._enter()
+        doing = "opening the memory to another device"
+        pool = self._do(doing, self._api.cuDeviceGetDefaultMemPool(self._device))
+        access = self._api.CUmemAccessDesc()
+        access.location.type = self._api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = ordinal
+        access.flags = self._api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        self._do(doing, self._api.cuMemPoolSetAccess(pool, [access], 1))
+
+    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
+        """Copy from another device, in the own stream."""
+        assert isinstance(other, NvidiaDriver)
+        self._enter()
+        places = (target, self._context, source, other._context)
+        self._do("copying between devices", self._api.cuMemcpyPeerAsync(*places, nbytes, self._stream))
+
+    def start_upload(self, address: int, source: int, nbytes: int) -> None:
+        """Begin to copy from page-locked memory of the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
+
+    def start_download(self, target: int, address: int, nbytes: int) -> None:
+        """Begin to copy to page-locked memory of the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
 
     def clear(self, address: int, nbytes: int) -> None:
         """Set bytes to zero, likewise."""

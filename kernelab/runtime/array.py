@@ -30,8 +30,9 @@ Shape = int | Sequence[int]
 class Options(TypedDict, total=False):
     """What else there is to say of a new array.
 
-    `strides` in bytes, where they are not contiguous; `n` for a shape of one dimension.  `pinned` and
-    `retain_grad` say nothing on the CPU, where memory is one and gradients are kept.
+    `strides` in bytes, where they are not contiguous; `n` for a shape of one dimension.  `pinned` locks
+    memory of the host in place, where there is a CUDA device: `copy` between the two then returns at once.
+    `retain_grad` says nothing: gradients are kept.
     """
 
     pinned: bool
@@ -136,6 +137,7 @@ def zeros_like(
         src.dtype,
         _beside(src, device),
         src.requires_grad if requires_grad is None else requires_grad,
+        **options,
     )
 
 
@@ -149,7 +151,7 @@ def ones_like(
     if options:
         _require_known(options)
     _require_shaped(src, "ones_like takes")
-    return full_like(src, 1, device, requires_grad)
+    return full_like(src, 1, device, requires_grad, **options)
 
 
 def empty_like(
@@ -167,6 +169,7 @@ def empty_like(
         src.dtype,
         _beside(src, device),
         src.requires_grad if requires_grad is None else requires_grad,
+        **options,
     )
 
 
@@ -182,7 +185,7 @@ def full_like(
         _require_known(options)
     _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
-    return full(src.shape, value, src.dtype, _beside(src, device), wanted)
+    return full(src.shape, value, src.dtype, _beside(src, device), wanted, **options)
 
 
 def from_numpy(
@@ -255,7 +258,8 @@ def clone(
     if is_picked(src):
         src = src.contiguous()
     require_array(src, "clone takes")
-    return duplicate(src, src.requires_grad if requires_grad is None else requires_grad, "clone", place)
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return duplicate(src, wanted, "clone", place, options.get("pinned", False))
 
 
 def copy(
@@ -343,7 +347,8 @@ def _made(
         raise KernelTypeError(Diagnostic("a new array needs a shape", code="shape", hint=hint))
     extents, elem, strides = shape_tuple(shape), value_type(dtype), options.get("strides")
     steps, nbytes = laid_out(extents, elem, strides)
-    made = array.over(allocate_on(place, nbytes, cleared=cleared), 0, extents, steps, elem)
+    memory = allocate_on(place, nbytes, cleared=cleared, pinned=options.get("pinned", False))
+    made = array.over(memory, 0, extents, steps, elem)
     if strides is not None:
         made.allocation.folded = made.folds
     if requires_grad:

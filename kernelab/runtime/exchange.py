@@ -12,6 +12,7 @@ from kernelab.runtime.dlpack import CPU, CUDA
 from kernelab.runtime.interop import HostArray, itemsize, value_type
 from kernelab.runtime.memory import Allocation, contiguous_strides
 from kernelab.runtime.outside import capsule, interface_of
+from kernelab.runtime.pinned import pinned_like
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.transfers import look_at
 
@@ -129,8 +130,14 @@ class Exchange:
 
     @property
     def pinned(self) -> bool:
-        """Whether the memory is the host's, locked in place for copies to a device: it never is."""
-        return False
+        """Whether the memory is the host's, locked in place for copies to a device and from there."""
+        return cast("array", self).allocation.is_pinned
+
+    def _pin(self) -> None:
+        mine = cast("array", self)
+        memory = pinned_like(mine.allocation)
+        if memory is not None:
+            mine._setup(memory, mine.offset, mine.shape, mine.strides, mine.dtype)
 
     def mark_read(self) -> None:
         """Say that code other than a kernel has read the elements, for `Tape.record_func`.

@@ -7,6 +7,7 @@ from typing import Any
 from kernelab.runtime.device import Device
 from kernelab.runtime.interop import itemsize, strides_tuple
 from kernelab.runtime.memory import Allocation, allocate, bounds, contiguous_strides
+from kernelab.runtime.pinned import allocate_pinned
 
 
 def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -> tuple[tuple[int, ...], int]:
@@ -18,9 +19,15 @@ def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -
     return steps, bounds(0, shape, steps, size)[1]
 
 
-def allocate_on(place: Device, nbytes: int, *, cleared: bool) -> Allocation:
-    """New memory of a device; raises KernelMemoryError."""
+def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = False) -> Allocation:
+    """New memory of a device, or pinned on the host where a device can make use of it.
+
+    Raises KernelMemoryError.
+    """
     space = place.space
     if space is None:
+        made = allocate_pinned(nbytes, cleared=cleared) if pinned else None
+        if made is not None:
+            return made
         return allocate(nbytes, cleared=cleared)
     return space.allocate(nbytes, cleared=cleared)

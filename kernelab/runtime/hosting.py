@@ -47,7 +47,7 @@ class Hosting:
         made = self._view(self.allocation.buffer())
         if not self.allocation.writable:
             made.flags.writeable = False
-        if self.allocation.space is None:
+        if self.allocation.is_steady:
             cast("array", self)._host = made
         return made
 

@@ -140,6 +140,16 @@ class Allocation:
         """The memory of the device that the bytes are in; None for the host's own."""
         return None
 
+    is_pinned = False
+    """Whether the bytes are the host's, locked in place for copies to a device and from there."""
+
+    is_steady = True
+    """Whether the host may keep a view of the bytes without asking for it again."""
+
+    def takes_from(self, source: "Allocation") -> bool:
+        """Whether a device copies bytes from some memory to this one without the host, by `copy_from`."""
+        return False
+
     @property
     def host_address(self) -> int:
         """Where the bytes begin, as the host sees them."""
@@ -286,8 +296,8 @@ def duplicate_of(memory: Allocation) -> Allocation:
 def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
     """Copy bytes between places that lie apart, wherever they are."""
     if dest.space is None and source.space is None:
-        ctypes.memmove(dest.address + start, source.address + at, nbytes)
-    elif dest.space is source.space:
+        ctypes.memmove(dest.host_address + start, source.host_address + at, nbytes)
+    elif dest.takes_from(source):
         dest.copy_from(start, source, at, nbytes)  # type: ignore[attr-defined]
     else:
         dest.buffer()

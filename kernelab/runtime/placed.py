@@ -14,6 +14,7 @@ from kernelab.codegen.entry import EntryInfo, layout_of
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.ir import Function
 from kernelab.runtime.device import CPU
+from kernelab.runtime.pinned import settle_within
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
 
@@ -56,6 +57,7 @@ class Placed:
                 self._run(held, args, limit, room)
                 return
             self._require_no_capture()
+            settle_within(reach_of(self._layout, slots).values())
         if limit or done or room:
             self.on_cpu()(args, limit, done, room)
         else:

@@ -108,6 +108,16 @@ class Queues:
         else:
             self._hold(stream, other)
 
+    def follow(self, other: "Queues") -> None:
+        """Let the device's own stream wait for all that the own stream of another device has to do now."""
+        self._driver.hold(0, other.mark())
+
+    def mark(self) -> int:
+        """An event behind all that the device's own stream has to do now; the next mark moves it."""
+        self._joint = self._joint or self._driver.open_event(timed=False)
+        self._driver.record(self._joint, 0)
+        return self._joint
+
     def _hold(self, stream: int, other: int) -> None:
         self._joint = self._joint or self._driver.open_event(timed=False)
         self._driver.record(self._joint, other)

@@ -181,6 +181,7 @@ class DeviceAllocation(Allocation):
     __slots__ = ("_mirror", "_newer", "_sum", "partners", "space", "used")
 
     space: Space
+    is_steady = False
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class DeviceAllocation(Allocation):
         """Bring to the device what the host has changed."""
         self._require_untouched()
         if self._newer == "host":
-            with self._alone():
+            with self.alone():
                 self.space.driver.upload(self.address, self._source(), self.nbytes)
             self._newer = "both"
             self._remember()
@@ -283,13 +284,13 @@ class DeviceAllocation(Allocation):
             if self.nbytes:
                 self.space.require_free("the host looks at an array")
                 self.space.backend.flights.settle()
-                with self._alone():
+                with self.alone():
                     self.space.driver.download(self.host_address, self.address, self.nbytes)
             self._newer = "both"
             self._remember()
 
     @contextmanager
-    def _alone(self, *others: "DeviceAllocation") -> Iterator[None]:
+    def alone(self, *others: "DeviceAllocation") -> Iterator[None]:
         """The device's own stream works on the bytes within: after, and before, all others."""
         self.space.backend.flights.require_alive()
         if self.space.capture is not None:
@@ -317,15 +318,39 @@ class DeviceAllocation(Allocation):
         """Set bytes to zero."""
         self.flush()
         if nbytes:
-            with self._alone():
+            with self.alone():
                 self.space.driver.clear(self.address + start, nbytes)
         self.changed_there()
 
-    def copy_from(self, start: int, source: "DeviceAllocation", at: int, nbytes: int) -> None:
-        """Copy bytes of an allocation of the same device, which lie apart from where they go."""
+    def takes_from(self, source: Allocation) -> bool:
+        """Whether the bytes come within the device, from one that it reaches, or from pinned memory."""
+        if isinstance(source, DeviceAllocation):
+            other = source.space
+            return other is self.space or self.space.driver.reaches(other.driver)
+        return source.is_pinned and not source.is_exposed and self.space.capture is None
+
+    def copy_from(self, start: int, source: Allocation, at: int, nbytes: int) -> None:
+        """Copy bytes that `takes_from` allows, which lie apart from where they go."""
+        if not isinstance(source, DeviceAllocation):
+            source.copy_to(self, start, at, nbytes)  # type: ignore[attr-defined]
+            return
+        if source.space is not self.space:
+            for space in (self.space, source.space):
+                space.require_free(f"an array is copied from {source.space.name} to {self.space.name}")
         self.flush()
         source.flush()
-        if nbytes:
-            with self._alone(source):
+        if nbytes and source.space is self.space:
+            with self.alone(source):
                 self.space.driver.copy(self.address + start, source.address + at, nbytes)
+        elif nbytes:
+            self._fetch_from(start, source, at, nbytes)
         self.changed_there()
+
+    def _fetch_from(self, start: int, source: "DeviceAllocation", at: int, nbytes: int) -> None:
+        """Copy from another device: it ends what it does to the bytes first, and waits for the copy."""
+        mine, other = self.space, source.space
+        with self.alone(), source.alone():
+            mine.queues.follow(other.queues)
+            mine.driver.fetch(self.address + start, other.driver, source.address + at, nbytes)
+            other.queues.follow(mine.queues)
+        mine.backend.flights.join(other.backend.flights)

@@ -68,8 +68,9 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
     where the dtype fits); ``array(ptr=, dtype=, shape=, strides=)`` looks at an address, which must stay
     valid (`deleter` gets it and the size at the end).  `grad` is the array that holds the gradient; `pinned`
-    and `retain_grad` change nothing.  ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and
-    ``array[float]`` are annotations.  Raises KernelTypeError where data and dtype do not go together.
+    locks memory of the host for copies to a CUDA device; `retain_grad` changes nothing.
+    ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are annotations.  Raises
+    KernelTypeError where data and dtype do not go together.
     """
 
     __kernelab_name__ = "array"
@@ -154,6 +155,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         if ndim is not None and ndim != self.ndim:
             message = f"the data have {self.ndim} dimensions, not {ndim}"
             raise KernelTypeError(Diagnostic(message, code="ndim"))
+        if pinned and copy and ptr is None:
+            self._pin()
         if requires_grad:
             self.requires_grad = True
         if grad is not None:
@@ -485,10 +488,13 @@ def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.a
         raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
 
 
-def duplicate(src: array, requires_grad: bool, how: str, place: Device | None = None) -> array:
+def duplicate(
+    src: array, requires_grad: bool, how: str, place: Device | None = None, pinned: bool = False
+) -> array:
     """A contiguous copy of `src`, in memory of its own, of the same device unless another is named."""
     size = itemsize(src.dtype)
-    memory = allocate_on(src.device if place is None else place, src.size * size, cleared=False)
+    place = src.device if place is None else place
+    memory = allocate_on(place, src.size * size, cleared=False, pinned=pinned)
     strides = contiguous_strides(src.shape, size)
     made = array.over(memory, 0, src.shape, strides, src.dtype)
     if requires_grad:

@@ -58,10 +58,10 @@ def _other_extents(dest: "array", src: "array") -> Diagnostic:
 
 
 def _across(dest: "array", src: "array") -> None:
-    """Copy where a device is involved: without the host, if all stands side by side on one device."""
+    """Copy where a device is involved: without the host, if a device can and all stands side by side."""
     into, source = dest.allocation, src.allocation
-    same = into.space is source.space and into is not source
-    if same and dest.is_contiguous and src.is_contiguous:
+    direct = into is not source and into.takes_from(source)
+    if direct and dest.is_contiguous and src.is_contiguous:
         copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
         return
     values = src.seen()

@@ -17,6 +17,7 @@ GIVES = {
     "cuGraphInstantiate": [0xE],
     "cuMemAllocAsync": [0xA],
     "cuMemHostAlloc": [0],
+    "cuDeviceCanAccessPeer": [1],
     "cuPointerGetAttribute": [0],
 }
 
@@ -96,3 +97,26 @@ def test_uploads_and_launches_do_not_wait(told: Told) -> None:
     assert not [call for call in told.calls if call[0] in ("cuStreamQuery", "cuStreamSynchronize")]
     driver.wait()
     assert told.calls[-1] == ("cuStreamQuery", driver.own_stream)
+
+
+def test_a_copy_between_devices_names_both_contexts_and_opens_the_pool_once(told: Told) -> None:
+    here, there = nvidia.NvidiaDriver(0), nvidia.NvidiaDriver(1)
+    assert here.reaches(there) and here.reaches(there)
+    here.fetch(8, there, 16, 4)
+    opened = told.since("cuDeviceCanAccessPeer")
+    assert [call[0] for call in opened] == [
+        *("cuDeviceCanAccessPeer", "cuDeviceGetDefaultMemPool", "cuMemPoolSetAccess", "cuMemcpyPeerAsync")
+    ]
+    (access,) = opened[2][2]
+    assert access.location.id == 0 and opened[2][3] == 1
+    assert opened[3] == ("cuMemcpyPeerAsync", 8, 0, 16, 0, 4, here.own_stream)
+
+
+def test_copies_of_pinned_memory_do_not_wait(told: Told) -> None:
+    driver = nvidia.NvidiaDriver(0)
+    driver.start_upload(8, 1, 4)
+    driver.start_download(1, 8, 4)
+    assert told.since("cuMemcpyHtoDAsync") == [
+        ("cuMemcpyHtoDAsync", 8, 1, 4, driver.own_stream),
+        ("cuMemcpyDtoHAsync", 1, 8, 4, driver.own_stream),
+    ]

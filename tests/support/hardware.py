@@ -52,6 +52,18 @@ class WatchedGpu(NvidiaDriver):
         self.copies.append("across")
         super().copy(target, source, nbytes)
 
+    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
+        self.copies.append("peer")
+        super().fetch(target, other, source, nbytes)
+
+    def start_upload(self, address: int, source: int, nbytes: int) -> None:
+        self.copies.append("pinned up")
+        super().start_upload(address, source, nbytes)
+
+    def start_download(self, target: int, address: int, nbytes: int) -> None:
+        self.copies.append("pinned down")
+        super().start_download(target, address, nbytes)
+
     def launch(
         self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
     ) -> None:

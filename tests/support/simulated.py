@@ -46,6 +46,13 @@ class SimulatedDriver:
     name = "simulated device"
     architecture = "sm_80"
     processors = 2
+    reachable = True
+    """Whether copies come straight from another device."""
+
+    _shared: "list[ctypes.Array[ctypes.c_char]]" = []  # noqa: RUF012 (of all devices)
+    _numbers = itertools.count(1)
+    _events: "dict[int, _Moment]" = {}  # noqa: RUF012 (of all devices: they wait for each other's)
+
     identity = f"shim {zlib.crc32((shim.BEFORE + shim.AFTER).encode())}"
 
     def __init__(self, nbytes: int = 64 << 20) -> None:
@@ -57,13 +64,10 @@ class SimulatedDriver:
         self.launches: list[tuple[int, int]] = []
         self.copies: list[str] = []
         self.replays = 0
-        self._shared: list[ctypes.Array[ctypes.c_char]] = []
         self.queues: dict[int, list[Callable[[], None]]] = {0: [], LEGACY: []}
-        self._events: dict[int, _Moment] = {}
         self._noted: list[Callable[[], None]] | None = None
         self._forked: set[int] = set()
         self._unjoined: set[int] = set()
-        self._numbers = itertools.count(1)
         self._clock = 0.0
         self._open = 0
         self._protect(CLOSED)
@@ -134,6 +138,37 @@ class SimulatedDriver:
         self.copies.append("across")
         self._put(lambda: ctypes.memmove(target, source, nbytes))
 
+    def reaches(self, other: Driver) -> bool:
+        return self.reachable and isinstance(other, SimulatedDriver)
+
+    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
+        assert isinstance(other, SimulatedDriver) and other is not self
+        self._require_mine(target, nbytes)
+        other._require_mine(source, nbytes)
+        self.copies.append("peer")
+
+        def move() -> None:
+            with other._working():
+                ctypes.memmove(target, source, nbytes)
+
+        self._put(move)
+
+    def start_upload(self, address: int, source: int, nbytes: int) -> None:
+        self._require_mine(address, nbytes)
+        self._require_locked(source)
+        self.copies.append("pinned up")
+        self._put(lambda: ctypes.memmove(address, source, nbytes))
+
+    def start_download(self, target: int, address: int, nbytes: int) -> None:
+        self._require_mine(address, nbytes)
+        self._require_locked(target)
+        self.copies.append("pinned down")
+        self._put(lambda: ctypes.memmove(target, address, nbytes))
+
+    def _require_locked(self, address: int) -> None:
+        places = [(ctypes.addressof(held), len(held)) for held in SimulatedDriver._shared]
+        assert any(low <= address < low + size for low, size in places), "memory that is not locked in place"
+
     def clear(self, address: int, nbytes: int) -> None:
         self._require_mine(address, nbytes)
         self._put(lambda: ctypes.memset(address, 0, nbytes))
@@ -193,7 +228,7 @@ class SimulatedDriver:
         return self.queues[0 if stream == OWN else stream]
 
     def unshare(self, address: int) -> None:
-        self._shared = [held for held in self._shared if ctypes.addressof(held) != address]
+        self._shared[:] = [held for held in self._shared if ctypes.addressof(held) != address]
 
     def begin_capture(self) -> None:
         assert self._noted is None and not any(self.queues.values()), "something is under way"
@@ -241,7 +276,7 @@ class SimulatedDriver:
 
     def open_event(self, timed: bool) -> int:
         event = next(self._numbers)
-        self._events[event] = _Moment(0, True)
+        self._events[event] = _Moment(self, 0, True)
         return event
 
     def close_event(self, event: int) -> None:
@@ -249,7 +284,7 @@ class SimulatedDriver:
 
     def record(self, event: int, stream: int) -> None:
         noted = self._noted is not None and (stream == 0 or stream in self._forked)
-        moment = self._events[event] = _Moment(stream, noted=noted)
+        moment = self._events[event] = _Moment(self, stream, noted=noted)
 
         def come() -> None:
             moment.come, moment.time = True, self._clock
@@ -271,7 +306,7 @@ class SimulatedDriver:
 
     def _until(self, moment: "_Moment") -> None:
         while not moment.come:
-            self.finished(moment.stream)
+            moment.driver.finished(moment.stream)
 
     def happened(self, event: int) -> bool:
         return self._events[event].come
@@ -287,6 +322,7 @@ class SimulatedDriver:
 class _Moment:
     """Where an event was recorded, whether it has come, and how many launches had run then."""
 
+    driver: SimulatedDriver
     stream: int
     come: bool = False
     time: float = 0.0
