@@ -27,9 +27,12 @@ from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.trees import refusal
+from kernelab.backend.manner import shape_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.operands import require_place
+from kernelab.runtime.streams import shaped
 from kernelab.runtime.strided import array
 from kernelab.views import display, figures, heatmap, sparsity
 from kernelab.views.report import gradcheck_view, tape_report_view
@@ -107,13 +110,14 @@ def jacobian(
     Returns a dict from pairs of positions ``(input, output)``, or names, to matrices: a row for each
     component of the output, a column for each of the input, in the precision of the input.  With `sparse`,
     a matrix is found from few runs by its pattern, which is that of the branches taken, and holds its entries
-    only: `tocsr()` hands them to SciPy.  ``sparse="auto"`` does so where it is less work.  `block_dim` and
-    `max_blocks` have no effect on the CPU.  Raises GradientError where there is nothing to differentiate.
+    only: `tocsr()` hands them to SciPy.  ``sparse="auto"`` does so where it is less work.  Launches have the
+    shape of blocks that the function gives them, else `block_dim` and `max_blocks`.  Raises GradientError
+    where there is nothing to differentiate.
     """
     require_choice(sparse, "sparse", "jacobian")
     subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, max_outputs_per_var)
-    with apart("jacobian"):
+    with apart("jacobian"), shaped(shape_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
             found = sparse_jacobians(subject, selection, labels, always=sparse != "auto")
         else:
@@ -144,7 +148,7 @@ def jacobian_fd(
     require_step(eps)
     subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
-    with apart("jacobian_fd"):
+    with apart("jacobian_fd"), shaped(shape_of(block_dim, max_blocks)):
         found = differences(subject, selection, eps, labels=labels)
     if plot_jacobians:
         plot_kernel_jacobians(found, title=f"Jacobians of {subject.name} by differences")
@@ -192,7 +196,8 @@ def gradcheck(
     subject, _ = _subject("gradcheck", function, dim, inputs, outputs, device, None)
     selection = Selection(input_output_mask, max_outputs_per_var, max_inputs_per_var)
     entries_wanted = plot_relative_error or plot_absolute_error
-    report = check(subject, Tolerance(eps, atol, rtol), selection, fast=False if entries_wanted else fast)
+    with shaped(shape_of(block_dim, max_blocks)):
+        report = check(subject, Tolerance(eps, atol, rtol), selection, fast=False if entries_wanted else fast)
     if show_summary:
         display.show(report, gradcheck_view)
     _plot_errors(report, plot_relative_error, plot_absolute_error)
@@ -376,8 +381,7 @@ def _subject(
     metadata: FunctionMetadata | None,
 ) -> tuple[Subject, Sequence[str]]:
     """What is differentiated, and the names of outputs that are known only once it has run."""
-    if device is not None:
-        get_device(device)
+    place = None if device is None else get_device(device)
     if not callable(function):
         raise KernelTypeError(_no_function(what, function))
     name = function.name if isinstance(function, Kernel) else getattr(function, "__name__", "the function")
@@ -386,6 +390,7 @@ def _subject(
         span = function.span if isinstance(function, Kernel) else None
         raise KernelTypeError(Diagnostic(f"{what} of {name} needs {missing}=", span, what))
     given, listed = _listed(what, name, "outputs", outputs), _listed(what, name, "inputs", inputs)
+    require_place(place, [*listed, *given], what)
     if isinstance(function, Kernel):
         subject = of_kernel(function, dim, listed, given, what)
     else:

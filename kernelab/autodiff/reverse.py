@@ -19,9 +19,11 @@ from kernelab.autodiff.levels import (
     will_write,
 )
 from kernelab.autodiff.programs import Program, Pullback
+from kernelab.backend.manner import SHAPE, Shape
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.memory import Allocation, zeros_beside
+from kernelab.runtime.streams import shaped
 from kernelab.runtime.strided import array
 
 
@@ -62,7 +64,8 @@ class Keeper:
 class Run:
     """A program that ran, and all that its adjoint needs; `error` is why there is none.
 
-    `inner` says, for each residual that it was given, through how many levels of lanes that had come.
+    `inner` says, for each residual that it was given, through how many levels of lanes that had come; `shape`
+    is that of the blocks in which it ran on a CUDA device.
     """
 
     program: Program
@@ -72,13 +75,15 @@ class Run:
     kept: tuple[Kept, ...]
     keepers: tuple[tuple[int, Keeper], ...]
     inner: dict[int, int]
+    shape: Shape
 
     def pull(self, level: Level, bars: "Bars") -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
         if isinstance(self.pullback, KernelTypeError):
             raise self.pullback
-        level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
+        with shaped(self.shape):
+            level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
 
     def _given(self, pullback: Pullback, bars: "Bars") -> list[Argument]:
         """The arguments of the adjoint, in the order of its parameters."""
@@ -194,7 +199,7 @@ class Reverse(Level):
             keepers = tuple((i, self._keeper(given)) for i, given in read if isinstance(given, array))
         else:
             self.parent.run(program, grid, arguments)
-        self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers, inner))
+        self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers, inner, SHAPE.get()))
         for i in active:
             given = arguments[i]
             if isinstance(given, array):

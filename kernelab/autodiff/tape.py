@@ -38,6 +38,7 @@ from kernelab.autodiff.sweep import (
     steps_of,
     sweep,
 )
+from kernelab.backend.manner import BLOCK, shape_of
 from kernelab.errors import (
     Diagnostic,
     KernelValueError,
@@ -170,12 +171,13 @@ class Tape(Observed, Habits):
         block_dim: int = 0,
         metadata: object = None,
     ) -> None:
-        """Record a launch that was made elsewhere, with the same arguments."""
+        """Record a launch that was made elsewhere, with the same arguments; `block_dim` 0 is the usual."""
         grid = grid_of(dim)
         arguments, parts = [*inputs, *outputs], [grid.packed]
         structs = tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
-        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs))
+        shape = shape_of(block_dim or BLOCK, max_blocks)
+        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs, shape))
 
     def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
         """Begin a named scope; scopes group records when the tape is shown."""

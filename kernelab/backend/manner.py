@@ -45,7 +45,9 @@ def current(device: str) -> int:
 
 
 def shape_of(block_dim: int, max_blocks: int) -> Shape:
-    """The shape that a launch asks for; raises LaunchError where no device has it."""
+    """The shape that a launch asks for, `USUAL` where it is; raises LaunchError where no device has it."""
+    if block_dim == BLOCK and not max_blocks:
+        return USUAL
     if not _is_int(block_dim) or not 1 <= block_dim <= MOST_THREADS:
         message = f"a block cannot have {block_dim!r} threads"
         hint = f"block_dim is an int from 1 to {MOST_THREADS}, {BLOCK} unless given"

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.backend.manner import shape_of
 from kernelab.errors import (
     Diagnostic,
     KernelError,
@@ -65,6 +66,7 @@ from kernelab.runtime.operands import (
     value_type_of,
 )
 from kernelab.runtime.recorder import caller
+from kernelab.runtime.streams import shaped
 from kernelab.runtime.strided import array
 from kernelab.runtime.viewing import is_picked
 
@@ -94,7 +96,7 @@ def map(
     `inputs` are arrays, whose shapes broadcast as NumPy's do, and numbers, vectors, matrices and structs that
     are the same for all elements.  The results require gradients if an input does.  With `return_kernel` the
     kernel is returned instead, for launches on arrays of these types: its arguments are the inputs, then the
-    results.  `block_dim` has no effect on the CPU.  Raises KernelError where the function cannot be compiled,
+    results.  `block_dim` is that of a launch.  Raises KernelError where the function cannot be compiled,
     or shapes do not fit.
     """
     place = None if device is None else get_device(device)
@@ -112,7 +114,8 @@ def map(
         return _prepared(name, callee, given, None if outs is None else tuple(plain(each) for each in outs))[
             0
         ]
-    made = _into(name, callee, given, outs)
+    with shaped(shape_of(block_dim, 0)):
+        made = _into(name, callee, given, outs)
     return made[0] if len(made) == 1 else list(made)
 
 

@@ -79,13 +79,13 @@ def launch(
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
-            return Launch(kernel, dim, arguments, _shape(block_dim, max_blocks))
+            return Launch(kernel, dim, arguments, shape_of(block_dim, max_blocks))
         kernel = kernel.of_arguments(arguments)
     if device is None and stream is None and block_dim == BLOCK and not (adjoint or max_blocks):
         run(kernel, dim, arguments, record_tape)
         return None
     adjoints = [*adj_inputs, *adj_outputs]
-    shape = _shape(block_dim, max_blocks)
+    shape = shape_of(block_dim, max_blocks)
     if shape is USUAL and stream is None:
         _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
         return None
@@ -110,10 +110,6 @@ def _start(
         launch_adjoint(kernel, dim, arguments, adjoints)
     else:
         run(kernel, dim, arguments, record_tape)
-
-
-def _shape(block_dim: int, max_blocks: int) -> Shape:
-    return USUAL if block_dim == BLOCK and not max_blocks else shape_of(block_dim, max_blocks)
 
 
 def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:

@@ -98,11 +98,11 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
     return scalar(number)
 
 
-def require_place(place: Device | None, given: Sequence[Any]) -> None:
+def require_place(place: Device | None, given: Sequence[Any], what: str = "map()") -> None:
     """Raise LaunchError where an array is on another device than the one that was asked for."""
     for k, value in enumerate(given):
         if place is not None and isinstance(value, array) and value.device != place:
-            message = f"map() is to run on {place}, and its array {k} is on {value.device}"
+            message = f"{what} is to run on {place}, and its array {k} is on {value.device}"
             raise LaunchError(Diagnostic(message, code="device", hint=f'move it: x.to("{place}")'))
 
 

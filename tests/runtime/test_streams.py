@@ -97,6 +97,44 @@ def test_a_prepared_launch_keeps_its_shape(kernels: dict[str, Any], driver: Simu
     assert driver.launches == [(1, 32)] and y.list() == [2] * 50
 
 
+@pytest.mark.filterwarnings("ignore:`double_tangent_batch` runs on one thread")
+def test_maps_jacobians_and_transforms_run_in_the_blocks_that_are_asked_for(
+    kernels: dict[str, Any], driver: SimulatedDriver
+) -> None:
+    x, y = ones(40), kl.zeros(40, device="cuda")
+
+    def shapes() -> set[int]:
+        found = {threads for _, threads in driver.launches}
+        driver.launches.clear()
+        return found
+
+    shapes()
+    kl.map(lambda a: a * a + 1.0, x, block_dim=8)
+    assert shapes() == {8}
+    kl.autograd.jacobian(kernels["double"], dim=40, inputs=[x], outputs=[y], block_dim=16)
+    assert shapes() == {16}
+
+    def energy(x: Any) -> Any:
+        y, e = kl.zeros_like(x), kl.zeros(1, device="cuda")
+        kl.launch(kernels["double"], 40, [x, y], block_dim=4)
+        kl.launch(kernels["total"], 40, [y, e], block_dim=4)
+        return e
+
+    for transform in (kl.func.grad, kl.func.jacfwd, kl.func.jacrev, kl.func.hessian):
+        transform(energy)(x)
+        assert shapes() - {1} == {4}, transform
+    rows = kl.ones((3, 40), device="cuda")
+    kl.func.vmap(energy)(rows)
+    assert shapes() == {4}
+    kl.autograd.jacobian(energy, inputs=[x], block_dim=16)
+    assert shapes() == {4}
+
+
+def test_a_jacobian_says_where_its_arrays_are(kernels: dict[str, Any]) -> None:
+    with pytest.raises(LaunchError, match="jacobian is to run on cuda:1, and its array 0 is on cuda:0"):
+        kl.autograd.jacobian(kernels["double"], 4, [ones(4)], [kl.zeros(4, device="cuda")], device="cuda:1")
+
+
 @pytest.mark.parametrize("block_dim", [0, -1, 1025, 2.5, True])
 def test_a_block_that_no_device_has_is_refused(block_dim: Any, kernels: dict[str, Any]) -> None:
     with pytest.raises(LaunchError, match="a block cannot have") as caught:
