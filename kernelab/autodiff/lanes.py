@@ -7,12 +7,13 @@ functions.
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from kernelab.autodiff.levels import Argument, Extents, Kept, KeptStarts, Level, fresh, known, will_write
-from kernelab.autodiff.programs import Program
+from kernelab.autodiff.programs import Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
 from kernelab.lang.types import scalar_of
@@ -86,16 +87,9 @@ class Batch(Level):
             self._one_by_one(program, grid, arguments, wide)
             return
         parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
-        threads = int(np.prod(grid, dtype=np.int64))
-        extents = self._rank(program, grid, threads)
-        made = program.batched(wide, len(extents), distinct)
-        numbers = (threads, extents[0], self.before) if distinct else (threads, extents[0])
-        parts += [struct.pack("=q", number) for number in numbers]
-        first, rest = (self.lanes,), extents
-        if len(extents) == 4:
-            first, rest = (self.lanes * extents[0],), extents[1:]
+        laned = with_lanes(program, grid, wide, self.lanes, self.before if distinct else None)
         try:
-            self.parent.run(made, (*first, *rest), parts)
+            self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
         except KernelIndexError as error:
             raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
 
@@ -132,13 +126,6 @@ class Batch(Level):
             given.levels.append(self)
             given.extents.insert(0, self.lanes)
         return self.widen(given) if wide and isinstance(given, array) else given
-
-    def _rank(self, program: Program, grid: Extents, threads: int) -> Extents:
-        """The extents of the grid as the program unpacks them."""
-        coordinates = len(program.flat.threads)
-        if coordinates <= 1:
-            return (threads,)
-        return (*grid, *(1,) * (coordinates - len(grid)))
 
     def _distinct(self, program: Program) -> bool:
         if self.randomness == "error" and program.draws:
@@ -188,6 +175,37 @@ class Batch(Level):
         order.insert(axis, 0)
         shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
         return array.over(made.allocation, 0, shape, strides, made.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Laned:
+    """A program for many lanes, its grid, and the numbers that are its last arguments."""
+
+    program: Program
+    grid: Extents
+    numbers: tuple[bytes, ...]
+
+
+def with_lanes(
+    program: Program, grid: Extents, wide: Positions, lanes: int, before: int | None = None
+) -> Laned:
+    """The program with an axis for lanes at `wide`; each lane draws its own numbers if `before` is given."""
+    threads = int(np.prod(grid, dtype=np.int64))
+    extents = _unpacked(program, grid, threads)
+    made = program.batched(wide, len(extents), before is not None)
+    numbers = (threads, extents[0]) if before is None else (threads, extents[0], before)
+    first, rest = (lanes,), extents
+    if len(extents) == 4:
+        first, rest = (lanes * extents[0],), extents[1:]
+    return Laned(made, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers))
+
+
+def _unpacked(program: Program, grid: Extents, threads: int) -> Extents:
+    """The extents of the grid as the program unpacks them."""
+    coordinates = len(program.flat.threads)
+    if coordinates <= 1:
+        return (threads,)
+    return (*grid, *(1,) * (coordinates - len(grid)))
 
 
 @contextmanager

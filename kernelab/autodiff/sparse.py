@@ -9,7 +9,7 @@ may need fewer columns still.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kernelab.autodiff.jacobian import Entries, Jacobian, Jacobians, Selection, 
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.pattern import NotTraceableError, Pattern, patterns
+from kernelab.autodiff.prepared import PreparedTangents, prepared
 from kernelab.autodiff.reverse import Bars
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.autodiff.trees import scalars
@@ -26,6 +27,8 @@ from kernelab.lang.types import scalar_of
 from kernelab.runtime.strided import array
 
 Values = np.ndarray[Any, Any]
+Way = Literal["columns", "rows", "stars"]
+"""What is computed together: columns, rows, or columns of a symmetric matrix."""
 
 REMEMBERED = 64
 """For how many shapes of arguments a kernel keeps its patterns."""
@@ -43,7 +46,8 @@ class Compressed:
     def __init__(self, pattern: Pattern, symmetric: bool = False) -> None:
         self.pattern = pattern
         self.symmetric = symmetric
-        self.seeds: dict[tuple[int, Any], Values] = {}
+        self._readings: dict[Any, Reading] = {}
+        self._launches: dict[Any, PreparedTangents | None] = {}
 
     @cached_property
     def stars(self) -> "Stars | None":
@@ -78,6 +82,35 @@ class Compressed:
         """The same, if the matrix is symmetric."""
         return self.lanes if self.stars is None else _colors(self.stars.colors)
 
+    def reading(self, way: Way, dtype: Any) -> "Reading":
+        """How the matrix is read off runs along vectors of a dtype."""
+        if (way, dtype) not in self._readings:
+            self._readings[way, dtype] = self._read(way, dtype)
+        return self._readings[way, dtype]
+
+    def _read(self, way: Way, dtype: Any) -> "Reading":
+        (height, width), rows, columns = self.pattern.shape, self.pattern.rows, self.pattern.columns
+        match way:
+            case "columns":
+                where = _flat(self.columns[columns], height, rows)
+                return Reading.of(self.columns, dtype, where, rows, columns)
+            case "rows":
+                where = _flat(self.rows[rows], width, columns)
+                return Reading.of(self.rows, dtype, where, columns, rows)
+            case "stars":
+                assert self.stars is not None
+                where = _flat(self.stars.lanes, height, self.stars.rows)
+                return Reading.of(self.stars.colors, dtype, where, rows, columns)
+
+    def launch(
+        self, subject: Subject, i: int, j: int, way: Way, reading: "Reading"
+    ) -> PreparedTangents | None:
+        """The launch that makes the runs of a kernel, where it can be prepared."""
+        key = way, subject.kernel
+        if key not in self._launches:
+            self._launches[key] = prepared(subject, i, j, reading.seeds)
+        return self._launches[key]
+
     @cached_property
     def row_starts(self) -> Numbers:
         return starts(self.pattern.rows, self.pattern.shape[0])
@@ -105,6 +138,40 @@ class Stars:
         _, which, counts = np.unique(key, return_inverse=True, return_counts=True)
         alone = counts[which] == 1
         return Stars(colors, np.where(alone, colors[columns], colors[rows]), np.where(alone, rows, columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The vectors of the runs that a matrix takes, and where in their results its entries stand.
+
+    The last vector is a random one, whose result is a product with the matrix: `places` says to which element
+    of it an entry adds, `factors` how often.
+    """
+
+    seeds: Values
+    where: Any
+    places: Numbers
+    factors: Values
+
+    @staticmethod
+    def of(colors: Numbers, dtype: Any, where: Any, places: Numbers, across: Numbers) -> "Reading":
+        """One run for each colour; an entry is multiplied by what the random vector has at `across`."""
+        seeds = np.zeros((_colors(colors) + 1, len(colors)), dtype)
+        seeds[colors, np.arange(len(colors))] = 1
+        seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
+        return Reading(seeds, where, places, seeds[-1][across].astype(np.float64))
+
+    def entries(self, found: Values) -> Values:
+        """The entries in the results of the runs; ChangedError if they do not make the product."""
+        runs = found.reshape(len(self.seeds), -1)
+        data: Values = runs.reshape(-1).take(self.where)
+        _check(self.places, data, self.factors, runs[-1])
+        return data
+
+
+def _flat(lanes: Numbers, width: int, at: Numbers) -> Any:
+    """Where elements of some lanes stand among those of all lanes, which are `width` long."""
+    return lanes.astype(np.intp) * width + at
 
 
 def _colors(colors: Numbers) -> int:
@@ -224,57 +291,39 @@ def _kept(subject: Subject) -> dict[int, Found]:
 
 
 def by_columns(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
-    source = problem.subject.sources[i]
-    seeds, vector = _seeds(part, part.columns, source)
-    batch = Batch(BASE, len(seeds))
-    _, moved = tangents(problem.subject, batch, i, seeds, problem.labels)
-    found = moved[j].reshape(len(seeds), -1)
-    rows, columns = part.pattern.rows, part.pattern.columns
-    data = found[part.columns[columns], rows].astype(scalar_of(source.elements.dtype).dtype)
-    _check(rows, data, vector[columns], found[-1])
-    return Entries(part.row_starts, columns, data)
+    return _by_tangents(problem, i, j, part, "columns")
 
 
 def by_stars(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
-    assert part.stars is not None
-    source, stars = problem.subject.sources[i], part.stars
-    seeds, vector = _seeds(part, stars.colors, source)
-    _, moved = tangents(problem.subject, Batch(BASE, len(seeds)), i, seeds, problem.labels)
-    found = moved[j].reshape(len(seeds), -1)
-    data = found[stars.lanes, stars.rows].astype(scalar_of(source.elements.dtype).dtype)
-    _check(part.pattern.rows, data, vector[part.pattern.columns], found[-1])
-    return Entries(part.row_starts, part.pattern.columns, data)
+    return _by_tangents(problem, i, j, part, "stars")
+
+
+def _by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:
+    dtype = scalar_of(problem.subject.sources[i].elements.dtype).dtype
+    reading = part.reading(way, dtype)
+    launch = part.launch(problem.subject, i, j, way, reading)
+    found = None if launch is None else launch.run(problem.subject)
+    if found is None:
+        batch = Batch(BASE, len(reading.seeds))
+        _, moved = tangents(problem.subject, batch, i, reading.seeds, problem.labels)
+        found = moved[j]
+    return Entries(part.row_starts, part.pattern.columns, reading.entries(found).astype(dtype, copy=False))
 
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     trace, target = problem.trace, problem.targets[j]
-    seeds, vector = _seeds(part, part.rows, target)
-    batch, bars = Batch(BASE, len(seeds)), Bars()
+    reading = part.reading("rows", scalar_of(target.elements.dtype).dtype)
+    batch, bars = Batch(BASE, len(reading.seeds)), Bars()
     output, source = trace.outputs[j], trace.inputs[i]
-    batch.move(bars.of(output), batch.seeds(output, seeds))
+    batch.move(bars.of(output), batch.seeds(output, reading.seeds))
     trace.level.pull(batch, bars)
-    found = scalars(batch.view(bars.of(source))).host().reshape(len(seeds), -1)
-    rows, columns = part.pattern.rows, part.pattern.columns
-    data = found[part.rows[rows], columns]
-    _check(columns, data, vector[rows], found[-1])
-    return Entries(part.row_starts, columns, data)
-
-
-def _seeds(part: Compressed, colors: Numbers, variable: Variable) -> tuple[Values, Values]:
-    """A lane for each colour, one in all its places, and a last one with a random vector."""
-    dtype = scalar_of(variable.elements.dtype).dtype
-    key = id(colors), dtype
-    if key not in part.seeds:
-        made = np.zeros((_colors(colors) + 1, len(colors)), dtype)
-        made[colors, np.arange(len(colors))] = 1
-        made[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
-        part.seeds[key] = made
-    return part.seeds[key], part.seeds[key][-1]
+    found = scalars(batch.view(bars.of(source))).host()
+    return Entries(part.row_starts, part.pattern.columns, reading.entries(found))
 
 
 def _check(places: Numbers, data: Values, factors: Values, product: Values) -> None:
     """Raise ChangedError unless the entries times a vector are the product that was computed with it."""
-    terms = data.astype(np.float64) * factors
+    terms = data * factors
     sums = np.bincount(places, terms, len(product))
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(sums - product)
