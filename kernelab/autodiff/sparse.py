@@ -72,6 +72,11 @@ class Compressed:
     def is_by_columns(self) -> bool:
         return _colors(self.columns) <= REVERSE_COST * _colors(self.rows)
 
+    @property
+    def way(self) -> Way:
+        """What takes fewest runs."""
+        return "stars" if self.stars else "columns" if self.is_by_columns else "rows"
+
     @cached_property
     def lanes(self) -> int:
         """How many runs the matrix takes."""
@@ -212,6 +217,7 @@ class Problem:
     def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
         self.subject = subject
         self.labels = labels
+        self._ahead: dict[Reading, list[Values]] = {}
 
     @cached_property
     def trace(self) -> Trace:
@@ -219,7 +225,28 @@ class Problem:
 
     @cached_property
     def targets(self) -> Sequence[Variable]:
-        return self.trace.targets if self.subject.outputs is None else self.subject.outputs
+        """The outputs; those of a function are known from a run, if possible one whose results are needed."""
+        if self.subject.outputs is not None:
+            return self.subject.outputs
+        for i, found in _kept(self.subject).items():
+            part = found.parts[0]
+            if part.way != "rows":
+                reading = part.reading(part.way, _dtype(self.subject.sources[i]))
+                targets, self._ahead[reading] = self._run(i, reading)
+                return targets
+        return self.trace.targets
+
+    def tangents(self, i: int, reading: "Reading") -> list[Values]:
+        """The tangents of all outputs along the vectors of a reading."""
+        ahead = self._ahead.pop(reading, None)
+        return self._run(i, reading)[1] if ahead is None else ahead
+
+    def _run(self, i: int, reading: "Reading") -> tuple[Sequence[Variable], list[Values]]:
+        return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds, self.labels)
+
+
+def _dtype(variable: Variable) -> np.dtype[Any]:
+    return scalar_of(variable.elements.dtype).dtype
 
 
 def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
@@ -232,11 +259,12 @@ def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
         is_new = i not in kept
         try:
             found = kept[i] = kept[i] if not is_new else _find(subject, i, labels)
+            if j >= len(found.parts) or found.parts[j].pattern.shape[0] != target.count:
+                raise ChangedError  # a function has other outputs than before
             part = found.parts[j]
             if not always and 4 * part.runs > min(source.count, target.count):
                 return None
-            run = by_stars if part.stars else by_columns if part.is_by_columns else by_rows
-            entries = run(problem, i, j, part)
+            entries = by_way(problem, i, j, part)
             return Jacobian(entries, source, target, target.count, source.count)
         except NotTraceableError:
             return None
@@ -290,29 +318,26 @@ def _kept(subject: Subject) -> dict[int, Found]:
 # ------------------------------------------------------------------------------------------ both ways
 
 
-def by_columns(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
-    return _by_tangents(problem, i, j, part, "columns")
+def by_way(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
+    """The entries in the way that takes fewest runs."""
+    if part.way == "rows":
+        return by_rows(problem, i, j, part)
+    return by_tangents(problem, i, j, part, part.way)
 
 
-def by_stars(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
-    return _by_tangents(problem, i, j, part, "stars")
-
-
-def _by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:
-    dtype = scalar_of(problem.subject.sources[i].elements.dtype).dtype
+def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:
+    dtype = _dtype(problem.subject.sources[i])
     reading = part.reading(way, dtype)
     launch = part.launch(problem.subject, i, j, way, reading)
     found = None if launch is None else launch.run(problem.subject)
     if found is None:
-        batch = Batch(BASE, len(reading.seeds))
-        _, moved = tangents(problem.subject, batch, i, reading.seeds, problem.labels)
-        found = moved[j]
+        found = problem.tangents(i, reading)[j]
     return Entries(part.row_starts, part.pattern.columns, reading.entries(found).astype(dtype, copy=False))
 
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     trace, target = problem.trace, problem.targets[j]
-    reading = part.reading("rows", scalar_of(target.elements.dtype).dtype)
+    reading = part.reading("rows", _dtype(target))
     batch, bars = Batch(BASE, len(reading.seeds)), Bars()
     output, source = trace.outputs[j], trace.inputs[i]
     batch.move(bars.of(output), batch.seeds(output, reading.seeds))

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab.autodiff.differences import Floats, differences, differences_by_color
 from kernelab.autodiff.jacobian import Jacobian, Selection, columns, jacobians
-from kernelab.autodiff.sparse import ChangedError, Compressed, Problem, by_columns, by_rows, compressed
+from kernelab.autodiff.sparse import ChangedError, Compressed, Problem, by_rows, by_tangents, compressed
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.errors import KernelError
 
@@ -198,7 +198,7 @@ class _Compressed(Witnesses):
 
     def tangents(self) -> list[Floats] | None:
         try:
-            found = [by_columns(self.problem, i, j, part).data for (i, j), part in self.chosen]
+            found = [by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen]
         except (KernelError, ChangedError):
             return None
         return [data.astype(np.float64) for data in found]
