@@ -266,7 +266,7 @@ def tangents(
     started, level = subject.start(), Forward(batch)
     source = started.inputs[i]
     with batch.active():
-        batch.move(level.dot(source), batch.seeds(source, seeds))
+        batch.fill(level.dot(source), seeds)
         found = started.go(level)
     moved = [scalars(batch.view(level.dot(out))).host() for out in found]
     return subject.targets(found, labels), moved

@@ -162,9 +162,13 @@ class Batch(Level):
     def seeds(self, like: array, values: HostArray) -> array:
         """An array like another whose lanes hold the given values, lanes first."""
         made = fresh(like.shape, like.dtype, like)
-        view = self.widen(made, copy=False)
-        view.host()[...] = values.reshape(view.host().shape)
+        self.fill(made, values)
         return made
+
+    def fill(self, elements: array, values: HostArray) -> None:
+        """Set the lanes of an array in a memory that no program has met; what else is in it becomes zeros."""
+        view = self.widen(elements, copy=False).host()
+        view[...] = values.reshape(view.shape)
 
     def joined(self, elements: array, axis: int = 0) -> array:
         """The lanes of an array, one after another along a new axis."""

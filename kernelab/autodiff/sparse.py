@@ -190,6 +190,10 @@ class Found:
     labels: tuple[str, ...]
     parts: tuple[Compressed, ...]
 
+    def fits(self, targets: Sequence[Variable]) -> bool:
+        """Whether these outputs are as many and as large: a function may return others than before."""
+        return [part.pattern.shape[0] for part in self.parts] == [target.count for target in targets]
+
 
 class ChangedError(Exception):
     """The entries are not those of the pattern."""
@@ -201,6 +205,7 @@ def sparse_jacobians(
     """The Jacobians in compressed rows; unless `always`, whole where that takes no more work."""
     whole: Jacobians | None = None
     problem = Problem(subject, labels)
+    problem.run_ahead()
     made: list[Jacobian] = []
     for i, j in selection.pairs(subject.sources, problem.targets):
         found = _sparse(problem, i, j, always)
@@ -225,16 +230,25 @@ class Problem:
 
     @cached_property
     def targets(self) -> Sequence[Variable]:
-        """The outputs; those of a function are known from a run, if possible one whose results are needed."""
+        return self.trace.targets if self.subject.outputs is None else self.subject.outputs
+
+    def run_ahead(self) -> None:
+        """Run the tangents that a known pattern asks for: they tell the outputs of a function, too."""
         if self.subject.outputs is not None:
-            return self.subject.outputs
+            return
         for i, found in _kept(self.subject).items():
             part = found.parts[0]
             if part.way != "rows":
                 reading = part.reading(part.way, _dtype(self.subject.sources[i]))
-                targets, self._ahead[reading] = self._run(i, reading)
-                return targets
-        return self.trace.targets
+                self.targets, self._ahead[reading] = self._run(i, reading)
+                return
+
+    def known(self, i: int) -> dict[int, Found]:
+        """The patterns that are known, that by input `i` only if the outputs are still those."""
+        kept = _kept(self.subject)
+        if i in kept and not kept[i].fits(self.targets):
+            del kept[i]
+        return kept
 
     def tangents(self, i: int, reading: "Reading") -> list[Values]:
         """The tangents of all outputs along the vectors of a reading."""
@@ -254,13 +268,11 @@ def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
     source, target = subject.sources[i], problem.targets[j]
     if not always and source.count * target.count < SMALL:
         return None
-    kept = _kept(subject)
+    kept = problem.known(i)
     for attempt in range(3):
         is_new = i not in kept
         try:
             found = kept[i] = kept[i] if not is_new else _find(subject, i, labels)
-            if j >= len(found.parts) or found.parts[j].pattern.shape[0] != target.count:
-                raise ChangedError  # a function has other outputs than before
             part = found.parts[j]
             if not always and 4 * part.runs > min(source.count, target.count):
                 return None
@@ -283,7 +295,7 @@ def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
     source, target = problem.subject.sources[i], problem.targets[j]
     if source.count * target.count < SMALL:
         return None
-    kept = _kept(problem.subject)
+    kept = problem.known(i)
     try:
         found = kept[i] = kept[i] if i in kept else _find(problem.subject, i, problem.labels)
     except NotTraceableError:

@@ -251,7 +251,9 @@ def of_function(
     function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], what: str
 ) -> Subject:
     """A call of a Python function, which returns arrays, or fills those given as `outputs`."""
-    labels = _labels(function, len(inputs) + len(outputs))
+    facts, count = _beside(function), len(inputs) + len(outputs)
+    signature = _signature(function, facts)
+    labels = _labels(signature, count)
     sources = [
         variable
         for k, value in enumerate(inputs)
@@ -267,14 +269,13 @@ def of_function(
             message = f"outputs[{k}] of {what} is {a_thing(value)}, not an array of floats"
             raise refusal(KernelTypeError, message, what)
     targets = tuple(Variable(k, labels[len(inputs) + k], value) for k, value in enumerate(outputs))
-    takes_outputs = _takes(function, len(inputs) + len(outputs))
+    takes_outputs = _takes(signature, count)
 
     def run(arguments: list[Any]) -> Any:
         return function(*(arguments if takes_outputs else arguments[: len(inputs)]))
 
     run.__name__ = name_of(function)
     arguments = (*inputs, *outputs)
-    facts = _beside(function)
     of_itself = len(sources) == 1 and not outputs and facts.get(GRADIENT) == sources[0].key
     return Subject(
         name_of(function),
@@ -320,21 +321,28 @@ def _variables(k: int, label: str, value: Any) -> list[Variable]:
     return [variable for variable in found if is_differentiable(variable.elements.dtype)]
 
 
-def _labels(function: Callable[..., Any], count: int) -> list[str]:
-    try:
-        names = [p.name for p in inspect.signature(function).parameters.values() if p.kind in _POSITIONAL]
-    except (TypeError, ValueError):
-        names = []
+def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.Signature | None:
+    """How a function is called, None where nobody knows; looked up once."""
+    if "signature" not in facts:
+        try:
+            facts["signature"] = inspect.signature(function)
+        except (TypeError, ValueError):
+            facts["signature"] = None
+    return facts["signature"]  # type: ignore[no-any-return]
+
+
+def _labels(signature: inspect.Signature | None, count: int) -> list[str]:
+    parameters = () if signature is None else signature.parameters.values()
+    names = [p.name for p in parameters if p.kind in _POSITIONAL]
     return [*names[:count], *(f"argument {k}" for k in range(len(names), count))]
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def _takes(function: Callable[..., Any], count: int) -> bool:
+def _takes(signature: inspect.Signature | None, count: int) -> bool:
     """Whether a function can be called with so many arguments."""
     try:
-        inspect.signature(function).bind(*[None] * count)
-    except (TypeError, ValueError):
+        return signature is not None and signature.bind(*[None] * count) is not None
+    except TypeError:
         return False
-    return True

@@ -107,7 +107,8 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
             count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
             message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
             raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
-        _require_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
+        if not _has_floats(args[n]):
+            raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
     return tuple(n % len(args) for n in chosen)
 
 
@@ -123,19 +124,21 @@ def _require_callable(func: object) -> None:
         )
 
 
-def _require_floats(value: Any, what: str) -> None:
-    """Raise KernelTypeError unless a value is an array of floats, or a struct that has some."""
+def _has_floats(value: Any) -> bool:
+    """Whether a value is an array of floats, or a struct that has some."""
     if is_struct(value):
-        if not any(True for _ in fields(value)):
-            raise refusal(KernelTypeError, f"{what} has no field of floats to differentiate by", "argument")
-        return
-    if isinstance(value, array) and is_differentiable(value.dtype) and value.size:
-        return
+        return any(True for _ in fields(value))
+    return isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
+
+
+def _no_floats(value: Any, what: str) -> Exception:
+    if is_struct(value):
+        return refusal(KernelTypeError, f"{what} has no field of floats to differentiate by", "argument")
     if isinstance(value, array) and not value.size:
-        raise refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
+        return refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
     found = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
     message = f"{what} is {found}: only arrays of floats are differentiated"
-    raise refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")
+    return refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")
 
 
 def require_like(value: Any, like: Any, what: str) -> None:

@@ -1,0 +1,167 @@
+"""Prepared launches of sparse Jacobians: the same entries as the levels find, or left to the levels."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.autodiff.prepared import prepared
+from kernelab.autodiff.subject import Subject, of_kernel
+from kernelab.errors import KernelIndexError
+
+CELL = """
+def stencil(x: array[float], a: float, y: array[float]):
+    i = tid()
+    y[i] = a * sin(x[i])
+    if i > 0:
+        y[i] = y[i] + x[i - 1] * x[i]
+
+def grows(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = y[i] * y[i] * x[i] + x[i]
+
+def adds(x: array[float], y: array[float], counts: array[int]):
+    i = tid()
+    atomic_add(y, i // 2, x[i] * x[i])
+    atomic_add(counts, i // 2, 1)
+
+def turns(p: array2d[vec2], q: array2d[vec2]):
+    i, j = tid()
+    q[i, j] = vec2(p[i, j][1] * p[i, j][0], cos(p[j, i][0]))
+
+def outside(x: array[float], index: array[int], y: array[float]):
+    i = tid()
+    y[i] = x[index[i]] * 2.0
+
+def inside(x: array[float]):
+    i = tid()
+    x[i] = sin(x[i])
+"""
+
+K = kl.compile(CELL)
+RNG = np.random.default_rng(4)
+N = 9
+
+
+def reals(*shape: int, dtype: Any = float) -> Any:
+    return kl.array(RNG.uniform(0.4, 1.6, shape), dtype=dtype, requires_grad=True)
+
+
+def subject(name: str, dim: Any, inputs: list[Any], outputs: list[Any]) -> Subject:
+    return of_kernel(K[name], dim, inputs, outputs, "jacobian")
+
+
+def launch_of(found: Subject) -> Any:
+    return prepared(found, 0, 0, np.ones((2, found.sources[0].count), np.float32))
+
+
+CASES: dict[str, Any] = {
+    "a stencil with a number": ("stencil", N, lambda: ([reals(N), 1.5], [kl.zeros(N)])),
+    "an output that is read first": ("grows", N, lambda: ([reals(N)], [reals(N)])),
+    "sums by atomics": ("adds", N, lambda: ([reals(N)], [reals(5), kl.zeros(5, dtype=int)])),
+    "vectors on a grid": ("turns", (3, 3), lambda: ([reals(3, 3, 2, dtype=kl.vec2)], [vectors()])),
+    "strided views": ("stencil", N, lambda: ([reals(2 * N)[::2], 0.5], [kl.zeros(3 * N)[::3]])),
+}
+
+
+def vectors() -> Any:
+    return kl.zeros((3, 3), dtype=kl.vec2)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_prepared_launch_finds_the_dense_jacobian_and_leaves_all_as_it_was(case: str) -> None:
+    name, dim, make = CASES[case]
+    for _ in range(3):
+        inputs, outputs = make()
+        assert launch_of(subject(name, dim, inputs, outputs)) is not None
+        arrays = [a for a in (*inputs, *outputs) if isinstance(a, kl.array)]
+        before = [(a.numpy().copy(), a.allocation.version) for a in arrays]
+        dense = kl.autograd.jacobian(K[name], dim, inputs, outputs)
+        found = kl.autograd.jacobian(K[name], dim, inputs, outputs, sparse=True)
+        for key in dense:
+            assert found[key].entries is not None
+            np.testing.assert_allclose(found[key].numpy(), dense[key].numpy(), rtol=1e-5, atol=1e-6)
+        for a, (values, version) in zip(arrays, before, strict=True):
+            assert np.array_equal(a.numpy(), values)
+            assert a.allocation.version == version
+
+
+def test_arrays_over_one_memory_are_left_to_the_levels() -> None:
+    whole = reals(2 * N)
+    apart = subject("grows", N, [reals(N)], [reals(N)])
+    together = subject("grows", N, [whole[:N]], [whole[N:]])
+    launch = launch_of(apart)
+    assert launch.run(apart) is not None
+    assert launch.run(together) is None
+    assert launch_of(together) is None
+    for given in ([reals(N)], [reals(N)]), ([whole[:N]], [whole[N:]]), ([whole[:N]], [whole[:N]]):
+        dense = kl.autograd.jacobian(K["grows"], N, *given)[0, 0].numpy()
+        found = kl.autograd.jacobian(K["grows"], N, *given, sparse=True)[0, 0].numpy()
+        np.testing.assert_allclose(found, dense, rtol=1e-5)
+
+
+def test_an_input_that_the_kernel_changes_is_left_to_the_levels() -> None:
+    x = reals(N)
+    assert launch_of(subject("inside", N, [x], [])) is None
+    found = kl.autograd.jacobian(K["inside"], N, [x], sparse=True)[0, 0].numpy()
+    np.testing.assert_allclose(found, np.diag(np.cos(x.numpy())), rtol=1e-5)
+
+
+def test_numbers_that_compare_equal_are_told_apart() -> None:
+    x, y = reals(N), kl.zeros(N)
+    for a in (2.0, 2, np.float32(2.0), 3.0):
+        found = kl.autograd.jacobian(K["stencil"], N, [x, a], [y], sparse=True)[0, 0].numpy()
+        diagonal = float(a) * np.cos(x.numpy()) + np.append(0.0, x.numpy()[:-1])
+        np.testing.assert_allclose(np.diag(found), diagonal, rtol=1e-5)
+
+
+def test_an_index_outside_is_told_as_without_preparation() -> None:
+    x, y, index = reals(N), kl.zeros(N), kl.array(np.arange(N), dtype=int)
+    kl.autograd.jacobian(K["outside"], N, [x, index], [y], sparse=True)
+    index.assign(np.full(N, N))
+    with pytest.raises(KernelIndexError, match="in lane 0"):
+        kl.autograd.jacobian(K["outside"], N, [x, index], [y], sparse=True)
+    assert not y.numpy().any()
+
+
+def test_a_pattern_that_changed_is_found_again_though_the_launch_is_prepared() -> None:
+    x, y = reals(N), kl.zeros(N)
+    for shift in (0, 1, 3):
+        index = kl.array((np.arange(N) + shift) % N, dtype=int)
+        found = kl.autograd.jacobian(K["outside"], N, [x, index], [y], sparse=True)[0, 0].numpy()
+        assert np.array_equal(found, 2 * np.eye(N, dtype=np.float32)[index.numpy()])
+
+
+def test_a_function_that_returns_other_outputs_than_before_is_differentiated_anew() -> None:
+    wanted = [N]
+
+    def some(x: Any) -> Any:
+        made = [kl.zeros(n) for n in wanted]
+        for y in made:
+            kl.launch(K["stencil"], y.size, [x, 1.0], [y])
+        return made
+
+    x = reals(N)
+    for sizes in ([N], [N - 2], [N - 2, N], [N]):
+        wanted[:] = sizes
+        dense = kl.autograd.jacobian(some, inputs=[x])
+        found = kl.autograd.jacobian(some, inputs=[x], sparse=True)
+        assert list(found) == list(dense) == [(0, k) for k in range(len(sizes))]
+        for key in dense:
+            np.testing.assert_allclose(found[key].numpy(), dense[key].numpy(), rtol=1e-5)
+
+
+def test_a_function_runs_once_where_its_pattern_is_known() -> None:
+    runs = []
+
+    def counted(x: Any) -> Any:
+        runs.append(x)
+        y = kl.zeros_like(x)
+        kl.launch(K["stencil"], x.size, [x, 1.0], [y])
+        return y
+
+    kl.autograd.jacobian(counted, inputs=[reals(N)], sparse=True)
+    runs.clear()
+    kl.autograd.jacobian(counted, inputs=[reals(N)], sparse=True)
+    assert len(runs) == 1
