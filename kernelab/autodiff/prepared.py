@@ -44,9 +44,7 @@ class PreparedTangents:
     seeds: array
 
     def run(self, subject: Subject) -> Values | None:
-        """The tangents, lanes first; None where these arguments are for the levels."""
-        if not _is_plain(subject):
-            return None
+        """The tangents, lanes first, for plain arguments; None where the levels have to tell an error."""
         arguments = [self._primal(k, given) for k, given in enumerate(subject.arguments)]
         dots = {k: self._dot(k, len(arguments) + n, arguments[k]) for n, k in enumerate(self.active)}
         try:
@@ -73,10 +71,13 @@ class PreparedTangents:
 
 
 def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangents | None:
-    """The tangents of output `j` along vectors of input `i`; None where only the levels can tell them."""
+    """The tangents of output `j` along vectors of input `i`; None where only the levels can tell them.
+
+    The arguments are plain, here and wherever it runs.
+    """
     kernel, outputs = subject.kernel, subject.outputs
-    if kernel is None or outputs is None or not _is_plain(subject):
-        return None
+    assert kernel is not None
+    assert outputs is not None
     if 0 in subject.grid or 1 < kernel.plan.coordinates != len(subject.grid):
         return None  # nothing runs, or the launch has something to say
     program = Program.of(kernel)
@@ -113,9 +114,10 @@ def _position(subject: Subject, elements: array) -> int:
     return next(k for k, given in enumerate(subject.arguments) if given is elements)
 
 
-def _is_plain(subject: Subject) -> bool:
-    """Whether the arguments are numbers, and arrays in memories of their own on the CPU."""
-    assert subject.kernel is not None
+def is_plain(subject: Subject) -> bool:
+    """Whether it is a launch with numbers, and arrays in memories of their own on the CPU."""
+    if subject.kernel is None:
+        return False
     memories = set()
     for given, parameter in zip(subject.arguments, subject.kernel.plan.types, strict=True):
         if given.__class__ is array and given.type is parameter:
@@ -125,4 +127,4 @@ def _is_plain(subject: Subject) -> bool:
             memories.add(memory)
         elif isinstance(given, array) or isinstance(parameter, Array):
             return False
-    return not PRINT_LAUNCHES.get()
+    return not PRINT_LAUNCHES.get()  # a launch through the levels says so

@@ -18,7 +18,7 @@ from kernelab.autodiff.jacobian import Entries, Jacobian, Jacobians, Selection, 
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.pattern import NotTraceableError, Pattern, patterns
-from kernelab.autodiff.prepared import PreparedTangents, prepared
+from kernelab.autodiff.prepared import PreparedTangents, is_plain, prepared
 from kernelab.autodiff.reverse import Bars
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.autodiff.trees import scalars
@@ -111,6 +111,8 @@ class Compressed:
         self, subject: Subject, i: int, j: int, way: Way, reading: "Reading"
     ) -> PreparedTangents | None:
         """The launch that makes the runs of a kernel, where it can be prepared."""
+        if not is_plain(subject):
+            return None
         key = way, subject.kernel
         if key not in self._launches:
             self._launches[key] = prepared(subject, i, j, reading.seeds)
