@@ -13,6 +13,9 @@ check_races                     each launch first looks for elements at which th
 deterministic                   sums on a CUDA device come out the same to the last bit in every run: threads
                                 that add to the same elements run one after another, which is slow; on the CPU
                                 it is always so
+quick_builds                    a kernel for a CUDA device is first built with little optimisation, and again
+                                with all of it in the background; then launches run that, with the same
+                                results.  False builds it once, which takes longer before the first launch
 print_launches                  each launch prints its kernel, its grid and the line it stands in
 kernel_cache_dir                the folder that keeps built kernels, None for the usual one
 
@@ -30,7 +33,7 @@ import numpy as np
 
 from kernelab.autodiff.hazards import DEFAULT_POLICY
 from kernelab.backend.cache import VARIABLE
-from kernelab.backend.manner import DETERMINISTIC
+from kernelab.backend.manner import DETERMINISTIC, QUICK
 from kernelab.errors import Diagnostic, KernelValueError
 from kernelab.runtime.races import CHECK_RACES
 from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES
@@ -139,6 +142,14 @@ class _Config(ModuleType):
     @deterministic.setter
     def deterministic(self, wanted: bool) -> None:
         DETERMINISTIC.set(bool(wanted))
+
+    @property
+    def quick_builds(self) -> bool:
+        return QUICK.get()
+
+    @quick_builds.setter
+    def quick_builds(self, wanted: bool) -> None:
+        QUICK.set(bool(wanted))
 
     @property
     def print_launches(self) -> bool:

@@ -92,6 +92,16 @@ class Cache:
 
         return self.library(key, build, lambda path: path.read_bytes()[:-_DIGEST_BYTES])
 
+    def known(self, key: str) -> bytes | None:
+        """What was kept under that key; None where nothing was, or it is damaged."""
+        for folder in (cache_dir(), self._own):
+            if folder is not None and _is_intact(path := folder / f"{key}.so"):
+                with contextlib.suppress(OSError):  # somebody may remove the file just now
+                    data = path.read_bytes()[:-_DIGEST_BYTES]
+                    _touch(path)
+                    return data
+        return None
+
     def _library_in(
         self, folder: Path, key: str, build: Callable[[Path], None], load: Callable[[Path], Loaded]
     ) -> Loaded:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kernelab.backend.background import WORKER, Pending
 from kernelab.backend.base import (
     Args,
     Entry,
@@ -23,7 +24,8 @@ from kernelab.backend.base import (
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.flights import Flight, Flights, fields
-from kernelab.backend.manner import DETERMINISTIC, SHAPE, current
+from kernelab.backend.hurried import Hurried
+from kernelab.backend.manner import DETERMINISTIC, QUICK, SHAPE, current
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.room import Borrowed, Room, Snapshot
 from kernelab.backend.usual import is_usual
@@ -79,13 +81,24 @@ class CudaBackend:
         driver, unit = self.driver, emit(functions, Cuda())
         for info in unit.entries:
             _require_few(info)
-        key = key_of(unit.text, driver.identity, "cuda", str(ABI_VERSION))
-        code = self.cache.data(key, lambda: driver.compile(unit.text))
+        code, better = self._code(unit.text)
         entries = zip(functions, unit.entries, strict=True)
         return {
-            info.name: CudaEntry(self, info, function, driver.load(code, info.symbol))
+            info.name: CudaEntry(self, info, function, Hurried(driver, code, info.symbol, better))
             for function, info in entries
         }
+
+    def _code(self, text: str) -> tuple[bytes, Pending | None]:
+        """Machine code, and the better one that is being made meanwhile where this one was made quickly."""
+        driver, cache = self.driver, self.cache
+        key = key_of(text, driver.identity, "cuda", str(ABI_VERSION))
+        if not (QUICK.get() and driver.hurries):
+            return cache.data(key, lambda: driver.compile(text)), None
+        known = cache.known(key)
+        if known is not None:
+            return known, None
+        quick = driver.compile(text, quickly=True)
+        return quick, WORKER.begin(lambda: cache.data(key, lambda: driver.compile(text)))
 
     def stream(self) -> int:
         """The stream that the next launch runs in: it waits for what the device's own has to do."""
@@ -119,7 +132,7 @@ class Crew:
 class CudaEntry:
     """A function of a device; `turns` says why its threads run one after another, "" if they need not."""
 
-    def __init__(self, backend: CudaBackend, info: EntryInfo, function: Function, loaded: object) -> None:
+    def __init__(self, backend: CudaBackend, info: EntryInfo, function: Function, loaded: Hurried) -> None:
         self.info = info
         self.turns = in_turn(function)
         self.changed = frozenset(var.hint for var in changed(function))
@@ -289,7 +302,8 @@ class CudaEntry:
         """Start, and say what is under way."""
         backend, packed = self._backend, struct.pack(f"={len(slots)}q", *slots)
         stream, block = backend.stream(), backend.flights.block(limit)
-        backend.driver.launch(self._loaded, crew.blocks, crew.threads, packed, block[1], stream)
+        loaded = self._loaded.now(may_load=backend.flights.captured is None)
+        backend.driver.launch(loaded, crew.blocks, crew.threads, packed, block[1], stream)
         return Flight(self.info, slots, block, stream, place)
 
     def _landed(self, flight: Flight) -> list[int]:

@@ -44,8 +44,12 @@ class Driver(Protocol):
     def identity(self) -> str:
         """What decides, besides the text, what `compile` makes of it."""
 
-    def compile(self, text: str) -> bytes:
-        """Machine code for the device; raises BuildError."""
+    @property
+    def hurries(self) -> bool:
+        """Whether `compile` has a quick way that is worth to be taken first."""
+
+    def compile(self, text: str, quickly: bool = False) -> bytes:
+        """Machine code, made in any thread, `quickly` with little optimisation; raises BuildError."""
 
     def load(self, code: bytes, symbol: str) -> object:
         """A function of machine code, to launch; it stays loaded as long as somebody holds it."""

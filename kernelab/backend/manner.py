@@ -39,6 +39,10 @@ DETERMINISTIC: ContextVar[bool] = ContextVar("kernelab deterministic", default=F
 """Whether sums by atomics have to come in the same order in every run."""
 
 
+QUICK: ContextVar[bool] = ContextVar("kernelab quick builds", default=True)
+"""Whether a function is first built quickly, and well in the background, where a device can do so."""
+
+
 def current(device: str) -> int:
     """The stream of a device in which launches run now."""
     return STREAMS.get().get(device, 0)

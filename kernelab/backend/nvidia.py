@@ -162,9 +162,14 @@ class NvidiaDriver:
 
     # ---------------------------------------------------------------------------------------- code
 
-    def compile(self, text: str) -> bytes:
+    @property
+    def hurries(self) -> bool:
+        """Whether NVRTC has a quick way."""
+        return nvrtc.hurries()
+
+    def compile(self, text: str, quickly: bool = False) -> bytes:
         """Machine code for the device; raises BuildError."""
-        return nvrtc.compile_to_cubin(text, self.architecture)
+        return nvrtc.compile_to_cubin(text, self.architecture, quickly=quickly)
 
     def load(self, code: bytes, symbol: str) -> object:
         """A function of machine code; raises BuildError."""

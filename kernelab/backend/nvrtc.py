@@ -18,6 +18,12 @@ FLAGS = (
     "--no-source-include",
 )
 
+QUICKLY = ("--Ofast-compile=max",)
+"""Little optimisation.  What is computed stays the same: it depends on the flags above alone."""
+
+FIRST_QUICK = 13
+"""The NVRTC that is known to have it."""
+
 LOCATED = ("--generate-line-info",)
 
 
@@ -35,10 +41,11 @@ def compile_to_ptx(text: str, architecture: str = "sm_80", located: bool = False
     )
 
 
-def compile_to_cubin(text: str, architecture: str, located: bool = False) -> bytes:
+def compile_to_cubin(text: str, architecture: str, located: bool = False, quickly: bool = False) -> bytes:
     """The machine code of a unit of CUDA C++ for one architecture, such as ``sm_90``.
 
-    With `located` it knows of which line of the text each instruction is.
+    With `located` it knows of which line of the text each instruction is; `quickly` it is made with little
+    optimisation, where `hurries`.
 
     Raises BuildError with the compiler's log, where NVRTC is not installed, or for an architecture that it
     does not know.
@@ -48,7 +55,13 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False) -> byt
         message = f"NVRTC {version()} does not compile for {architecture}"
         hint = f"it knows {known[0]} to {known[-1]}: install an nvidia-cuda-nvrtc of the device's time"
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
-    return _compiled(text, architecture, "nvrtcGetCUBIN", LOCATED if located else ())
+    flags = (*(LOCATED if located else ()), *(QUICKLY if quickly else ()))
+    return _compiled(text, architecture, "nvrtcGetCUBIN", flags)
+
+
+def hurries() -> bool:
+    """Whether NVRTC has a quick way; raises BuildError where it is not installed."""
+    return int(version().partition(".")[0]) >= FIRST_QUICK
 
 
 def architectures() -> tuple[str, ...]:

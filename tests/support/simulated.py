@@ -46,6 +46,7 @@ class SimulatedDriver:
     name = "simulated device"
     architecture = "sm_80"
     processors = 2
+    hurries = False
     reachable = True
     """Whether copies come straight from another device."""
 
@@ -89,7 +90,7 @@ class SimulatedDriver:
 
     # ---------------------------------------------------------------------------------------- code
 
-    def compile(self, text: str) -> bytes:
+    def compile(self, text: str, quickly: bool = False) -> bytes:
         return shim.compiled(text)
 
     def load(self, code: bytes, symbol: str) -> object:
