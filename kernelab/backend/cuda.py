@@ -170,7 +170,7 @@ class CudaEntry:
         if self._narrow:
             self._warn_of_narrow_sums()
         if not self._is_usual(slots):
-            self._careful_entry().start(args, limit, room, place)
+            self._careful_entry(place).start(args, limit, room, place)
             return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
@@ -212,14 +212,26 @@ class CudaEntry:
         self._usual = list(slots)
         return True
 
-    def _careful_entry(self) -> "CudaEntry":
-        """The same function, built to take nothing for granted."""
+    def _careful_entry(self, place: object) -> "CudaEntry":
+        """The same function, built to take nothing for granted; raises LaunchError in a capture."""
         if self._careful is None:
+            if self._backend.flights.captured is not None:
+                raise LaunchError(self._unbuilt(place))
             function = replace(self._function, aliased=True)
             made = self._backend.build([function])[function.name]
             assert isinstance(made, CudaEntry)
             self._careful = made
         return self._careful
+
+    def _unbuilt(self, place: object) -> Diagnostic:
+        """What is wrong with the first unusual launch of a capture."""
+        where = f", launched in {place}," if place else ""
+        message = (
+            f"`{self.info.name}`{where} gets arrays that share memory, run backwards or are very large: "
+            "that takes another build of it, and nothing can be built during a capture"
+        )
+        hint = "run the block once with these arrays before it is captured"
+        return Diagnostic(message, code="capture", hint=hint)
 
     def _bound(self, slots: Sequence[int], limit: int) -> int:
         """How many bytes a thread may keep for loops, where many do so at once; 0 is any number."""

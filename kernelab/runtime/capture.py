@@ -121,6 +121,7 @@ def capture_end(device: Device | str | None = None, stream: Stream | None = None
     if capture is None or flights is None:
         message = f"no launches are being captured on {space.name}"
         raise LaunchError(Diagnostic(message, caller().span, "capture", hint="begin: kl.capture_begin()"))
+    space.require_mine("a capture ends")
     _STREAMS.pop(space.name).close()
     try:
         space.queues.join_captured()

@@ -83,7 +83,7 @@ class Placed:
 
     def _require_no_capture(self) -> None:
         for space in OPEN.values():
-            if space.capture is not None:
+            if space.capture is not None and not space.is_captured_elsewhere:
                 name = self.function.name
                 message = f"`{name}` runs on the CPU while launches on {space.name} are captured"
                 hint = (
@@ -120,6 +120,7 @@ class Placed:
 
     def _run(self, held: dict[str, DeviceAllocation], args: Args, limit: int, room: int) -> None:
         space = next(iter(held.values())).space
+        space.require_mine(f"`{self.function.name}` is launched")
         entry, owners = self.on(space), list(held.values())
         for owner in owners:
             owner.flush()

@@ -9,6 +9,7 @@ copies and clearing, is.  Knows the driver; must not know kernels or launches.
 
 import ctypes
 import sys
+import threading
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,11 +32,12 @@ OPEN: "dict[str, Space]" = {}
 class Capture:
     """What a capture that goes on has touched: memory, what of it changes, and what was uploaded.
 
-    `uploads` are the host's addresses of copies of what the host wrote, `closing` the streams to be given
-    back at its end.
+    `thread` is the one that has begun it, and alone may put something into the graph.  `uploads` are the
+    host's addresses of copies of what the host wrote, `closing` the streams to be given back at its end.
     """
 
     def __init__(self) -> None:
+        self.thread = threading.get_ident()
         self.touched: dict[DeviceAllocation, None] = {}
         self.changed: dict[DeviceAllocation, None] = {}
         self.uploads: list[int] = []
@@ -82,6 +84,18 @@ class Space:
         if self.capture is not None:
             message = f"{what} while launches on {self.name} are captured: none of them has run yet"
             hint = "do it behind the capture; kl.capture_launch(capture.graph) runs what was captured"
+            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+
+    @property
+    def is_captured_elsewhere(self) -> bool:
+        """Whether another thread captures launches."""
+        return self.capture is not None and self.capture.thread != threading.get_ident()
+
+    def require_mine(self, what: str) -> None:
+        """Raise LaunchError where another thread captures launches: `what` would get into its graph."""
+        if self.is_captured_elsewhere:
+            message = f"{what} while another thread captures launches on {self.name}"
+            hint = "it would become a part of that graph: wait for the end of the capture"
             raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
 
     def _full(self, nbytes: int) -> Diagnostic:
@@ -293,6 +307,7 @@ class DeviceAllocation(Allocation):
     def alone(self, *others: "DeviceAllocation") -> Iterator[None]:
         """The device's own stream works on the bytes within: after, and before, all others."""
         self.space.backend.flights.require_alive()
+        self.space.require_mine("memory is copied or cleared")
         if self.space.capture is not None:
             self.space.capture.touched |= dict.fromkeys((self, *others))
         self.space.queues.before((self, *others))

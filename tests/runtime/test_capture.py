@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -208,6 +209,48 @@ def test_what_cannot_be_captured_says_what_to_do(kernels: dict[str, Any], driver
             _captured(capture, cause)
         assert capture.graph is None and OPEN["cuda:0"].capture is None
     assert y.list() == [2, 4]
+
+
+def test_a_launch_that_needs_another_build_is_refused_until_it_has_run(kernels: dict[str, Any]) -> None:
+    x, y = on_device(1, 2, 3), on_device(0, 0, 0)
+    capture = kl.ScopedCapture("cuda")
+    with pytest.raises(
+        LaunchError, match=r"`double`, launched in test_capture\.py.*takes another build"
+    ) as caught:
+        _captured(capture, lambda: kl.launch(kernels["double"], 3, [x[::-1], y]))
+    assert "run the block once with these arrays" in str(caught.value)
+    kl.launch(kernels["double"], 3, [x[::-1], y])
+    with kl.ScopedCapture("cuda") as again:
+        kl.launch(kernels["double"], 3, [x[::-1], y])
+    y.zero_()
+    kl.capture_launch(again.graph)
+    assert y.list() == [6, 4, 2]
+
+
+def _in_a_thread(cause: Any) -> BaseException | None:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(cause).exception()
+
+
+def test_other_threads_stay_out_of_a_capture(kernels: dict[str, Any]) -> None:
+    x, y, z = on_device(1, 2), on_device(0, 0), on_device(5, 5)
+    here, there = kl.ones(2), kl.zeros(2)
+    causes = {
+        "`double` is launched while another": lambda: kl.launch(kernels["double"], 2, [x, z]),
+        "memory is copied or cleared while another": lambda: kl.copy(z, x),
+        "a capture ends while another": lambda: kl.capture_end("cuda"),
+        "a device is waited for while": kl.synchronize,
+    }
+    with kl.ScopedCapture("cuda") as capture:
+        for said, cause in causes.items():
+            problem = _in_a_thread(cause)
+            assert isinstance(problem, LaunchError) and said in str(problem)
+        assert _in_a_thread(lambda: kl.launch(kernels["double"], 2, [here, there])) is None
+        kl.launch(kernels["double"], 2, [x, y])
+    assert there.list() == [2, 2] and len(capture.graph) == 1
+    kl.capture_launch(capture.graph)
+    assert y.list() == [2, 4] and z.list() == [5, 5]
+    assert _in_a_thread(lambda: kl.launch(kernels["double"], 2, [x, z])) is None and z.list() == [2, 4]
 
 
 def test_what_is_no_graph_or_on_the_cpu_is_refused(driver: Any) -> None:
