@@ -181,6 +181,11 @@ FAULTS = {
         "a kernel used an address outside of all arrays; everything on the device is lost",
         "restart the notebook's kernel; a snippet of C++ or an array over a pointer is the likely cause",
     ),
+    "CUDA_ERROR_MISALIGNED_ADDRESS": Fault(
+        "a kernel read or wrote a number at an address that is no multiple of its size; "
+        "everything on the device is lost",
+        "restart the notebook's kernel; a snippet of C++ or an array over a pointer is the likely cause",
+    ),
     "CUDA_ERROR_LAUNCH_FAILED": Fault(
         "a kernel crashed on the device; everything on the device is lost",
         "restart the notebook's kernel",
@@ -197,6 +202,10 @@ FAULTS = {
         "the driver cannot run the code that NVRTC made for the device",
         "install the nvidia-cuda-nvrtc that fits the driver, or a newer driver",
     ),
+    "CUDA_ERROR_INVALID_IMAGE": Fault(
+        "the driver does not know the form of the code that NVRTC made: it is older than NVRTC",
+        "install a newer driver, or an older nvidia-cuda-nvrtc",
+    ),
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": Fault(
         "the driver is older than NVRTC", "install a newer driver, or an older nvidia-cuda-nvrtc"
     ),
@@ -207,7 +216,12 @@ FAULTS = {
 }
 """The failures that a user can do something about."""
 
-LOST = ("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_LAUNCH_TIMEOUT")
+LOST = (
+    "CUDA_ERROR_ILLEGAL_ADDRESS",
+    "CUDA_ERROR_MISALIGNED_ADDRESS",
+    "CUDA_ERROR_LAUNCH_FAILED",
+    "CUDA_ERROR_LAUNCH_TIMEOUT",
+)
 """After these the context is of no use any more: every later call would fail alike."""
 
 

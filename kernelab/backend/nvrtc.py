@@ -24,6 +24,9 @@ QUICKLY = ("--Ofast-compile=max",)
 FIRST_QUICK = 13
 """The NVRTC that is known to have it."""
 
+OLDEST = 60
+"""The first architecture that has atomics of float64, in which sums are taken."""
+
 LOCATED = ("--generate-line-info",)
 
 
@@ -50,10 +53,16 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
     Raises BuildError with the compiler's log, where NVRTC is not installed, or for an architecture that it
     does not know.
     """
+    number = int(architecture.removeprefix("sm_").rstrip("af"))
+    if number < OLDEST:
+        message = f"a device of {architecture} is too old: it cannot add float64 numbers by atomics"
+        hint = f'kernelab needs sm_{OLDEST} (of 2016) or later: use device="cpu"'
+        raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
     known = architectures()
     if architecture not in known:
         message = f"NVRTC {version()} does not compile for {architecture}"
-        hint = f"it knows {known[0]} to {known[-1]}: install an nvidia-cuda-nvrtc of the device's time"
+        age = "an older" if number < int(known[0].removeprefix("sm_")) else "a newer"
+        hint = f"it knows {known[0]} to {known[-1]}: install {age} nvidia-cuda-nvrtc that knows the device"
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
     flags = (*(LOCATED if located else ()), *(QUICKLY if quickly else ()))
     return _compiled(text, architecture, "nvrtcGetCUBIN", flags)

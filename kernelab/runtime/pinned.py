@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kernelab.backend.reach import Reach
+from kernelab.errors import Diagnostic, KernelMemoryError
 from kernelab.runtime.device import get_cuda_devices
 from kernelab.runtime.memory import Allocation, copy_bytes
 from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
@@ -33,6 +34,8 @@ class PinnedAllocation(Allocation):
         self._copies: dict[Space, int] = {}
 
     def __del__(self) -> None:
+        if not hasattr(self, "_copies"):
+            return  # there was no memory
         if self._keeper.backend.flights.lost is None and not sys.is_finalizing():
             for space, event in self._copies.items():
                 space.driver.close_event(event)
@@ -123,13 +126,18 @@ def settle_within(reaches: Iterable[Reach]) -> None:
 def allocate_pinned(nbytes: int, *, cleared: bool) -> PinnedAllocation | None:
     """New pinned memory, of zeros even where nobody asks; None where there is no CUDA device.
 
-    Raises KernelMemoryError, or a DriverError where the system locks no more memory.
+    Raises KernelMemoryError where the system locks no more memory.
     """
     if not OPEN and not get_cuda_devices():
         return None
     for memory in [memory for memory in _BUSY if memory.has_landed]:
         del _BUSY[memory]
-    made = PinnedAllocation(next(iter(OPEN.values())), nbytes)
+    try:
+        made = PinnedAllocation(next(iter(OPEN.values())), nbytes)
+    except KernelMemoryError as problem:
+        message = f"the system locks no {nbytes / 1e9:,.3f} GB of the host's memory in place"
+        hint = "make a smaller array, or a usual one: leave pinned=True away"
+        raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from problem
     if cleared:
         ctypes.memset(made.address, 0, nbytes)
     return made

@@ -1,0 +1,125 @@
+"""What goes wrong on a device, provoked through a simulated one: what is said, and whether one can go on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kernelab as kl
+from kernelab.backend import nvrtc
+from kernelab.backend.driver import LostError, fault
+from kernelab.errors import BuildError, KernelMemoryError, LaunchError
+from kernelab.runtime.spaces import OPEN, Space
+from tests.support.simulated import SimulatedDriver
+
+
+class Failing(SimulatedDriver):
+    """A device whose architecture or driver NVRTC's code does not fit."""
+
+    def __init__(self, architecture: str = "sm_80", loading: str = "") -> None:
+        super().__init__(1 << 16)
+        self.architecture = architecture
+        self.loading = loading
+
+    def compile(self, text: str, quickly: bool = False) -> bytes:
+        if self.architecture != "sm_80":
+            return nvrtc.compile_to_cubin(text, self.architecture)
+        return super().compile(text)
+
+    def load(self, code: bytes, symbol: str) -> object:
+        if self.loading:
+            raise fault(self.loading, "loading a kernel", "cuda:0")
+        return super().load(code, symbol)
+
+    def shared(self, nbytes: int) -> tuple[int, int]:
+        if nbytes > 1 << 20:
+            raise fault("CUDA_ERROR_OUT_OF_MEMORY", "allocating shared memory", "cuda:0")
+        return super().shared(nbytes)
+
+
+@pytest.fixture
+def opened() -> Iterator[Any]:
+    def open_as(driver: SimulatedDriver) -> SimulatedDriver:
+        OPEN["cuda:0"] = Space("cuda:0", driver, watchful=True)
+        return driver
+
+    yield open_as
+    OPEN.pop("cuda:0", None)
+
+
+def launched(device: str = "cuda") -> list[float]:
+    kernel = kl.compile("""
+def twice(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * x[i]
+""")["twice"]
+    y = kl.zeros(2, device=device)
+    kl.launch(kernel, 2, [kl.ones(2, device=device)], [y])
+    found: list[float] = y.list()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        (("sm_999",), [r"NVRTC \d+\.\d+ does not compile for sm_999", "install a newer nvidia-cuda-nvrtc"]),
+        (("sm_52",), ["sm_52 is too old: it cannot add float64", "sm_60 .* or later", 'device="cpu"']),
+        (("sm_80", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"), ["older than NVRTC", "a newer driver"]),
+        (("sm_80", "CUDA_ERROR_INVALID_IMAGE"), ["older than NVRTC", "a newer driver"]),
+        (("sm_80", "CUDA_ERROR_NO_BINARY_FOR_GPU"), ["cannot run the code", "that fits the driver"]),
+    ],
+)
+def test_a_device_that_kernels_cannot_be_built_for_says_what_to_install(
+    driver: tuple[str, ...], said: list[str], opened: Any
+) -> None:
+    opened(Failing(*driver))
+    for _ in range(2):
+        with pytest.raises(BuildError) as caught:
+            launched()
+        for part in said:
+            assert caught.match(part)
+    assert launched("cpu") == [2, 2]
+
+
+def test_memory_that_runs_out_says_whose_and_leaves_the_device_usable(opened: Any) -> None:
+    opened(Failing())
+    with pytest.raises(
+        KernelMemoryError, match=r"(?s)no memory for an array of 0.004 GB on cuda:0.*let go of"
+    ):
+        kl.zeros(1_000_000, device="cuda")
+    with pytest.raises(KernelMemoryError, match=r"(?s)locks no 0.004 GB of the host.*pinned=True away"):
+        kl.zeros(1_000_000, pinned=True)
+    assert launched() == [2, 2]
+
+
+@pytest.mark.parametrize("code", ["CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_MISALIGNED_ADDRESS"])
+def test_a_lost_device_says_so_and_the_cpu_goes_on(code: str, opened: Any) -> None:
+    driver = opened(Failing())
+    x, back = kl.ones(2, device="cuda"), kl.zeros(2, pinned=True)
+
+    def broken() -> None:
+        raise fault(code, "running a kernel", "cuda:0")
+
+    kl.copy(back, x)
+    driver.queues[0].insert(0, broken)
+    assert launched("cpu") == [2, 2]
+    kernel = kl.compile("""
+def twice(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * x[i]
+""")["twice"]
+    kl.launch(kernel, 2, [x], [kl.zeros(2, device="cuda")])
+    for cause in (back.numpy, back.list, lambda: kl.ones(2, device="cuda")):
+        with pytest.raises(LostError, match=r"(?s)running `twice`.*lost.*restart the notebook's kernel"):
+            cause()
+    assert launched("cpu") == [2, 2]
+
+
+def test_arrays_of_two_places_are_refused_with_a_way_out(opened: Any) -> None:
+    opened(Failing())
+    with pytest.raises(LaunchError, match=r'different devices(.|\n)*\.to\("'):
+        kl.launch(
+            kl.compile("def f(x: array[float], y: array[float]):\n    y[tid()] = x[tid()]\n")["f"],
+            2,
+            [kl.ones(2, device="cuda"), kl.zeros(2)],
+        )
