@@ -83,6 +83,7 @@ class Stream:
         """Let an event, a new one unless given, happen when all that is in the stream has ended."""
         made = Event(self.device) if event is None else event
         _require_same(made.device, self.device, "an event is recorded")
+        self._space.require_mine("an event is recorded")
         self._driver.record(made.number, self.number)
         return made
 
@@ -90,6 +91,7 @@ class Stream:
         """Let what comes into the stream wait for an event, which may be of another device."""
         if not isinstance(event, Event):
             raise _no("an event", event, "kl.Event()")
+        self._space.require_mine("a stream is to wait")
         self._driver.hold(self.number, event.number)
 
     def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:

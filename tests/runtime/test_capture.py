@@ -235,7 +235,10 @@ def _in_a_thread(cause: Any) -> BaseException | None:
 def test_other_threads_stay_out_of_a_capture(kernels: dict[str, Any]) -> None:
     x, y, z = on_device(1, 2), on_device(0, 0), on_device(5, 5)
     here, there = kl.ones(2), kl.zeros(2)
+    event = kl.get_stream("cuda").record_event()
     causes = {
+        "an event is recorded while another": lambda: kl.get_stream("cuda").record_event(),
+        "a stream is to wait while another": lambda: kl.get_stream("cuda").wait_event(event),
         "`double` is launched while another": lambda: kl.launch(kernels["double"], 2, [x, z]),
         "memory is copied or cleared while another": lambda: kl.copy(z, x),
         "a capture ends while another": lambda: kl.capture_end("cuda"),
