@@ -109,7 +109,14 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
             raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
         if not _has_floats(args[n]):
             raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
-    return tuple(n % len(args) for n in chosen)
+    found = tuple(n % len(args) for n in chosen)
+    twice = next((n for n in found if found.count(n) > 1), None)
+    if twice is not None:
+        message = (
+            f"argnums={argnums!r} chooses argument {argument_name(func, twice)} of {name_of(func)} twice"
+        )
+        raise refusal(KernelTypeError, message, "argnums", "name each argument once")
+    return found
 
 
 def _require_callable(func: object) -> None:

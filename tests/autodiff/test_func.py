@@ -344,6 +344,9 @@ def test_what_a_jacobian_cannot_be_of_is_named() -> None:
     for argnums in ("x", (), 0.5):
         with pytest.raises(KernelTypeError, match="chooses no argument of sine"):
             kl.func.jacfwd(sine, argnums=argnums)(x)  # type: ignore[arg-type]
+    for twice in ((0, 0), (0, -2)):
+        with pytest.raises(KernelTypeError, match="chooses argument `a` of <lambda> twice"):
+            kl.func.jacrev(lambda a, b: a * b, argnums=twice)(x, x)
     with pytest.raises(KernelTypeError, match="transforms take a Python function, not an int"):
         kl.func.jacrev(3)(x)  # type: ignore[arg-type]
     for transform in (kl.func.jacrev, kl.func.jacfwd):
