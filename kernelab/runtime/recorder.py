@@ -97,10 +97,14 @@ def caller(depth: int = 0) -> Place:
 _place = lru_cache(4096)(Place)
 
 
+_BETWEEN = "kernelab.", "contextlib"
+"""How the names of modules begin whose code is not the user's, though it calls on."""
+
+
 def user_frame(frame: FrameType) -> FrameType:
     """The frame itself, if it runs code of the user's, else the nearest around it that does."""
     # A caller is asked for only where it matters: Python makes an object for each.
-    while frame.f_globals.get("__name__", "").startswith("kernelab.") and frame.f_back is not None:
+    while frame.f_globals.get("__name__", "").startswith(_BETWEEN) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
