@@ -244,7 +244,7 @@ def _pow_exponent(y: Expr, a: Expr) -> Expr:
 
 
 @builtin(
-    cpp="{m}pow{f}({a}, {b})",
+    cpp="{m}pow{f}({x}, {y})",
     numpy=np.power,
     name="pow",
     symbol="**",
@@ -252,10 +252,10 @@ def _pow_exponent(y: Expr, a: Expr) -> Expr:
     partials=lambda y, a, b: (_pow_base(y, a, b), _pow_exponent(y, a)),
     domain=((0.3, 3.0), (-2.0, 2.0)),
 )
-def pow_(a: Float, b: Float) -> Float:
-    """The power ``a ** b``; NaN for a negative ``a`` and a ``b`` that is no whole number.
+def pow_(x: Float, y: Float) -> Float:
+    """The power ``x ** y``; NaN for a negative ``x`` and a ``y`` that is no whole number.
 
-    ``a ** 0`` is 1 and has derivative 0 in ``a``; ``0 ** b`` has derivative 0 in ``b``.
+    ``x ** 0`` is 1 and has derivative 0 in ``x``; ``0 ** y`` has derivative 0 in ``y``.
     """
 
 
@@ -264,7 +264,7 @@ def _to_type_of(a: Expr, n: Expr) -> Expr:
 
 
 @builtin(
-    cpp="{m}pow{f}({a}, ({T}){n})",
+    cpp="{m}pow{f}({x}, ({T}){y})",
     name="pow",
     symbol="**",
     singular=True,
@@ -272,8 +272,8 @@ def _to_type_of(a: Expr, n: Expr) -> Expr:
     numpy=lambda a, n: np.power(a, np.asarray(n).astype(np.asarray(a).dtype)),
     partials=lambda y, a, n: (_pow_base(y, a, _to_type_of(a, n)), None),
 )
-def pow_int(a: Float, n: Int) -> Float:
-    """The power ``a ** n`` with a whole exponent, which is rounded to the type of ``a``; ``a ** 0`` is 1."""
+def pow_int(x: Float, y: Int) -> Float:
+    """The power ``x ** y`` with a whole exponent, which is rounded to the type of ``x``; ``x ** 0`` is 1."""
 
 
 @builtin(cpp="({a} < {b})", numpy=np.less, derivative=Zero(), exact=True, symbol="<")
@@ -376,8 +376,8 @@ def bit_xor(a: Whole, b: Whole) -> Whole:
     """The bits set in exactly one."""
 
 
-@builtin(cpp="(~{x})", numpy=np.invert, derivative=Zero(), exact=True, symbol="~", domain=(0.0, 9.0))
-def invert(x: Int) -> Int:
+@builtin(cpp="(~{a})", numpy=np.invert, derivative=Zero(), exact=True, symbol="~", domain=(0.0, 9.0))
+def invert(a: Int) -> Int:
     """All bits flipped."""
 
 
@@ -421,6 +421,12 @@ def _where_vjp(y: Expr, operands: Any, w: Expr) -> tuple[None, Expr, Expr]:
 WHERE = Rules(_where_jvp, _where_vjp)
 
 
-@builtin(cpp="({cond} ? {a} : {b})", numpy=np.where, derivative=WHERE, exact=True, tags=SELECTS)
-def where(cond: Bool, a: Element, b: Element) -> Element:
-    """``a`` where ``cond`` holds, else ``b``; both are computed, the derivative follows the one chosen."""
+@builtin(
+    cpp="({cond} ? {value_if_true} : {value_if_false})",
+    numpy=np.where,
+    derivative=WHERE,
+    exact=True,
+    tags=SELECTS,
+)
+def where(cond: Bool, value_if_true: Element, value_if_false: Element) -> Element:
+    """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""

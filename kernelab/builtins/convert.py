@@ -97,18 +97,18 @@ _BACK = Linear(lambda w, x: (w.apply(str(x.type)),))
 
 
 def _casts(to: Scalar) -> Iterator[Op]:
-    cpp = "({x} != 0)" if to == bool_ else "(({T}){x})"
-    doc = f"``x`` as {to}, rounded to the nearest."
+    cpp = "({a} != 0)" if to == bool_ else "(({T}){a})"
+    doc = f"``a`` as {to}, rounded to the nearest."
     if to.is_float:
-        yield _record(to, [("x", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
-        yield _record(to, [("x", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+        yield _record(to, [("a", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
+        yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
         return
     doc = (
-        "Whether ``x`` is not 0."
+        "Whether ``a`` is not 0."
         if to == bool_
-        else (f"``x`` as {to}: a float is rounded towards 0 and must be in range, an integer wraps around.")
+        else (f"``a`` as {to}: a float is rounded towards 0 and must be in range, an integer wraps around.")
     )
-    yield _record(to, [("x", Element)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+    yield _record(to, [("a", Element)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
 
 
 def _rule(type: Value, transpose: Callable[..., Any]) -> Derivative:
@@ -284,8 +284,8 @@ WITHIN_TWO = (-2.0, 1.0)
     tags=("extract",),
     domain=(ANYWHERE, WITHIN_TWO),
 )
-def extract(v: AnyVecN, i: Index) -> Element:
-    """The component ``v[i]``; a negative index counts from the end, one outside gives the last."""
+def extract(a: AnyVecN, i: Index) -> Element:
+    """The component ``a[i]``; a negative index counts from the end, one outside gives the last."""
 
 
 @builtin(
@@ -297,8 +297,8 @@ def extract(v: AnyVecN, i: Index) -> Element:
     tags=("extract",),
     domain=(ANYWHERE, WITHIN_TWO, WITHIN_TWO),
 )
-def extract_entry(m: AnyMatNM, i: Index, j: Index) -> Element:
-    """The entry ``m[i, j]``; negative indices count from the end, one outside gives the last."""
+def extract_entry(a: AnyMatNM, i: Index, j: Index) -> Element:
+    """The entry ``a[i, j]``; negative indices count from the end, one outside gives the last."""
 
 
 @builtin(

@@ -344,10 +344,10 @@ def _masked(incoming: Expr, value: Expr) -> Expr:
     parts=(Mat33, Vec3),
     exact=True,
 )
-def eig3(a: Mat33) -> Vec12:
-    """Eigenvectors and eigenvalues: ``q, d = eig3(a)`` with ``a = q * diag(d) * transpose(q)``.
+def eig3(A: Mat33) -> Vec12:
+    """Eigenvectors and eigenvalues: ``q, d = eig3(A)`` with ``A = q * diag(d) * transpose(q)``.
 
-    ``a`` is symmetric; of any other matrix the symmetric part is taken.  The columns of ``q`` are a
+    ``A`` is symmetric; of any other matrix the symmetric part is taken.  The columns of ``q`` are a
     right-handed basis; the values are in no order.  The derivative of two vectors whose values are equal up
     to rounding is NaN where it is needed; the values themselves, and sums of functions of them, have theirs.
     """
@@ -359,8 +359,8 @@ def eig3(a: Mat33) -> Vec12:
     parts=(Mat22, Vec2, Mat22),
     exact=True,
 )
-def svd2(a: Mat22) -> Vec10:
-    """Singular values: ``u, sigma, v = svd2(a)`` with ``a = u * diag(sigma) * transpose(v)``.
+def svd2(A: Mat22) -> Vec10:
+    """Singular values: ``u, sigma, v = svd2(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
     The columns of ``u`` and ``v`` are orthonormal; the values are not negative, the greater first.  Where
     they are equal up to rounding, a gradient may need ``sigma`` and ``u * transpose(v)``, the closest
@@ -374,8 +374,8 @@ def svd2(a: Mat22) -> Vec10:
     parts=(Mat33, Vec3, Mat33),
     exact=True,
 )
-def svd3(a: Mat33) -> Vec21:
-    """Singular values: ``u, sigma, v = svd3(a)`` with ``a = u * diag(sigma) * transpose(v)``.
+def svd3(A: Mat33) -> Vec21:
+    """Singular values: ``u, sigma, v = svd3(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
     ``u`` and ``v`` are rotations; the values are ordered by size, the last has the sign of the determinant.
     Where two are equal up to rounding, a gradient may need ``sigma`` and ``u * transpose(v)``, the closest
@@ -384,8 +384,8 @@ def svd3(a: Mat33) -> Vec21:
 
 
 @composite(_qr3, derivative=Rules(_qr3_jvp, _qr3_vjp), parts=(Mat33, Mat33), exact=True)
-def qr3(a: Mat33) -> Vec18:
-    """``q, r = qr3(a)`` with ``a = q * r``, ``q`` a rotation and ``r`` an upper triangle.
+def qr3(A: Mat33) -> Vec18:
+    """``q, r = qr3(A)`` with ``A = q * r``, ``q`` a rotation and ``r`` an upper triangle.
 
     The first two entries on the diagonal of ``r`` are not negative, the last has the sign of the determinant.
     Of a singular matrix ``q`` is one of several; there is no derivative.

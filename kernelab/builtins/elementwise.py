@@ -50,7 +50,7 @@ for _operation in (bit_and, bit_or, bit_xor, shl, shr):
     exact=True,
     domain=(0.0, 9.0),
 )
-def invert_vector(v: IntVecN) -> IntVecN:
+def invert_vector(a: IntVecN) -> IntVecN:
     """All bits of each component flipped."""
 
 
@@ -95,8 +95,8 @@ def mod_float_vectors(a: VecN, b: VecN) -> VecN:
     exact=True,
     domain=(ANYWHERE, NONZERO),
 )
-def div_by_vector(s: Float, v: VecN) -> VecN:
-    """The number ``s`` divided by each component."""
+def div_by_vector(a: Float, b: VecN) -> VecN:
+    """The number ``a`` divided by each component."""
 
 
 @builtin(
@@ -108,5 +108,5 @@ def div_by_vector(s: Float, v: VecN) -> VecN:
     exact=True,
     domain=(ANYWHERE, NONZERO),
 )
-def div_by_matrix(s: Float, m: MatNM) -> MatNM:
-    """The number ``s`` divided by each entry."""
+def div_by_matrix(a: Float, b: MatNM) -> MatNM:
+    """The number ``a`` divided by each entry."""

@@ -88,7 +88,7 @@ def sub_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
     symbol="-",
     name="neg",
 )
-def neg_matrix(m: NumMatNM) -> NumMatNM:
+def neg_matrix(x: NumMatNM) -> NumMatNM:
     """The opposite matrix."""
 
 
@@ -100,8 +100,8 @@ def neg_matrix(m: NumMatNM) -> NumMatNM:
     symbol="+",
     name="pos",
 )
-def pos_matrix(m: NumMatNM) -> NumMatNM:
-    """``m`` itself."""
+def pos_matrix(x: NumMatNM) -> NumMatNM:
+    """``x`` itself."""
 
 
 @builtin(
@@ -112,8 +112,8 @@ def pos_matrix(m: NumMatNM) -> NumMatNM:
     symbol="*",
     name="mul",
 )
-def scale_matrix(s: Number, m: NumMatNM) -> NumMatNM:
-    """The matrix ``m`` times a scalar."""
+def scale_matrix(a: Number, b: NumMatNM) -> NumMatNM:
+    """The matrix times a scalar."""
 
 
 @builtin(
@@ -124,8 +124,8 @@ def scale_matrix(s: Number, m: NumMatNM) -> NumMatNM:
     symbol="*",
     name="mul",
 )
-def matrix_scaled(m: NumMatNM, s: Number) -> NumMatNM:
-    """The matrix ``m`` times a scalar."""
+def matrix_scaled(a: NumMatNM, b: Number) -> NumMatNM:
+    """The matrix times a scalar."""
 
 
 @builtin(
@@ -137,8 +137,8 @@ def matrix_scaled(m: NumMatNM, s: Number) -> NumMatNM:
     derivative=division_rule(lambda w, m: ddot(w, m)),
     domain=(ANYWHERE, NONZERO),
 )
-def div_matrix(m: MatNM, s: Float) -> MatNM:
-    """The matrix ``m`` divided by a scalar."""
+def div_matrix(a: MatNM, b: Float) -> MatNM:
+    """The matrix ``a`` divided by a scalar."""
 
 
 @builtin(
@@ -201,7 +201,7 @@ def _columns(m: Expr) -> list[tuple[Expr, ...]]:
     lambda m, v: added([m[..., :, k] * v[..., None, k] for k in range(v.shape[-1])]),
     lambda m, v: vector([_inner(row, parts(v)) for row in rows(m)]),
 )
-def matrix_times_vector(m: NumMatNM, v: NumVecM) -> NumVecN:
+def matrix_times_vector(a: NumMatNM, b: NumVecM) -> NumVecN:
     """The matrix applied to a column vector."""
 
 
@@ -211,7 +211,7 @@ def matrix_times_vector(m: NumMatNM, v: NumVecM) -> NumVecN:
     lambda v, m: added([v[..., k, None] * m[..., k, :] for k in range(v.shape[-1])]),
     lambda v, m: vector([_inner(parts(v), column) for column in _columns(m)]),
 )
-def vector_times_matrix(v: NumVecN, m: NumMatNM) -> NumVecM:
+def vector_times_matrix(a: NumVecN, b: NumMatNM) -> NumVecM:
     """A row vector times the matrix."""
 
 
@@ -255,7 +255,7 @@ def cw_div_matrices(a: MatNM, b: MatNM) -> MatNM:
     exact=True,
     derivative=Linear(lambda w, m: (transpose(w),)),
 )
-def transpose(m: NumMatNM) -> NumMatMN:
+def transpose(a: NumMatNM) -> NumMatMN:
     """The matrix with rows and columns exchanged."""
 
 
@@ -265,7 +265,7 @@ def transpose(m: NumMatNM) -> NumMatMN:
     numpy=lambda m: added([m[..., i, i] for i in range(m.shape[-1])]),
     derivative=Linear(lambda w, m: (diag(vector([w] * m.type.n)),)),
 )
-def trace(m: MatNN) -> Float:
+def trace(a: MatNN) -> Float:
     """The sum of the diagonal."""
 
 
@@ -280,8 +280,8 @@ def _diag_expand(v: Expr) -> Expr:
     exact=True,
     derivative=Linear(lambda w, v: (get_diag(w),)),
 )
-def diag(v: VecN) -> MatNN:
-    """The matrix with ``v`` as its diagonal and 0 elsewhere."""
+def diag(vec: VecN) -> MatNN:
+    """The matrix with ``vec`` as its diagonal and 0 elsewhere."""
 
 
 @builtin(
@@ -290,7 +290,7 @@ def diag(v: VecN) -> MatNN:
     numpy=lambda m: np.diagonal(m, axis1=-2, axis2=-1),
     derivative=Linear(lambda w, m: (diag(w),)),
 )
-def get_diag(m: MatNN) -> VecN:
+def get_diag(mat: MatNN) -> VecN:
     """The diagonal as a vector."""
 
 
@@ -329,8 +329,8 @@ def _unskew(w: Expr) -> Expr:
     exact=True,
     derivative=Linear(lambda w, v: (_unskew(w),)),
 )
-def skew(v: Vec3) -> Mat33:
-    """The matrix that does what the cross product does: ``skew(v) * x`` is ``cross(v, x)``."""
+def skew(vec: Vec3) -> Mat33:
+    """The matrix that does what the cross product does: ``skew(vec) * x`` is ``cross(vec, x)``."""
 
 
 def _without(items: Sequence[Any], k: int) -> list[Any]:
@@ -384,7 +384,7 @@ def _cofactor_matrix(m: Expr) -> Expr:
         lambda y, x, w: (w * _cofactor_matrix(x[0]),),
     ),
 )
-def determinant(m: MatNN) -> Float:
+def determinant(a: MatNN) -> Float:
     """The determinant; its derivative is the matrix of cofactors."""
 
 
@@ -405,7 +405,7 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
     derivative=Rules(lambda y, x, dots: _masked(dots[0], -(y * dots[0] * y)), _inverse_vjp),
     exact=True,
 )
-def inverse(m: MatNN) -> MatNN:
+def inverse(a: MatNN) -> MatNN:
     """The inverse matrix; infinities and NaN where the determinant is 0."""
 
 
@@ -421,8 +421,8 @@ def _where_rule_numpy(cond: Numpy, a: Numpy, b: Numpy) -> Numpy:
     numpy=_where_rule_numpy,
     tags=SELECTS,
 )
-def where_matrix(cond: Bool, a: AnyMatNM, b: AnyMatNM) -> AnyMatNM:
-    """``a`` where ``cond`` holds, else ``b``; both are computed, the derivative follows the one chosen."""
+def where_matrix(cond: Bool, value_if_true: AnyMatNM, value_if_false: AnyMatNM) -> AnyMatNM:
+    """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
 
 
 @builtin(

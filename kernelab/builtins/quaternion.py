@@ -70,18 +70,18 @@ def quat_product(a: QuatF, b: QuatF) -> QuatF:
 
 
 @composite(conjugate, exact=True, derivative=Linear(lambda w, q: (quat_inverse(w),)))
-def quat_inverse(q: QuatF) -> QuatF:
-    """The conjugate, which turns back; the inverse where ``q`` has length 1."""
+def quat_inverse(quat: QuatF) -> QuatF:
+    """The conjugate, which turns back; the inverse where ``quat`` has length 1."""
 
 
 @composite(rotated, exact=True)
-def quat_rotate(q: QuatF, v: Vec3) -> Vec3:
-    """``v`` turned by the unit quaternion ``q``."""
+def quat_rotate(quat: QuatF, vec: Vec3) -> Vec3:
+    """``vec`` turned by the unit quaternion ``quat``."""
 
 
 @composite(rotated_back, exact=True)
-def quat_rotate_inv(q: QuatF, v: Vec3) -> Vec3:
-    """``v`` turned back by the unit quaternion ``q``."""
+def quat_rotate_inv(quat: QuatF, vec: Vec3) -> Vec3:
+    """``vec`` turned back by the unit quaternion ``quat``."""
 
 
 def _from_axis_angle(m: Any, axis: Sequence[Any], angle: Any) -> list[Any]:
@@ -119,8 +119,8 @@ def _to_axis_angle(m: Any, q: Sequence[Any]) -> list[Any]:
 
 
 @composite(_to_axis_angle, parts=(Vec3, Float))
-def quat_to_axis_angle(q: QuatF) -> Vec4:
-    """The axis and the angle of a rotation: ``axis, angle = quat_to_axis_angle(q)``.
+def quat_to_axis_angle(quat: QuatF) -> Vec4:
+    """The axis and the angle of a rotation: ``axis, angle = quat_to_axis_angle(quat)``.
 
     The angle is from 0 to pi.  Without a rotation the axis is 0 and the derivative of both is 0.
     """
@@ -176,8 +176,8 @@ def matrix_entries(m: Any, q: Sequence[Any]) -> list[list[Any]]:
 
 
 @composite(matrix_entries)
-def quat_to_matrix(q: QuatF) -> Mat33:
-    """The matrix that turns as the unit quaternion ``q`` does."""
+def quat_to_matrix(quat: QuatF) -> Mat33:
+    """The matrix that turns as the unit quaternion ``quat`` does."""
 
 
 def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
@@ -201,7 +201,7 @@ def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 @composite(quaternion_of)
-def quat_from_matrix(m: Mat33) -> QuatF:
+def quat_from_matrix(mat: Mat33) -> QuatF:
     """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is."""
 
 
@@ -210,5 +210,5 @@ def _quaternion_of_corner(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 @composite(_quaternion_of_corner, name="quat_from_matrix")
-def quat_from_corner(m: Mat44) -> QuatF:
+def quat_from_corner(mat: Mat44) -> QuatF:
     """The same of the rotation in the upper left corner of a matrix that moves points."""

@@ -127,8 +127,8 @@ def _to_matrix(m: Any, t: Sequence[Any]) -> list[list[Any]]:
 
 
 @composite(_to_matrix, exact=True)
-def transform_to_matrix(t: TransformF) -> Mat44:
-    """The matrix that moves points as ``t`` does, whose rotation has length 1."""
+def transform_to_matrix(xform: TransformF) -> Mat44:
+    """The matrix that moves points as ``xform`` does, whose rotation has length 1."""
 
 
 def _corner(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], list[Sequence[Any]]]:
@@ -142,7 +142,7 @@ def _from_matrix(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 @composite(_from_matrix)
-def transform_from_matrix(m: Mat44) -> TransformF:
+def transform_from_matrix(mat: Mat44) -> TransformF:
     """The transform of a matrix that turns and shifts: its last column and the rotation of its corner."""
 
 

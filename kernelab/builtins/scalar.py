@@ -286,8 +286,8 @@ def _clamp_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
     numpy=lambda x, lo, hi: np.where(hi < np.where(lo > x, lo, x), hi, np.where(lo > x, lo, x)),
     domain=((-3.0, 3.0), (-2.0, -1.0), (1.0, 2.0)),
 )
-def clamp(x: Number, lo: Number, hi: Number) -> Number:
-    """``x`` limited to [``lo``, ``hi``]: ``min(max(x, lo), hi)``; on a bound the derivative goes to ``x``."""
+def clamp(x: Number, low: Number, high: Number) -> Number:
+    """``min(max(x, low), high)``; on a bound the derivative goes to ``x``."""
 
 
 @builtin(cpp="{m}floor{f}({x})", numpy=np.floor, derivative=Zero(), exact=True)
@@ -329,19 +329,19 @@ def frac(x: Float) -> Float:
     """What `trunc` drops: ``x - trunc(x)``, of the sign of ``x``; derivative 1, also across the jumps."""
 
 
-@builtin(cpp="({x} != {x})", numpy=np.isnan, derivative=Zero(), exact=True)
-def isnan(x: Float) -> Bool:
-    """Whether ``x`` is not a number."""
+@builtin(cpp="({a} != {a})", numpy=np.isnan, derivative=Zero(), exact=True)
+def isnan(a: Float) -> Bool:
+    """Whether ``a`` is not a number."""
 
 
-@builtin(cpp="({x} == {x} && {x} - {x} != 0)", numpy=np.isinf, derivative=Zero(), exact=True)
-def isinf(x: Float) -> Bool:
-    """Whether ``x`` is infinite."""
+@builtin(cpp="({a} == {a} && {a} - {a} != 0)", numpy=np.isinf, derivative=Zero(), exact=True)
+def isinf(a: Float) -> Bool:
+    """Whether ``a`` is infinite."""
 
 
-@builtin(cpp="({x} - {x} == 0)", numpy=np.isfinite, derivative=Zero(), exact=True)
-def isfinite(x: Float) -> Bool:
-    """Whether ``x`` is neither infinite nor NaN."""
+@builtin(cpp="({a} - {a} == 0)", numpy=np.isfinite, derivative=Zero(), exact=True)
+def isfinite(a: Float) -> Bool:
+    """Whether ``a`` is neither infinite nor NaN."""
 
 
 @builtin(

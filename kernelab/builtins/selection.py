@@ -110,12 +110,12 @@ def _of_component(place: Any) -> Rules:
 
 
 @builtin(expand=_place_expand(lt), numpy=_place_numpy(np.less), derivative=Zero(), exact=True)
-def argmin(v: NumVecN) -> Index:
+def argmin(a: NumVecN) -> Index:
     """The index of the least component, of the first of these if there are several."""
 
 
 @builtin(expand=_place_expand(gt), numpy=_place_numpy(np.greater), derivative=Zero(), exact=True)
-def argmax(v: NumVecN) -> Index:
+def argmax(a: NumVecN) -> Index:
     """The index of the greatest component, of the first of these if there are several."""
 
 
@@ -126,7 +126,7 @@ def argmax(v: NumVecN) -> Index:
     exact=True,
     derivative=_of_component(argmin),
 )
-def least(v: NumVecN) -> Number:
+def least(a: NumVecN) -> Number:
     """The least component; where there are several, the first has the derivative."""
 
 
@@ -137,7 +137,7 @@ def least(v: NumVecN) -> Number:
     exact=True,
     derivative=_of_component(argmax),
 )
-def greatest(v: NumVecN) -> Number:
+def greatest(a: NumVecN) -> Number:
     """The greatest component; where there are several, the first has the derivative."""
 
 
@@ -154,7 +154,7 @@ def _slopes(v: Expr) -> Expr:
         lambda y, x, dots: cw_mul(dots[0], _slopes(x[0])), lambda y, x, w: (cw_mul(w, _slopes(x[0])),)
     ),
 )
-def abs_vector(v: NumVecN) -> NumVecN:
+def abs_vector(x: NumVecN) -> NumVecN:
     """The absolute value of each component; derivative 0 at 0."""
 
 
@@ -165,7 +165,7 @@ def abs_vector(v: NumVecN) -> NumVecN:
     derivative=Zero(),
     exact=True,
 )
-def sign_vector(v: NumVecN) -> NumVecN:
+def sign_vector(x: NumVecN) -> NumVecN:
     """-1 in the components that are less than 0, 1 in the others."""
 
 
@@ -177,8 +177,8 @@ def sign_vector(v: NumVecN) -> NumVecN:
     numpy=lambda cond, a, b: np.where(cond[..., None], a, b),
     tags=SELECTS,
 )
-def where_vector(cond: Bool, a: AnyVecN, b: AnyVecN) -> AnyVecN:
-    """``a`` where ``cond`` holds, else ``b``; both are computed, the derivative follows the one chosen."""
+def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) -> AnyVecN:
+    """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
 
 
 def _all(conditions: list[Expr]) -> Expr:
@@ -238,7 +238,7 @@ def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     derivative=Zero(),
     exact=True,
 )
-def isnan_vector(v: VecN) -> Bool:
+def isnan_vector(a: VecN) -> Bool:
     """Whether any component is not a number."""
 
 
@@ -249,7 +249,7 @@ def isnan_vector(v: VecN) -> Bool:
     derivative=Zero(),
     exact=True,
 )
-def isinf_vector(v: VecN) -> Bool:
+def isinf_vector(a: VecN) -> Bool:
     """Whether any component is infinite."""
 
 
@@ -260,7 +260,7 @@ def isinf_vector(v: VecN) -> Bool:
     derivative=Zero(),
     exact=True,
 )
-def isfinite_vector(v: VecN) -> Bool:
+def isfinite_vector(a: VecN) -> Bool:
     """Whether every component is neither infinite nor NaN."""
 
 
@@ -271,7 +271,7 @@ def isfinite_vector(v: VecN) -> Bool:
     derivative=Zero(),
     exact=True,
 )
-def isnan_matrix(m: MatNM) -> Bool:
+def isnan_matrix(a: MatNM) -> Bool:
     """Whether any entry is not a number."""
 
 
@@ -282,7 +282,7 @@ def isnan_matrix(m: MatNM) -> Bool:
     derivative=Zero(),
     exact=True,
 )
-def isinf_matrix(m: MatNM) -> Bool:
+def isinf_matrix(a: MatNM) -> Bool:
     """Whether any entry is infinite."""
 
 
@@ -293,5 +293,5 @@ def isinf_matrix(m: MatNM) -> Bool:
     derivative=Zero(),
     exact=True,
 )
-def isfinite_matrix(m: MatNM) -> Bool:
+def isfinite_matrix(a: MatNM) -> Bool:
     """Whether every entry is neither infinite nor NaN."""

@@ -7,7 +7,7 @@ called with numbers or NumPy arrays it computes with NumPy.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,9 @@ class Builtin:
     def __repr__(self) -> str:
         return f"<kernelab builtin {self.name}>"
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any, **named: Any) -> Any:
         """Apply to `Expr` operands (appends IR) or to numbers and NumPy values (computes with NumPy)."""
+        operands = self._in_order(operands, named)
         given = [x for x in operands if isinstance(x, Expr)]
         if not given:
             return self._on_host(operands)
@@ -83,6 +84,17 @@ class Builtin:
         model = next((x for x in given if x.type != bool_), given[0])
         atoms = [model.wrap(x).atom for x in operands]
         return Expr(model.builder, model.builder.apply(self.name, *atoms))
+
+    def _in_order(self, operands: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        choices = [[param.name for param in op.params] for op in self.overloads] if named else []
+        for names in choices:
+            if len(names) == len(operands) + len(named) and set(names[len(operands) :]) == set(named):
+                return (*operands, *(named[name] for name in names[len(operands) :]))
+        if named:
+            wanted = " or ".join(dict.fromkeys(f"({', '.join(names)})" for names in choices))
+            message = f"the arguments of {self.name} are {wanted}"
+            raise KernelTypeError(Diagnostic(message, code="overload", hint="leave the keywords out"))
+        return operands
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
         op, result, types = self._resolved(operands)

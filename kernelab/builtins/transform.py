@@ -42,38 +42,38 @@ for _name, _symbol in (("mul", "*"), ("transform_multiply", "")):
 
 
 @composite(_inverse, exact=True)
-def transform_inverse(t: TransformF) -> TransformF:
-    """The transform that undoes ``t``, whose rotation has length 1."""
+def transform_inverse(xform: TransformF) -> TransformF:
+    """The transform that undoes ``xform``, whose rotation has length 1."""
 
 
 @composite(lambda m, t: t[:3], exact=True)
-def transform_get_translation(t: TransformF) -> Vec3:
-    """The translation of ``t``."""
+def transform_get_translation(xform: TransformF) -> Vec3:
+    """The translation of ``xform``."""
 
 
 @composite(lambda m, t: t[3:], exact=True)
-def transform_get_rotation(t: TransformF) -> QuatF:
-    """The rotation of ``t``."""
+def transform_get_rotation(xform: TransformF) -> QuatF:
+    """The rotation of ``xform``."""
 
 
 @composite(lambda m, t, p: [*p, *t[3:]], exact=True)
-def transform_set_translation(t: TransformF, p: Vec3) -> TransformF:
-    """``t`` with the translation ``p``; in a kernel it changes the variable ``t``, as does ``t.p = p``."""
+def transform_set_translation(xform: TransformF, p: Vec3) -> TransformF:
+    """``xform`` with the translation ``p``; in a kernel it changes the variable, as ``xform.p = p`` does."""
 
 
 @composite(lambda m, t, q: [*t[:3], *q], exact=True)
-def transform_set_rotation(t: TransformF, q: QuatF) -> TransformF:
-    """``t`` with the rotation ``q``; in a kernel it changes the variable ``t``, as does ``t.q = q``."""
+def transform_set_rotation(xform: TransformF, q: QuatF) -> TransformF:
+    """``xform`` with the rotation ``q``; in a kernel it changes the variable, as ``xform.q = q`` does."""
 
 
 @composite(lambda m, t, p: _sum(rotated(m, t[3:], p), t[:3]), exact=True)
-def transform_point(t: TransformF, p: Vec3) -> Vec3:
-    """The point ``p`` moved by ``t``: turned, then shifted."""
+def transform_point(xform: TransformF, point: Vec3) -> Vec3:
+    """``point`` moved by ``xform``: turned, then shifted."""
 
 
 @composite(lambda m, t, v: rotated(m, t[3:], v), exact=True)
-def transform_vector(t: TransformF, v: Vec3) -> Vec3:
-    """The direction ``v`` turned by ``t``."""
+def transform_vector(xform: TransformF, vec: Vec3) -> Vec3:
+    """The direction ``vec`` turned by ``xform``."""
 
 
 @composite(
@@ -81,13 +81,13 @@ def transform_vector(t: TransformF, v: Vec3) -> Vec3:
     name="transform_point",
     exact=True,
 )
-def transform_point_by_matrix(m: Mat44, p: Vec3) -> Vec3:
-    """The point ``p`` moved by the first three rows of ``m``, whose last column is the translation."""
+def transform_point_by_matrix(mat: Mat44, point: Vec3) -> Vec3:
+    """``point`` moved by the first three rows of ``mat``, whose last column is the translation."""
 
 
 @composite(_multiplied, name="transform_vector", exact=True)
-def transform_vector_by_matrix(m: Mat44, v: Vec3) -> Vec3:
-    """The direction ``v`` turned by the upper left corner of ``m``."""
+def transform_vector_by_matrix(mat: Mat44, vec: Vec3) -> Vec3:
+    """The direction ``vec`` turned by the upper left corner of ``mat``."""
 
 
 @composite(lambda m, a, b: dotted(a, b), exact=True)
@@ -96,12 +96,12 @@ def spatial_dot(a: Vec6, b: Vec6) -> Float:
 
 
 @composite(lambda m, a: a[:3], exact=True)
-def spatial_top(a: Vec6) -> Vec3:
+def spatial_top(svec: Vec6) -> Vec3:
     """The first, angular part of a spatial vector."""
 
 
 @composite(lambda m, a: a[3:], exact=True)
-def spatial_bottom(a: Vec6) -> Vec3:
+def spatial_bottom(svec: Vec6) -> Vec3:
     """The second, linear part of a spatial vector."""
 
 

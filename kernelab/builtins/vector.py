@@ -60,7 +60,7 @@ def sub_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
     symbol="-",
     name="neg",
 )
-def neg_vector(v: NumVecN) -> NumVecN:
+def neg_vector(x: NumVecN) -> NumVecN:
     """The opposite vector."""
 
 
@@ -72,8 +72,8 @@ def neg_vector(v: NumVecN) -> NumVecN:
     symbol="+",
     name="pos",
 )
-def pos_vector(v: NumVecN) -> NumVecN:
-    """``v`` itself."""
+def pos_vector(x: NumVecN) -> NumVecN:
+    """``x`` itself."""
 
 
 @builtin(
@@ -84,8 +84,8 @@ def pos_vector(v: NumVecN) -> NumVecN:
     derivative=Bilinear(lambda w, s, v: dot(w, v), lambda w, s, v: s * w),
     name="mul",
 )
-def scale_vector(s: Number, v: NumVecN) -> NumVecN:
-    """The vector ``v`` times a scalar."""
+def scale_vector(a: Number, b: NumVecN) -> NumVecN:
+    """The vector times a scalar."""
 
 
 @builtin(
@@ -96,8 +96,8 @@ def scale_vector(s: Number, v: NumVecN) -> NumVecN:
     derivative=Bilinear(lambda w, v, s: w * s, lambda w, v, s: dot(w, v)),
     name="mul",
 )
-def vector_scaled(v: NumVecN, s: Number) -> NumVecN:
-    """The vector ``v`` times a scalar."""
+def vector_scaled(a: NumVecN, b: Number) -> NumVecN:
+    """The vector times a scalar."""
 
 
 def division_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
@@ -130,8 +130,8 @@ def division_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
     derivative=division_rule(lambda w, v: dot(w, v)),
     domain=(ANYWHERE, NONZERO),
 )
-def div_vector(v: VecN, s: Float) -> VecN:
-    """The vector ``v`` divided by a scalar."""
+def div_vector(a: VecN, b: Float) -> VecN:
+    """The vector ``a`` divided by a scalar."""
 
 
 @builtin(
@@ -252,8 +252,8 @@ def outer(a: VecN, b: VecM) -> MatNM:
     exact=True,
     derivative=Rules(lambda y, x, dots: 2.0 * dot(x[0], dots[0]), lambda y, x, w: (x[0] * (2.0 * w),)),
 )
-def length_sq(v: NumVecN) -> Number:
-    """The square of the length: ``dot(v, v)``."""
+def length_sq(a: NumVecN) -> Number:
+    """The square of the length: ``dot(a, a)``."""
 
 
 def _or_one(length: Expr) -> Expr:
@@ -274,8 +274,8 @@ def _length_numpy(v: Numpy) -> Any:
         lambda y, x, dots: dot(x[0], dots[0]) / _or_one(y), lambda y, x, w: (x[0] * (w / _or_one(y)),)
     ),
 )
-def length(v: VecN) -> Float:
-    """The Euclidean length of ``v``; the zero vector has derivative 0."""
+def length(a: VecN) -> Float:
+    """The Euclidean length of ``a``; the zero vector has derivative 0."""
 
 
 def _normalize_numpy(v: Numpy) -> Any:
@@ -297,8 +297,8 @@ def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
     exact=True,
     derivative=Rules(lambda y, x, dots: _turned(y, x[0], dots[0]), lambda y, x, w: (_turned(y, x[0], w),)),
 )
-def normalize(v: VecN) -> VecN:
-    """``v`` divided by its length; the zero vector stays 0 and has derivative 0."""
+def normalize(a: VecN) -> VecN:
+    """``a`` divided by its length; the zero vector stays 0 and has derivative 0."""
 
 
 def lerp_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:

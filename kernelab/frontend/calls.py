@@ -21,6 +21,7 @@ from kernelab.frontend import (
 from kernelab.frontend.draw import advance
 from kernelab.frontend.frame import Frame, counted
 from kernelab.frontend.indices import index
+from kernelab.frontend.naming import beside_type, in_order, in_order_of
 from kernelab.frontend.passing import Argument, Arguments, call_function
 from kernelab.frontend.promote import cast, convert, default_scalar, operate, weak_constant
 from kernelab.frontend.values import (
@@ -53,7 +54,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case TypeRef(type) if type == bool_ and (there := _has_elements(frame, arguments)) is not None:
             return there
         case TypeRef(type):
-            return construct(frame, type, _positional(frame, str(type), arguments), node)
+            return construct(frame, type, in_order_of(frame, type, arguments, node), node)
         case StructRef(struct):
             given = [(argument.keyword, argument.value, argument.node) for argument in arguments]
             return structs.construct(frame, struct, given, node)
@@ -91,11 +92,11 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
     """An operation of the table, or a word that lowering knows itself."""
     match name:
         case _ if name.startswith("atomic_"):
-            return _atomic(frame, name, _positional(frame, name, arguments), node)
+            return _atomic(frame, name, in_order(frame, name, arguments, node), node)
         case "zeros":
             return local.zeros(frame, arguments, node)
         case "len":
-            return _length(frame, _positional(frame, name, arguments), node)
+            return _length(frame, in_order(frame, name, arguments, node), node)
         case "constant":
             return _constant(frame, _positional(frame, name, arguments), node)
         case "min" | "max" if len(arguments) > 2:
@@ -104,7 +105,7 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             assert pair is not None
             return builtin(frame, name, (Argument(pair, node), *rest), node)
         case "select" if len(arguments) == 3:
-            first, second, third = arguments
+            first, second, third = in_order(frame, name, arguments, node)
             return builtin(frame, "where", (first, third, second), node)
         case "grad":
             return slopes.gradient_of(frame, _positional(frame, name, arguments), node)
@@ -124,18 +125,16 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             hint = "write zeros(n) for an array of the thread's own, or vec3(...)" if "array" in name else ""
             raise frame.error(node, f"{name} cannot be called here", "name", hint)
         case _ if several.changes(name, len(arguments)):
-            given = [number(frame, name, a) for a in _positional(frame, name, arguments)]
-            several.change(frame, name, given, node)
+            ordered = in_order(frame, name, arguments, node)
+            given = [number(frame, name, a) for a in ordered]
+            several.change(frame, name, given, [a.node for a in ordered], node)
             return None
         case "pow" if len(arguments) == 2:
-            return power(
-                frame,
-                [number(frame, name, a) for a in _positional(frame, name, arguments)],
-                node,
-                [a.node for a in arguments],
-            )
+            ordered = in_order(frame, name, arguments, node)
+            operands = [number(frame, name, a) for a in ordered]
+            return power(frame, operands, node, [a.node for a in ordered])
         case _:
-            ordered = _in_order(frame, name, arguments, node)
+            ordered = in_order(frame, name, arguments, node)
             if name == "where" and (there := _has_elements(frame, ordered[:1])) is not None:
                 ordered = [Argument(there, ordered[0].node), *ordered[1:]]
             operands = [number(frame, name, a) for a in ordered]
@@ -182,19 +181,6 @@ def number(frame: Frame, name: str, argument: Argument) -> Weak | Typed:
         return argument.value
     hint = "index the array to take one element" if isinstance(argument.value, ArrayRef | View) else ""
     raise frame.error(argument.node, f"{name} takes numbers, not {describe(argument.value)}", hint=hint)
-
-
-def _in_order(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Arguments:
-    if all(a.keyword is None for a in arguments):
-        return arguments
-    for op in ops.overloads(name):
-        names = [param.name for param in op.params]
-        plain = [a for a in arguments if a.keyword is None]
-        named = {a.keyword: a for a in arguments if a.keyword is not None}
-        if len(names) == len(arguments) and set(names[len(plain) :]) == set(named):
-            return [*plain, *(named[word] for word in names[len(plain) :])]
-    wanted = " or ".join(f"({', '.join(p.name for p in op.params)})" for op in ops.overloads(name))
-    raise frame.error(node, f"the arguments of {name} are {wanted}", hint="leave the keywords out")
 
 
 def power(
@@ -320,6 +306,8 @@ def accumulate(
 
 def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     """`vector(...)`, `matrix(...)` and `identity(...)`, whose keywords say which type is meant."""
+    if name in shaped.ROTATIONS:
+        arguments = beside_type(frame, name, arguments, node)
     named = {a.keyword: a.value for a in arguments if a.keyword is not None}
     named |= _extent_of(name, named, arguments)
     is_identity = name in shaped.IDENTITIES

@@ -48,12 +48,14 @@ def changes(name: str, count: int) -> bool:
     return bool(where.stop > where.start)
 
 
-def change(frame: Frame, name: str, given: Sequence[Weak | Typed], node: ast.Call) -> None:
+def change(
+    frame: Frame, name: str, given: Sequence[Weak | Typed], parts: Sequence[ast.expr], node: ast.Call
+) -> None:
     """Give the variables that a call names the results of the operation."""
-    targets = node.args[filled(name, len(given))]
-    in_place = targets == node.args[:1]
+    targets = parts[filled(name, len(given))]
+    in_place = targets == parts[:1]
     operands = given if in_place else given[: -len(targets)]
-    result = operate(frame, name, operands, node, node.args[: len(operands)])
+    result = operate(frame, name, operands, node, parts[: len(operands)])
     results = taken_apart(frame, name, result)
     items = results.items if isinstance(results, TupleOf) else (results,)
     for target, item, before in zip(

@@ -10,8 +10,8 @@ from kernelab.frontend.values import Meaning, TupleOf, TypeRef, Weak
 from kernelab.lang.types import LARGEST, Mat, Quat, Scalar, Transform, Value, Vec, float32, size_of
 
 IDENTITIES = ("identity", "quat_identity", "transform_identity")
-_ROTATIONS = ("quaternion", "transformation")
-WORDS = ("vector", "matrix", *_ROTATIONS, *IDENTITIES)
+ROTATIONS = ("quaternion", "transformation")
+WORDS = ("vector", "matrix", *ROTATIONS, *IDENTITIES)
 _KEYWORDS = {
     "quaternion": ("dtype",),
     "transformation": ("dtype",),

@@ -468,7 +468,7 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
     if isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str | type(...)):
         return
     value = any_expr(frame, stmt.value)
-    if not isinstance(value, Poison) and not _may_act(frame, stmt.value):
+    if value is not None and not isinstance(value, Poison) and not _may_act(frame, stmt.value):
         frame.notes.append(
             Diagnostic(
                 "this expression has no effect",

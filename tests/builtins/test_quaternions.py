@@ -89,7 +89,7 @@ def test_a_transform_turns_then_shifts_and_its_inverse_undoes_it() -> None:
 def test_without_a_rotation_axis_and_angle_have_derivative_zero() -> None:
     still = np.broadcast_to([0.0, 0.0, 0.0, 1.0], (LANES, 4)).copy()
     bars = cotangents(case_of("quat_to_axis_angle", Quat(float64)), [still], np.ones((LANES, 4)))
-    assert not bars["q"].any()
+    assert not bars["quat"].any()
 
 
 TEXT = """
