@@ -56,7 +56,7 @@ SAID = {
     "length": "the zero vector has derivative 0",
     "normalize": "the zero vector stays 0 and has derivative 0",
     "sqrt": "derivative infinite at 0",
-    "pow": "``a ** 0`` is 1 and has derivative 0",
+    "pow": "``x ** 0`` is 1 and has derivative 0",
     "atan2": "0 at the origin, where there is no derivative",
 }
 
