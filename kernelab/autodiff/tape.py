@@ -424,9 +424,10 @@ def _checked_loss(loss: Any) -> array:
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
         name = _called(loss, "the loss")
         message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
+        y = name.strip("`") if name.startswith("`") else "y"
         hint = (
-            "add its elements up: kl.utils.array_sum(x, out=loss) on the tape, "
-            "or pass cotangents: backward(grads={x: ones_like(x)})"
+            f"add its elements up: kl.utils.array_sum({y}, out=loss) on the tape, "
+            f"or pass cotangents: backward(grads={{{y}: kl.ones_like({y})}})"
         )
         raise _refusal("loss", message, hint)
     if not loss.requires_grad:

@@ -13,8 +13,9 @@ def test_a_loss_of_several_elements_is_refused() -> None:
     x, y = leaf(1, 2), result(2)
     with kl.Tape() as tape:
         square[2](x, y)
-    with pytest.raises(kl.TapeError, match="`y` is no single float: it has 2 elements"):
+    with pytest.raises(kl.TapeError, match="`y` is no single float: it has 2 elements") as told:
         tape.backward(y)
+    assert "backward(grads={y: kl.ones_like(y)})" in str(told.value)
 
 
 def test_a_loss_without_requires_grad_is_refused() -> None:
