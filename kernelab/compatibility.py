@@ -18,7 +18,7 @@ from kernelab.errors import (
     KernelValueError,
 )
 from kernelab.runtime.device import Device, get_cuda_devices, get_device
-from kernelab.runtime.loading import MODULE_OPTIONS, refuse_unknown
+from kernelab.runtime.loading import MODULE_OPTIONS, Module, refuse_unknown
 
 Int = TypeVar("Int")
 Float = TypeVar("Float")
@@ -120,6 +120,15 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
     return dict(_names(module).get(MODULE_OPTIONS, {}))
 
 
+def get_module(name: str) -> Module:
+    """A Python module as what its kernels have in common: its name and the options of its kernels.
+
+    What is set in ``options`` counts for the kernels that are defined from then on.  Raises KernelValueError
+    for a name that no imported module has: no kernel could belong to it.
+    """
+    return Module(name, _names(name).setdefault(MODULE_OPTIONS, {}))
+
+
 def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:
     """Do nothing: each kernel is built by itself when it is first launched."""
 
@@ -139,7 +148,8 @@ def _names(module: Any) -> dict[str, Any]:
     found = sys.modules.get(module) if isinstance(module, str) else module
     if not hasattr(found, "__dict__"):
         message = f"there is no module {module!r}"
-        raise KernelValueError(Diagnostic(message, code="module", hint="pass a Python module, or nothing"))
+        hint = "pass a Python module that is imported, or nothing"
+        raise KernelValueError(Diagnostic(message, code="module", hint=hint))
     return vars(found)
 
 
@@ -162,6 +172,7 @@ __all__ = [
     "get_cuda_driver_version",
     "get_cuda_supported_archs",
     "get_cuda_toolkit_version",
+    "get_module",
     "get_module_options",
     "is_device_available",
     "is_mempool_access_enabled",

@@ -29,6 +29,14 @@ def test_options_of_a_module_are_those_of_its_kernels() -> None:
         assert copied.definition.options == {"enable_backward": False}
     finally:
         del globals()["__kernelab_options__"]
+    module = kl.get_module(__name__)
+    try:
+        module.options["enable_backward"] = False
+        assert kl.get_module_options() == {"enable_backward": False}
+        module.load("cpu", block_dim=256)
+        module.unload()
+    finally:
+        del globals()["__kernelab_options__"]
     with pytest.raises(kl.KernelValueError, match="did you mean max_unroll"):
         kl.set_module_options({"max_unrol": 4})
     with pytest.raises(kl.KernelValueError, match="there is no module 'nowhere'"):

@@ -3,7 +3,7 @@
 import ast
 import warnings
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,10 +32,13 @@ class Module:
     """What another system builds as a whole; here it is a name, and each kernel is built by itself."""
 
     name: str
-    options: Mapping[str, Any]
+    options: MutableMapping[str, Any]
 
-    def load(self, device: Any = None) -> None:
+    def load(self, device: Any = None, block_dim: Any = None, **_: Any) -> None:
         """Do nothing: each kernel is built by itself when it is first launched."""
+
+    def unload(self) -> None:
+        """Do nothing: there is no module that could be unloaded."""
 
 
 def definition_of(

@@ -7,12 +7,13 @@ from kernelab.builtins.words import said_of
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang import ops
 from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
+from kernelab.runtime.expected import expect_eq, expect_near, expect_neq
 from kernelab.runtime.interop import value_type
 
 ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
 ONLY_IN_KERNELS = (
     *("tid", *ATOMICS, "printf", "vector", "matrix", "identity", "quaternion", "transformation"),
-    *("select", "cast", "lower_bound", "sample_cdf", "poisson", "expect_eq", "expect_neq", "expect_near"),
+    *("select", "cast", "lower_bound", "sample_cdf", "poisson"),
 )
 _OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
 
@@ -68,9 +69,12 @@ def transform_identity(dtype: Any = float) -> Any:
     return Transform(scalar_of(value_type(dtype)))(0, 0, 0, 0, 0, 0, 1)
 
 
-_ON_THE_HOST = {function.__name__: function for function in (quat_identity, transform_identity)}
+_ON_THE_HOST: dict[str, Any] = {
+    function.__name__: function
+    for function in (quat_identity, transform_identity, expect_eq, expect_neq, expect_near)
+}
 for _function in _ON_THE_HOST.values():
-    _function.__kernelab_name__ = _function.__name__  # type: ignore[attr-defined]
+    _function.__kernelab_name__ = _function.__name__
 
 
 def names() -> tuple[str, ...]:

@@ -50,3 +50,31 @@ def test_a_wrong_number_of_values_is_refused() -> None:
         kl.compile("def f(n: int):\n    expect_eq(n)")
     with pytest.raises(kl.KernelError, match="expect_near takes two values and a tolerance"):
         kl.compile("def f(n: float):\n    expect_near(n, n, n, n)")
+
+
+def test_on_the_host_what_holds_says_nothing() -> None:
+    v = kl.vec3(1.0, 2.0, 3.0)
+    kl.expect_eq(v[1:], kl.vec2(2.0, 3.0))
+    kl.expect_neq(v, kl.vec3(1.0, 2.0, 4.0))
+    kl.expect_near(v, kl.vec3(1.0, 2.0, 3.01), 0.1)
+    kl.expect_near(2, 2.5, tolerance=0.5)
+    kl.expect_near(kl.mat22(1.0, 2.0, 3.0, 4.0), kl.mat22(1.0, 2.0, 3.0, 4.0))
+
+
+def test_on_the_host_what_does_not_hold_is_an_error() -> None:
+    with pytest.raises(kl.KernelAssertionError, match="expect_eq: 2 is not 3"):
+        kl.expect_eq(2, 3)
+    with pytest.raises(kl.KernelAssertionError, match="expect_neq: both are 2"):
+        kl.expect_neq(2, 2)
+    # Each component differs by 0.09, the matrix by 0.18.
+    with pytest.raises(kl.KernelAssertionError, match=r"differ by 0.18, not 0.1"):
+        kl.expect_near(kl.mat22(0.0), kl.mat22(0.09), 0.1)
+    with pytest.raises(kl.KernelAssertionError, match="differ by nan"):
+        kl.expect_near(kl.vec2(0.0, float("nan")), kl.vec2(0.0), 1.0)
+
+
+def test_on_the_host_arrays_and_values_of_other_shapes_are_refused() -> None:
+    with pytest.raises(kl.KernelTypeError, match="cannot compare a vec3 with a vec2"):
+        kl.expect_neq(kl.vec3(0.0), kl.vec2(0.0))
+    with pytest.raises(kl.KernelTypeError, match="compares values, not arrays"):
+        kl.expect_eq(kl.zeros(2), kl.zeros(2))
