@@ -21,11 +21,11 @@ atomic_add: atomic_add(a, i, value)
 atomic_sub: atomic_sub(a, i, value)
     Subtract from ``a[i]``, as `atomic_add` adds, and return what was there before.
 atomic_min: atomic_min(a, i, value)
-    Put the smaller of ``a[i]`` and `value` there, and return what was there before. Its gradient goes to
-    the value that won, the first one where several are equal.
+    Put the smaller of ``a[i]`` and `value` there, and return what was there before; of vectors and matrices,
+    that of each component. Its gradient goes to the value that won, the first one where several are equal.
 atomic_max: atomic_max(a, i, value)
-    Put the larger of ``a[i]`` and `value` there, and return what was there before. Its gradient goes to
-    the value that won, the first one where several are equal.
+    Put the larger of ``a[i]`` and `value` there, and return what was there before; of vectors and matrices,
+    that of each component. Its gradient goes to the value that won, the first one where several are equal.
 atomic_and: atomic_and(a, i, value)
     Keep the bits of an int that are set in both, and return what was there before.
 atomic_or: atomic_or(a, i, value)

@@ -43,7 +43,7 @@ from kernelab.frontend.values import (
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, AtomicKind, Const
-from kernelab.lang.types import Mat, Quat, Scalar, Value, Vec, bool_, scalar_of, size_of
+from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, bool_, scalar_of, size_of
 
 
 def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) -> Meaning | None:
@@ -282,11 +282,18 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
 
 
 def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:
-    """Raise Mistake where an atomic does not work on elements of a type."""
-    if not isinstance(elem, Scalar) or elem.bits < 32:
+    """Raise Mistake where an atomic does not work on elements of a type.
+
+    A vector or matrix is changed component by component: other threads may come between two of them, which
+    makes no difference to an extremum or to bits, and every difference to an exchange.
+    """
+    if not isinstance(elem, Scalar) and name in ("atomic_exch", "atomic_cas"):
+        hint = "exchange one number, such as the index of a vector"
+        raise frame.error(node, f"{name} works on one number at a time, not on {elem}", hint=hint)
+    if isinstance(elem, Quat | Transform) or scalar_of(elem).bits < 32:
         hint = "use an array of int, int64, float or float64"
         raise frame.error(node, f"{name} works on numbers of 32 or 64 bits, not {elem}", hint=hint)
-    if name in ("atomic_and", "atomic_or", "atomic_xor") and not elem.is_int:
+    if name in ("atomic_and", "atomic_or", "atomic_xor") and not scalar_of(elem).is_int:
         raise frame.error(node, f"{name} works on integers, not {elem}", hint="use an array of int")
 
 

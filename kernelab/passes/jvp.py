@@ -33,7 +33,7 @@ from kernelab.lang.ir import (
 )
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.activity import refuse_undefined, varied
-from kernelab.passes.atomics import EXTREMA, better, refused
+from kernelab.passes.atomics import EXTREMA, better, is_one, refused, shared, winning
 from kernelab.passes.copying import Copier, like
 from kernelab.passes.custom import has_tangent, insert, is_float, is_float_array, refuse_tangent, transposed
 from kernelab.passes.expand import expanded
@@ -149,8 +149,13 @@ class _Tangent(Copier):
             self.atoms(stmt.indices),
             self.tangents([stmt.value]),
         )
-        self.builder.emit(Load(self.fresh_dot(stmt.out), dots, indices, stmt.span))
-        wins = better(self.builder, stmt.kind, self.atom(stmt.value), self.atom(stmt.out))
+        old_dot, value, old = self.fresh_dot(stmt.out), self.atom(stmt.value), self.atom(stmt.out)
+        self.builder.emit(Load(old_dot, dots, indices, stmt.span))
+        if not is_one(value):
+            components = winning(self.builder, stmt.kind, value, old)
+            self.builder.store(dots, indices, shared(self.builder, components, value_dot, old_dot))
+            return
+        wins = better(self.builder, stmt.kind, value, old)
         with self.builder.block() as then:
             self.builder.store(dots, indices, value_dot)
         self.builder.emit(If((), wins, then.close(), Block(()), stmt.span))

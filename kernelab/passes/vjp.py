@@ -48,7 +48,7 @@ from kernelab.lang.types import Array, int32
 from kernelab.passes.activity import active as find_active
 from kernelab.passes.activity import masked
 from kernelab.passes.ascending import ascending
-from kernelab.passes.atomics import EXTREMA, better, refused
+from kernelab.passes.atomics import EXTREMA, better, is_one, refused, shared, winning
 from kernelab.passes.custom import any_nonzero, float_arrays, insert, is_float, refuse_lost_reads, touches
 from kernelab.passes.effects import Groups, effects
 from kernelab.passes.expand import expanded
@@ -240,6 +240,11 @@ class _Adjoint(Replay):
         if stmt.kind not in EXTREMA:
             raise refused(stmt)
         b, value, indices = self.builder, value_of(stmt.value, env), [value_of(i, env) for i in stmt.indices]
+        if not is_one(value):
+            wins, bar = winning(b, stmt.kind, value, value_of(stmt.out, env)), self.read_bar(stmt, env)
+            none = zero(bar.type)
+            b.store(self.bars[stmt.array], indices, shared(b, wins, none, bar.atom))
+            return Expr(b, shared(b, wins, bar.atom, none))
         won = better(b, stmt.kind, value, value_of(stmt.out, env))
 
         def taken() -> tuple[Atom, ...]:

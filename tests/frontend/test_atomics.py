@@ -133,6 +133,56 @@ def test_a_minimum_agrees_with_its_tangent_and_differences_through_gradcheck() -
     assert kl.autograd.gradcheck(kernel, dim=3, inputs=[x], outputs=[m])
 
 
+VECTORS = """
+def kernel(x: array[vec3], low: array[vec3], high: array[mat22]):
+    i = tid()
+    atomic_min(low, 0, cos(x[i].x) * x[i])
+    atomic_max(high, 0, mat22(x[i].x, x[i].y, x[i].z, x[i].x * x[i].y))
+"""
+
+
+def test_extrema_of_vectors_and_matrices_go_by_components_in_both_modes() -> None:
+    function = simplify(widen(lowered(VECTORS, "kernel")))
+    rng = np.random.default_rng(3)
+    x, low = rng.normal(size=(5, 3)), np.full((1, 3), 9.0)
+    # One component of the maximum stands there already, and nobody beats it.
+    high = np.array([[[7.0, -9.0], [-9.0, -9.0]]])
+    assert derivatives(function, (5,), {"x": x, "low": low, "high": high}, rng).agree()
+
+
+def test_which_thread_won_a_component_is_known_from_what_the_atomic_returns() -> None:
+    text = """
+def kernel(x: array[vec2], low: array[vec2], place: array[vec2i], y: array[float]):
+    i = tid()
+    old = atomic_min(low, 0, x[i])
+    y[i] = old.x * x[i].y
+    if x[i].x < old.x:
+        place[0].x = i
+    if x[i].y < old.y:
+        place[0].y = i
+"""
+    function = simplify(widen(lowered(text, "kernel")))
+    rng = np.random.default_rng(0)
+    x, low, y = rng.normal(size=(6, 2)), np.full((1, 2), 9.0), np.zeros(6)
+    arguments = {"x": x, "low": low, "place": np.zeros((1, 2), np.int32), "y": y}
+    assert derivatives(function, (6,), arguments, rng).agree()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_bits_of_vectors_go_by_components(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    text = """
+def kernel(a: array[vec2i], b: array[vec2i]):
+    i = tid()
+    atomic_or(a, 0, b[i])
+    atomic_and(a, 1, b[i])
+    atomic_xor(a, 2, b[i])
+"""
+    a, b = kl.full(3, [3, 5], dtype=kl.vec2i), kl.array([[4, 8], [6, 1]], dtype=kl.vec2i)
+    kl.launch(kl.compile(text)["kernel"], 2, inputs=[a, b])
+    assert a.numpy().tolist() == [[3 | 4 | 6, 5 | 8 | 1], [3 & 4 & 6, 5 & 8 & 1], [3 ^ 4 ^ 6, 5 ^ 8 ^ 1]]
+
+
 def test_where_it_was_found_may_be_remembered() -> None:
     text = """
 def kernel(x: array[float], m: array[float], place: array[int]):
@@ -165,7 +215,8 @@ def test_an_atomic_without_a_right_derivative_is_refused(body: str, message: str
     ("line", "message"),
     [
         ("atomic_or(x, 0, 1.0)", "atomic_or works on integers, not float32"),
-        ("atomic_min(v, 0, vec2())", "atomic_min works on numbers of 32 or 64 bits, not vec2"),
+        ("atomic_exch(v, 0, vec2())", "atomic_exch works on one number at a time, not on vec2"),
+        ("atomic_and(v, 0, vec2())", "atomic_and works on integers, not vec2"),
         ("atomic_max(b, 0, int8(1))", "atomic_max works on numbers of 32 or 64 bits, not int8"),
         ("atomic_cas(x, 0.0)", "atomic_cas takes an array, its indices and two values"),
         ("atomic_min(x, 0, 0, 0.0)", "array[float32] takes 1 index, not 2"),

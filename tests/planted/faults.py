@@ -226,8 +226,8 @@ JVP = (
     Fault(
         "the tangent of a maximum goes to the loser",
         PASSES,
-        "self.atom(stmt.value), self.atom(stmt.out))",
-        "self.atom(stmt.out), self.atom(stmt.value))",
+        "wins = better(self.builder, stmt.kind, value, old)",
+        "wins = better(self.builder, stmt.kind, old, value)",
     ),
 )
 RECORD = (

@@ -47,9 +47,9 @@ def _changed(kind: ir.AtomicKind, old: Any, value: Any, compare: Any) -> Any:
         case "add":
             return old + value
         case "min":
-            return value if value < old else old
+            return np.where(value < old, value, old)[()]
         case "max":
-            return value if value > old else old
+            return np.where(value > old, value, old)[()]
         case "and":
             return old & value
         case "or":
