@@ -1,7 +1,7 @@
 """The class `array`: a typed, strided view of memory that kernels, NumPy and gradients share.
 
 Knows memory, dtypes and the current recorder; must not know kernels or tapes.  Every change that the host
-makes passes through `_overwrite` or `transfer`: they warn the memory's watchers and tell the recorder.
+makes passes through `write` or `transfer`: they warn the memory's watchers and tell the recorder.
 """
 
 import struct
@@ -47,7 +47,7 @@ from kernelab.runtime.outside import at_address, from_interface, is_outside
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.taken import remembering
-from kernelab.runtime.transfers import look_at, require_writable, set_elements, transfer
+from kernelab.runtime.transfers import look_at, transfer, write
 from kernelab.runtime.viewing import (
     Index,
     Views,
@@ -427,25 +427,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     # -------------------------------------------------------------------------------------- writing
 
     def _overwrite(self, values: Any, how: str) -> None:
-        self._write(self._fitting(values), how)
-
-    def _write(self, values: Any, how: str) -> None:
-        """Set the elements to numbers that are known to fit."""
-        memory = self.allocation
-        if memory.folded or not memory.writable:
-            require_writable(self)
-        if memory.watches.starts or memory.witnesses:
-            memory.will_write(self)
-        else:
-            memory.version += 1
-        if isinstance(values, np.ndarray):
-            set_elements(self.blank(), values)
-        else:
-            self.blank().fill(values)
-        memory.publish()
-        recorder = RECORDER.get()
-        if recorder is not None:
-            recorder.overwritten(self, how)
+        write(self, self._fitting(values), how)
 
     def _fitting(self, values: Any) -> HostArray:
         """Host data as they can be written into this array; raises where they cannot."""
@@ -458,12 +440,12 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
 
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
-        self._write(value if is_plain(value, self.dtype) else element(value, self.dtype), "fill_")
+        write(self, value if is_plain(value, self.dtype) else element(value, self.dtype), "fill_")
         return self
 
     def zero_(self) -> "array":
         """Set every element to zero."""
-        self._write(0, "zero_")
+        write(self, 0, "zero_")
         return self
 
     def assign(self, src: Any) -> "array":
@@ -474,7 +456,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         values, _ = host_values(src, self.dtype)
         if values.shape != self.outline().shape:
             raise KernelValueError(other_shape(self.shape, values.shape))
-        self._write(values, "assign")
+        write(self, values, "assign")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Copying between arrays, and what has to be told before and after: the watchers, the recorder.
+"""Writing arrays from the host, and copying between them: who has to be told before and after.
 
 Knows memory and the current recorder; must not know how arrays are made.
 """
@@ -45,6 +45,25 @@ def transfer(dest: "array", src: "array", how: str) -> None:
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.copied(dest, src, how)
+
+
+def write(target: "array", values: Any, how: str) -> None:
+    """Set the elements to host data that are known to fit, and tell the watchers and the recorder."""
+    memory = target.allocation
+    if memory.folded or not memory.writable:
+        require_writable(target)
+    if memory.watches.starts or memory.witnesses:
+        memory.will_write(target)
+    else:
+        memory.version += 1
+    if isinstance(values, np.ndarray):
+        set_elements(target.blank(), values)
+    else:
+        target.blank().fill(values)
+    memory.publish()
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.overwritten(target, how)
 
 
 def _other_extents(dest: "array", src: "array") -> Diagnostic:
