@@ -15,23 +15,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.cuts import warn_of
+from kernelab.autodiff.flow import flow
 from kernelab.autodiff.hazards import Guard
 from kernelab.autodiff.keeps import Keep
 from kernelab.autodiff.narrow import narrow_sums
-from kernelab.autodiff.records import Record, Recording
-from kernelab.autodiff.sweep import (
-    Buffers,
-    Publications,
-    Puller,
-    Region,
-    flow,
-    region,
-    retirements,
-    steps_of,
-    sweep,
-)
-from kernelab.autodiff.unseen import Adjoints
+from kernelab.autodiff.records import Recording
+from kernelab.autodiff.steps import Stretch, retirements, steps_of, stretch
+from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
@@ -159,9 +151,9 @@ class Observer:
         self._recording = recording
         self._place = place
         self.signature = Signature(getattr(recording, "signature", None))
-        self._keeps: dict[Region, Keep] = {}
-        self._first: dict[Region, array] = {}
-        self._written: dict[Region, array] = {}
+        self._keeps: dict[Stretch, Keep] = {}
+        self._first: dict[Stretch, array] = {}
+        self._written: dict[Stretch, array] = {}
 
     def close(self) -> None:
         """Nothing more is to be noted."""
@@ -191,7 +183,7 @@ class Observer:
         """Keep an array from outside as it is now, the first time it is read."""
         if not self.signature.is_outside(elements):
             return
-        key = region(elements)
+        key = stretch(elements)
         if key in self._keeps:
             return
         if not any(elements.overlaps(w) for w in self._written.values() if w.allocation is key[0]):
@@ -201,7 +193,7 @@ class Observer:
 
     def writes(self, elements: array) -> None:
         """Note that an array is about to change, or has just."""
-        self._written.setdefault(region(elements), elements)
+        self._written.setdefault(stretch(elements), elements)
 
     def launch(self, call: Call) -> None:
         """Run a launch."""
@@ -313,7 +305,7 @@ class CheckpointRecord:
     def would_reach(self, primal: array) -> bool:
         return True
 
-    def pull(self, adjoints: Adjoints, pulling: Callable[[Sequence[Record]], Puller] | None = None) -> None:
+    def pull(self, adjoints: Adjoints, pulling: Pulling = Pulls) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
         with self.again() as (inner, results):
             self._sweep(inner, results, adjoints, pulling)
@@ -347,9 +339,9 @@ class CheckpointRecord:
         inner: Replaying,
         again: Sequence[array],
         adjoints: Adjoints,
-        pulling: Callable[[Sequence[Record]], Puller] | None,
+        pulling: Pulling,
     ) -> None:
-        bars = Buffers()
+        bars = Adjoints()
         for first, second in zip(self.made, again, strict=True):
             bars.share(second.allocation, adjoints.of(first).allocation)
         for elements in (*self.outside, *self.reached):
@@ -361,7 +353,8 @@ class CheckpointRecord:
         warn_of(found.cuts)
         retired = retirements(steps, shared)
         narrow = narrow_sums(steps, found.live, ())
-        sweep(tuple(inner.records), found.live, bars, Publications(), (), pulling, retired, narrow)
+        records = tuple(inner.records)
+        Sweep(records, found.live, retired=retired, narrow=narrow, pulling=pulling).run(bars)
 
 
 def _alike(again: Sequence[array], made: Sequence[array]) -> bool:

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
+from kernelab.autodiff.flow import flow
+from kernelab.autodiff.publication import publications
 from kernelab.autodiff.records import LaunchRecord, Record
-from kernelab.autodiff.sweep import Buffers, flow, publications, steps_of
+from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.backend.adding import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError
@@ -91,7 +94,7 @@ class _Sweep:
         self.records = records
         self.primal = primal
         self.position = position
-        self.adjoints = Buffers()
+        self.adjoints = Adjoints()
         self.bar = self.adjoints.of(primal)
         self.parts: list[Contribution] = []
         start = self.bar.ptr + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))

@@ -15,25 +15,13 @@ from typing import Protocol
 from kernelab.autodiff.fromhost import HostValues, PassedOn
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.steps import Step
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import origin_of
 from kernelab.runtime.recorder import Place, name_in_caller
 from kernelab.runtime.strided import array
-
-
-class Step(Protocol):
-    """A record, and what it read, reached and wrote."""
-
-    @property
-    def record(self) -> Record: ...
-    @property
-    def read(self) -> Sequence[array]: ...
-    @property
-    def reached(self) -> Sequence[array]: ...
-    @property
-    def written(self) -> Sequence[array]: ...
 
 
 class Cut(Protocol):

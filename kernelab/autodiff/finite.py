@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.checkpoint import CheckpointRecord
 from kernelab.autodiff.cuts import called
+from kernelab.autodiff.flow import flow
 from kernelab.autodiff.records import LaunchRecord, Record
-from kernelab.autodiff.sweep import flow, steps_of
-from kernelab.autodiff.unseen import Adjoints
+from kernelab.autodiff.steps import steps_of
 from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from kernelab.autodiff.records import LaunchRecord
-from kernelab.autodiff.sweep import Step
+from kernelab.autodiff.steps import Step
 from kernelab.errors import Diagnostic
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, name_of_memory

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.records import Record
-from kernelab.autodiff.sweep import Buffers, Puller, Pulling
+from kernelab.autodiff.sweep import Puller, Pulling
 from kernelab.lang.rounding import widened
 from kernelab.runtime.strided import array
 
@@ -30,7 +31,7 @@ class Measured:
         self._inner = inner
         self._found = found
 
-    def pull(self, i: int, adjoints: Buffers) -> None:
+    def pull(self, i: int, adjoints: Adjoints) -> None:
         """Take the adjoints through record `i`, then measure what it reached."""
         self._inner.pull(i, adjoints)
         reached = [primal for primal in dict.fromkeys(self._records[i].reached) if primal.requires_grad]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.keeps import Keep
-from kernelab.autodiff.unseen import Adjoints
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import set_aside
 from kernelab.runtime.recorder import Place

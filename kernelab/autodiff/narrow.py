@@ -7,30 +7,16 @@ through one array, is treated so: nothing reads its adjoint before the sweep is 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
+from kernelab.autodiff.steps import Step
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import HALVES, scalar_of
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.strided import array
-
-
-class Touching(Protocol):
-    """What a record reaches and writes."""
-
-    @property
-    def reached(self) -> Sequence[array]: ...
-    @property
-    def written(self) -> Sequence[array]: ...
-
-
-class Adjoints(Protocol):
-    """The private adjoints of a sweep."""
-
-    def known(self, primal: array) -> array | None: ...
 
 
 class NarrowSums:
@@ -59,9 +45,7 @@ class NarrowSums:
             values[...] = rounded(total + widened(values), values.dtype)
 
 
-def narrow_sums(
-    steps: Sequence[Touching], live: Iterable[int], but: Collection[Allocation]
-) -> NarrowSums | None:
+def narrow_sums(steps: Sequence[Step], live: Iterable[int], but: Collection[Allocation]) -> NarrowSums | None:
     """The sums worth keeping: of halves that several live steps reach, and none writes; None if no halves."""
     found: dict[Allocation, list[tuple[int, array]]] = {}
     halves: dict[int, bool] = {}  # by type: there is one object for each type of arrays

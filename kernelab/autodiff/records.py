@@ -10,12 +10,13 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.fromhost import FromHost
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.keeps import Keep, Marked
 from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, overwrite_of
 from kernelab.autodiff.outline import Outline, Pick, not_kept, outline_of, reverse_of
-from kernelab.autodiff.unseen import Adjoints, UnseenRecord, Written
+from kernelab.autodiff.unseen import UnseenRecord, WrittenMemory
 from kernelab.errors import KernelTypeError, Related, TapeError
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
@@ -253,7 +254,7 @@ class Recording:
         self._open: list[tuple[str, Any, int]] = []
         self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
-        self._written: dict[Allocation, Written] = {}
+        self._written: dict[Allocation, WrittenMemory] = {}
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
@@ -288,7 +289,7 @@ class Recording:
         if known is not None and known.may_be_unseen(own):
             self._record_unseen(known, own)
 
-    def _record_unseen(self, known: Written, own: int) -> None:
+    def _record_unseen(self, known: WrittenMemory, own: int) -> None:
         found = known.unseen(own)
         self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
         if found:
@@ -298,7 +299,7 @@ class Recording:
         """What some memory holds now is what the tape knows."""
         known = self._written.get(memory)
         if known is None:
-            known = self._written[memory] = Written(memory)
+            known = self._written[memory] = WrittenMemory(memory)
         known.note()
 
     def launch(self, call: Call) -> None:

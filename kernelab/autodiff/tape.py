@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.cuts import Cut, described, detours, passed_on, unrecorded, warn_of
 from kernelab.autodiff.finite import FiniteChecks, check_seeds
+from kernelab.autodiff.flow import Flow, flow
 from kernelab.autodiff.forgotten import tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.habits import Habits, no_loss
@@ -24,20 +26,10 @@ from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.magnitudes import measuring
 from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
+from kernelab.autodiff.publication import Publications, publications
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
-from kernelab.autodiff.sweep import (
-    Buffers,
-    Flow,
-    Publications,
-    Pulling,
-    Pulls,
-    Step,
-    flow,
-    publications,
-    retirements,
-    steps_of,
-    sweep,
-)
+from kernelab.autodiff.steps import Step, retirements, steps_of
+from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.backend.manner import BLOCK, shape_of
 from kernelab.errors import (
     Diagnostic,
@@ -253,8 +245,36 @@ class Tape(Observed, Habits):
         seeds = self.cotangents(loss, grads)
         records = tuple(self._recording.records)
         steps = steps_of(records)
-        found = flow(steps, seeds)
-        plan = publications(steps)
+        found, plan = flow(steps, seeds), publications(steps)
+        self._tell_what_is_lost(steps, found, plan, seeds)
+        if check_finite:
+            with self._noting_what_is_not_finite():
+                check_seeds(records, found.live, seeds)
+        replaced: frozenset[Allocation] = frozenset()
+        if loss is None and grads is None:
+            replaced = frozenset(target.allocation for target in seeds)
+        adjoints = _seeded(seeds, replaced)
+        self._seeds = list(seeds)
+        # Of elements that no record touches, too, the gradient is that of the value at the end.
+        plan.before[:0] = [target for target in seeds if target.requires_grad]
+        token = RECORDER.set(None)
+        try:
+            pulling: Pulling = FiniteChecks if check_finite else Pulls
+            norms = self._begin_sweep(seeds)
+            if norms is not None:
+                pulling = measuring(pulling, norms)
+            retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
+            with self._noting_what_is_not_finite():
+                narrow = narrow_sums(steps, found.live, replaced)
+            Sweep(records, found.live, plan, replaced, retired, narrow, pulling).run(adjoints)
+        finally:
+            RECORDER.reset(token)
+        self._recording.guard.swept = True
+
+    def _tell_what_is_lost(
+        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
+    ) -> None:
+        """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong."""
         cuts = [*found.cuts, *self._cuts_outside(steps, found, plan, seeds)]
         self._findings = described(cuts)
         if not found.reached:
@@ -263,37 +283,7 @@ class Tape(Observed, Habits):
         warn_of(cuts)
         if not any(plan.leaves()):
             tell_inputs_without_gradients(steps, found.live)
-        _refuse_latecomers(records[i] for i in sorted(found.live))
-        if check_finite:
-            with self._noting_what_is_not_finite():
-                check_seeds(records, found.live, seeds)
-        adjoints = Buffers()
-        replaced: frozenset[Allocation] = frozenset()
-        if loss is None and grads is None:
-            replaced = frozenset(target.allocation for target in seeds)
-        for target, cotangent in seeds.items():
-            if adjoints.known(target) is None:
-                adjoints.of(target).blank()[...] = cotangent
-                continue
-            bar = adjoints.of(target).host()
-            # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
-            bar[...] = cotangent if target.allocation in replaced else bar + cotangent
-        self._seeds = list(seeds)
-        token = RECORDER.set(None)
-        try:
-            # Of elements that no record touches, too, the gradient is that of the value at the end.
-            plan.before[:0] = [target for target in seeds if target.requires_grad]
-            pulling: Pulling = FiniteChecks if check_finite else Pulls
-            norms = self._begin_sweep(seeds)
-            if norms is not None:
-                pulling = measuring(pulling, norms)
-            retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
-            with self._noting_what_is_not_finite():
-                narrow = narrow_sums(steps, found.live, replaced)
-            sweep(records, found.live, adjoints, plan, replaced, pulling, retired, narrow)
-        finally:
-            RECORDER.reset(token)
-        self._recording.guard.swept = True
+        _refuse_latecomers(steps[i].record for i in sorted(found.live))
 
     def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
         """What `backward` would start with; raises TapeError where these are no seeds of this tape."""
@@ -416,6 +406,19 @@ class Tape(Observed, Habits):
         for record in self._recording.records:
             found |= dict.fromkeys((*record.read, *record.written))
         return [primal for primal in found if primal.requires_grad]
+
+
+def _seeded(seeds: Mapping[array, Any], replaced: Collection[Allocation]) -> Adjoints:
+    """Adjoints that hold the cotangents of the seeds; those in `replaced` memory count once."""
+    adjoints = Adjoints()
+    for target, cotangent in seeds.items():
+        if adjoints.known(target) is None:
+            adjoints.of(target).blank()[...] = cotangent
+            continue
+        bar = adjoints.of(target).host()
+        # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
+        bar[...] = cotangent if target.allocation in replaced else bar + cotangent
+    return adjoints
 
 
 def _checked_loss(loss: Any) -> array:

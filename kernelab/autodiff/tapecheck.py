@@ -17,6 +17,7 @@ from kernelab.autodiff.endtoend import (
     first_racing,
     spoiled,
 )
+from kernelab.autodiff.flow import flow
 from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
 from kernelab.autodiff.hazards import Watch
 from kernelab.autodiff.jacobian import Selection
@@ -24,8 +25,8 @@ from kernelab.autodiff.levels import duplicate
 from kernelab.autodiff.progress import steps
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.replay import Line, NotReplayableError
+from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
-from kernelab.autodiff.sweep import flow, steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.trees import is_whole, refusal
 from kernelab.errors import GradientError, KernelError, KernelValueError

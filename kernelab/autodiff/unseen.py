@@ -6,28 +6,15 @@ a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import uint8
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
-
-
-class Adjoints(Protocol):
-    """The private adjoints of a sweep."""
-
-    def of(self, primal: array) -> array:
-        """The adjoint of an array: the same elements of a buffer that starts as zeros."""
-
-    def of_all(self, primals: Iterable[array]) -> list[array]:
-        """The adjoints of several."""
-
-    def known(self, primal: array) -> array | None:
-        """The same, None while it is zero everywhere."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -88,7 +75,7 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
     )
 
 
-class Written:
+class WrittenMemory:
     """Memory that a tape has written, and what was written to it since by others."""
 
     __slots__ = ("__weakref__", "_checksum", "_known", "_memory", "_others", "_poked", "_summed")

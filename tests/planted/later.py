@@ -144,8 +144,8 @@ LATER = (
     Fault(
         "an input that the tape overwrites is taken for its own",
         AUTODIFF,
-        "given.add(memory)",
-        "given.clear()",
+        "self._inputs.add(memory)",
+        "self._inputs.clear()",
         VERSIONS,
     ),
     Fault(
