@@ -266,7 +266,7 @@ class Tape(Observed, Habits):
             retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
             with self._noting_what_is_not_finite():
                 narrow = narrow_sums(steps, found.live, replaced)
-            Sweep(records, found.live, plan, replaced, retired, narrow, pulling).run(adjoints)
+                Sweep(records, found.live, plan, replaced, retired, narrow, pulling).run(adjoints)
         finally:
             RECORDER.reset(token)
         self._recording.guard.swept = True

@@ -21,9 +21,13 @@ KERNELS = kl.compile(
 
 def total(y: array[float], loss: array[float]):
     atomic_add(loss, 0, y[tid()])
+
+def root(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sqrt(x[i])
 """
 )
-SQUARE, TOTAL = KERNELS["square"], KERNELS["total"]
+SQUARE, TOTAL, ROOT = KERNELS["square"], KERNELS["total"], KERNELS["root"]
 
 
 def nameless(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
@@ -166,6 +170,15 @@ def test_a_value_that_is_not_finite_is_a_finding() -> None:
     with kl.Tape() as tape:
         SQUARE[3](x, y)
     with pytest.raises(kl.NotFiniteError):
+        tape.backward(grads={y: kl.ones_like(y)}, check_finite=True)
+    assert [found["code"] for found in looked(tape).whole()["findings"]] == ["not-finite"]
+
+
+def test_an_adjoint_that_turns_infinite_is_a_finding() -> None:
+    x, y = kl.zeros(2, dtype=float, requires_grad=True), kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        ROOT[2](x, y)
+    with pytest.raises(kl.NotFiniteError, match="infinite"):
         tape.backward(grads={y: kl.ones_like(y)}, check_finite=True)
     assert [found["code"] for found in looked(tape).whole()["findings"]] == ["not-finite"]
 
