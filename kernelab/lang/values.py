@@ -13,18 +13,34 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError
-from kernelab.lang import ops
+from kernelab.errors import (
+    Diagnostic,
+    KernelError,
+    KernelTypeError,
+    KernelValueError,
+    KernelZeroDivisionError,
+)
+from kernelab.lang import ops, unsuited
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
-from kernelab.lang.types import LARGEST, SCALARS, Mat, Quat, Scalar, Transform, Type, Vec, scalar_of
+from kernelab.lang.types import (
+    LARGEST,
+    SCALARS,
+    Mat,
+    Quat,
+    Scalar,
+    Transform,
+    Type,
+    Value,
+    Vec,
+    float32,
+    float64,
+    scalar_of,
+)
 
 Host = np.ndarray[Any, Any]
 
 _LETTERS = "xyzw"
 _BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
-_SYMBOLS = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-}  # fmt: skip
 
 
 class NoComponent(KernelError, AttributeError):
@@ -247,6 +263,22 @@ class Matrix(HostValue):
 
     __slots__ = ()
 
+    def get_row(self, row: int) -> Any:
+        """A row, as a part of this value."""
+        return self[row]
+
+    def get_col(self, column: int) -> Any:
+        """A column, as a part of this value."""
+        return self[:, column]
+
+    def set_row(self, row: int, values: Any) -> None:
+        """Set the entries of a row; raises KernelValueError for another number of them."""
+        self[row] = values
+
+    def set_col(self, column: int, values: Any) -> None:
+        """Set the entries of a column; raises KernelValueError for another number of them."""
+        self[:, column] = values
+
 
 _CLASSES: dict[Any, type[HostValue]] = {
     Vec: Vector, Quat: Quaternion, Transform: Transformation, Mat: Matrix
@@ -366,15 +398,17 @@ def _operate(name: str, *operands: Any) -> Any:
         return _BY_NUMPY[name](*_plain(operands))
     for other in others:
         if _is_array(other):
-            raise _ambiguous(name, value)
+            raise unsuited.ambiguous(name, value.type)
         if isinstance(other, str | list | tuple | dict | complex | None):
-            raise _unknown(name, value, other)
+            raise unsuited.unknown(name, value.type, other)
         if not _is_number(other):
             return NotImplemented
     types = [_operand_type(operand, value) for operand in operands]
+    if _divides_ints(name, operands, types):
+        return _divided(name, operands, types)
     found = ops.resolve(name, types)
     if found is None:
-        raise _none(name, operands, types)
+        raise unsuited.no_overload(name, operands, types, [type_of(operand) for operand in operands])
     op, result = found
     numbers = [
         np.asarray(x) if type_of(x) is not None else _number(x, t)
@@ -384,12 +418,41 @@ def _operate(name: str, *operands: Any) -> Any:
         return value_of(result, computed(op.numpy, numbers, scalar_of(result).dtype))
 
 
+def _divides_ints(name: str, operands: tuple[Any, ...], types: list[Value]) -> bool:
+    """Whether vectors or matrices of ints are divided, which kernels do component by component."""
+    if name not in ("div", "floordiv", "mod") or not all(scalar_of(type).is_int for type in types):
+        return False
+    if any(isinstance(x, float | np.floating) for x in operands):
+        return False
+    one_number = any(isinstance(type, Scalar) for type in types)
+    return one_number or (name != "mod" and types[0] == types[1])
+
+
+def _divided(name: str, operands: tuple[Any, ...], types: list[Value]) -> Any:
+    """Each component by its own: `/` gives floats, and a divisor of 0 is an error."""
+    numbers = [
+        np.asarray(x) if type_of(x) is not None else _number(x, t)
+        for x, t in zip(operands, types, strict=True)
+    ]
+    if not np.all(numbers[1]):
+        raise KernelZeroDivisionError(Diagnostic("integer division by zero", code="division"))
+    scalar = scalar_of(types[0])
+    if name == "div":
+        scalar = float64 if scalar.bits == 64 else float32
+        numbers = [np.asarray(x, scalar.dtype) for x in numbers]
+    found = ops.resolve(name, [scalar, scalar])
+    assert found is not None
+    whole = next(type for type in types if isinstance(type, Vec | Mat))
+    result = Vec(scalar, whole.n) if isinstance(whole, Vec) else Mat(scalar, whole.n, whole.m)
+    return value_of(result, computed(found[0].numpy, numbers, scalar.dtype))
+
+
 _BY_NUMPY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "neg": np.negative, "pos": np.positive,
     "abs": np.absolute,
 }  # fmt: skip
-_OPERATORS = {_BY_NUMPY[name]: name for name in _SYMBOLS}
+_OPERATORS = {_BY_NUMPY[name]: name for name in unsuited.SYMBOLS}
 
 
 def _is_array(value: Any) -> bool:
@@ -400,7 +463,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
-def _operand_type(operand: Any, model: HostValue) -> Type:
+def _operand_type(operand: Any, model: HostValue) -> Value:
     """The type of an operand; that of a number is the one of the components beside it."""
     known = type_of(operand)
     assert model.type is not None
@@ -418,43 +481,3 @@ def _number(value: Any, type: Type) -> Any:
         return _as_components(value, type)
     except OverflowError:
         raise KernelValueError(Diagnostic(f"{value} does not fit {type}", code="range")) from None
-
-
-def _none(name: str, operands: tuple[Any, ...], types: list[Type]) -> KernelTypeError:
-    given = [str(t) if type_of(x) is not None else str(x) for x, t in zip(operands, types, strict=True)]
-    if len(given) == 1:
-        return KernelTypeError(Diagnostic(f"{name} takes no {given[0]}", code="overload"))
-    message = f"{_SYMBOLS[name]} does not take {' and '.join(given)}"
-    return KernelTypeError(Diagnostic(message, hint=_hint(name, operands, types), code="overload"))
-
-
-def _hint(name: str, operands: tuple[Any, ...], types: list[Type]) -> str:
-    known = [type_of(operand) for operand in operands]
-    whole = next(type for type in known if type is not None)
-    if None in known:
-        number = operands[known.index(None)]
-        return f"write kl.{whole}({number}) for the same number in every component" if name in _SUMS else ""
-    if len({type.scalar for type in known if type is not None}) > 1:
-        return "write kl.vec3d(v), or the like, to give both the same numbers"
-    vectors = all(type.__class__ is Vec for type in types)
-    if vectors and name in ("mul", "div"):
-        return f"write kl.dot(a, b), or kl.cw_{name}(a, b) for component by component"
-    if name == "matmul":
-        return "write kl.dot(a, b)" if vectors else "write *"
-    return "kl.transform_point(t, v) moves a point" if isinstance(types[0], Transform) else ""
-
-
-_SUMS = ("add", "sub")
-
-
-def _unknown(name: str, value: HostValue, other: Any) -> KernelTypeError:
-    kind = "None" if other is None else f"a {other.__class__.__name__}"
-    message = f"{_SYMBOLS[name]} does not take {value.type} and {kind}"
-    hint = f"make a value of it: kl.{value.type}(...)" if isinstance(other, list | tuple) else ""
-    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
-
-
-def _ambiguous(name: str, value: HostValue) -> KernelTypeError:
-    message = f"{_SYMBOLS[name]} of a {value.type} and a NumPy array could mean two things"
-    hint = f"write kl.{value.type}(...) for the language's, np.asarray(v) for component by component"
-    return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))

@@ -28,6 +28,14 @@ CALCULATIONS: list[tuple[str, Any]] = [
     ("arrow * np.float32(0.5)", kl.vec3(0.5, 1.0, 1.5)),
     ("arrow / 2.0", kl.vec3(0.5, 1.0, 1.5)),
     ("INTS * 2", kl.vec3i(8, 12, 16)),
+    ("INTS // 3", kl.vec3i(1, 2, 2)),
+    ("-INTS // 3", kl.vec3i(-2, -2, -3)),
+    ("INTS / 2", kl.vec3(2.0, 3.0, 4.0)),
+    ("24 / INTS", kl.vec3(6.0, 4.0, 3.0)),
+    ("INTS % 4", kl.vec3i(0, 2, 0)),
+    ("INTS // kl.vec3i(4, 5, 6)", kl.vec3i(1, 1, 1)),
+    ("kl.types.vector(2, kl.int64)(3, 4) / 2", kl.vec2d(1.5, 2.0)),
+    ("kl.types.matrix((2, 2), int)(1, 2, 3, 4) // 2", kl.types.matrix((2, 2), int)(0, 1, 1, 2)),
     ("kl.vec3d(arrow) * 2.0", kl.vec3d(2.0, 4.0, 6.0)),
     ("square * square", kl.mat22(7.0, 10.0, 15.0, 22.0)),
     ("square @ square", kl.mat22(7.0, 10.0, 15.0, 22.0)),
@@ -88,6 +96,9 @@ REFUSED: list[tuple[str, type[KernelError], str]] = [
     ("arrow + (1.0, 2.0, 3.0)", KernelTypeError, r"vec3 and a tuple(.|\n)*kl.vec3\(...\)"),
     ("square * np.ones(2)", KernelTypeError, r"\* of a mat22 and a NumPy array could mean two things"),
     ("np.ones(3) * arrow", KernelTypeError, r"np.asarray\(v\) for component by component"),
+    ("INTS // 0", kl.KernelZeroDivisionError, "integer division by zero"),
+    ("INTS // 2.0", KernelTypeError, r"// does not take vec3i and 2.0"),
+    ("INTS % kl.vec2i(1, 2)", KernelTypeError, r"% does not take vec3i and vec2i"),
     ("kl.vec3ub(1) * 300", KernelValueError, r"300 does not fit uint8"),
 ]
 
@@ -106,6 +117,16 @@ def test_components_are_read_by_letter_index_and_slice() -> None:
     assert (square[0], square[1, 0], square[:, 1]) == (kl.vec2(1.0, 2.0), 3.0, kl.vec2(2.0, 4.0))
     assert (MOVE.p, MOVE.q) == (arrow, TURN)
     assert (len(arrow), list(arrow), list(square)) == (3, [1.0, 2.0, 3.0], [square[0], square[1]])
+
+
+def test_rows_and_columns_of_a_matrix_are_read_and_set_by_methods_too() -> None:
+    m = kl.mat22(1.0, 2.0, 3.0, 4.0)
+    m.set_row(0, kl.vec2(5.0, 6.0))
+    m.set_col(1, (7.0, 8.0))
+    assert m == kl.mat22(5.0, 7.0, 3.0, 8.0)
+    assert m.get_row(1) == kl.vec2(3.0, 8.0) and m.get_col(0) == kl.vec2(5.0, 3.0)
+    with pytest.raises(KernelValueError, match="cannot be set to numbers of shape"):
+        m.set_row(0, (1.0, 2.0, 3.0))
 
 
 def test_components_are_set_by_letter_index_and_slice() -> None:
