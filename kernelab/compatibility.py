@@ -17,8 +17,12 @@ from kernelab.errors import (
     KernelTypeError,
     KernelValueError,
 )
+from kernelab.runtime.branches import capture_if, capture_while
 from kernelab.runtime.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.loading import MODULE_OPTIONS, Module, refuse_unknown
+
+LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = 10, 20, 30, 40
+"""How much is logged, as ``config.log_level`` takes it: kernelab writes no log."""
 
 Int = TypeVar("Int")
 Float = TypeVar("Float")
@@ -85,6 +89,11 @@ def is_mempool_supported(device: Device | str | None = None) -> bool:
 
 
 is_mempool_enabled = is_mempool_supported
+
+
+def is_conditional_graph_supported() -> bool:
+    """Whether what is captured can branch: it cannot."""
+    return False
 
 
 def can_access(target_device: Device | str, peer_device: Device | str) -> bool:
@@ -154,6 +163,10 @@ def _names(module: Any) -> dict[str, Any]:
 
 
 __all__ = [
+    "LOG_DEBUG",
+    "LOG_ERROR",
+    "LOG_INFO",
+    "LOG_WARNING",
     "Float",
     "Int",
     "Scalar",
@@ -164,6 +177,8 @@ __all__ = [
     "WarpCodegenTypeError",
     "WarpCodegenValueError",
     "can_access",
+    "capture_if",
+    "capture_while",
     "clear_kernel_cache",
     "force_load",
     "get_cuda_device",
@@ -174,6 +189,7 @@ __all__ = [
     "get_cuda_toolkit_version",
     "get_module",
     "get_module_options",
+    "is_conditional_graph_supported",
     "is_device_available",
     "is_mempool_access_enabled",
     "is_mempool_access_supported",

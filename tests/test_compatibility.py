@@ -11,6 +11,7 @@ def test_devices_of_other_kinds_are_not_there() -> None:
     assert kl.get_cuda_device_count() == len(kl.get_cuda_devices())
     assert (kl.get_cuda_driver_version() is None) <= (kl.get_cuda_devices() == [])
     assert kl.is_device_available("cpu") and not kl.is_device_available("cuda:99")
+    assert kl.get_device("cpu").sm_count == 0 and not kl.get_device("cpu").is_capturing
     assert kl.can_access("cpu", "cpu") and not kl.is_mempool_supported("cpu")
     kl.synchronize_device("cpu")
     with pytest.raises(kl.LaunchError, match="cuda:99"):
@@ -43,6 +44,20 @@ def test_options_of_a_module_are_those_of_its_kernels() -> None:
         kl.get_module_options("nowhere")
 
 
+def test_a_module_can_be_loaded_and_unloaded_to_no_effect() -> None:
+    @kl.kernel(cluster_dim=2, cuda_max_registers=64)
+    def doubled(x: kl.array[float]):  # type: ignore[no-untyped-def]
+        x[kl.tid()] = 2.0 * x[kl.tid()]
+
+    doubled.module.load("cpu", block_dim=256)
+    found = kl.get_module(__name__)
+    found.mark_modified()
+    found.unload()
+    x = kl.ones(1)
+    kl.launch(doubled, 1, [x])
+    assert x.list() == [2.0]
+
+
 def test_errors_can_be_caught_by_warps_names() -> None:
     with pytest.raises(kl.WarpCodegenError):
         kl.compile("def f(x: array[float]):\n    x[0] = nothing")
@@ -56,7 +71,7 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("tile_load", "tiles"),
         ("ScopedMempool", "memory pools"),
         ("timing_begin", "memory pools"),
-        ("capture_while", "CUDA graphs with branches, loops"),
+        ("capture_save", "CUDA graphs in files"),
         ("from_jax", "kl.from_dlpack"),
         ("volume_sample", "sparse volumes"),
         ("Texture2D", "textures"),

@@ -7,7 +7,10 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-KERNEL = ("enable_backward", "module", "module_options", "launch_bounds", "grid_stride", "name")
+KERNEL = (
+    *("enable_backward", "module", "module_options", "launch_bounds", "grid_stride", "name"),
+    *("cluster_dim", "cuda_max_registers", "enable_cuda_smem_spilling", "entry_point_abi"),
+)
 FUNC = ("name", "module", "inline")
 MODULE = (
     *("enable_backward", "max_unroll", "fast_math", "fuse_fp", "lineinfo", "mode", "block_dim"),

@@ -45,6 +45,16 @@ class Device:
         return "" if self.is_cpu else OPEN[self.name].driver.architecture
 
     @property
+    def sm_count(self) -> int:
+        """How many processors a CUDA device has, which run blocks of threads; 0 for the CPU."""
+        return 0 if self.is_cpu else OPEN[self.name].driver.processors
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether launches on it are being captured."""
+        return self.is_cuda and OPEN[self.name].capture is not None
+
+    @property
     def total_memory(self) -> int:
         """How many bytes of memory a CUDA device has; 0 for the CPU, which is not asked."""
         return 0 if self.is_cpu else OPEN[self.name].driver.memory()[1]

@@ -40,6 +40,9 @@ class Module:
     def unload(self) -> None:
         """Do nothing: there is no module that could be unloaded."""
 
+    def mark_modified(self) -> None:
+        """Do nothing: what is built of a kernel is known by its text."""
+
 
 def definition_of(
     function: Callable[..., Any], namespace: Mapping[str, Any], word: Literal["kernel", "func"]

@@ -84,6 +84,7 @@ def reals(n: int, seed: int = 0) -> Any:
 def test_an_array_is_made_where_it_is_asked_for() -> None:
     x = kl.array([1.0, 2.0, 3.0], dtype=float, device="cuda")
     assert (str(x.device), x.device.is_cuda, x.device.arch) == ("cuda:0", True, "sm_80")
+    assert x.device.sm_count > 0 and not x.device.is_capturing
     assert str(kl.zeros(3).device) == "cpu"
     assert x.list() == [1, 2, 3] and str(x) == "[1. 2. 3.]" and "cuda:0" in repr(x)
 
