@@ -6,6 +6,7 @@ fault of kernelab, never of its user.
 
 from typing import assert_never
 
+from kernelab.lang.build import type_of
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -25,6 +26,7 @@ from kernelab.lang.ir import (
     Print,
     Restore,
     Save,
+    Stack,
     Stmt,
     Store,
     Var,
@@ -54,6 +56,7 @@ def _require(holds: bool, what: str, stmt: Stmt | None = None) -> None:
 class _Verifier:
     def __init__(self) -> None:
         self.seen: set[Var] = set()
+        self.saved: dict[Stack, list[Type]] = {}
 
     def function(self, function: Function) -> None:
         linear = () if function.linear is None else (function.linear,)
@@ -132,9 +135,12 @@ class _Verifier:
                 types = tuple(out.type for out in outs)
                 _require(self.block(body, scope) == types, f"results of {rules.function.name}", stmt)
             case Append(array, value):
-                _require(array.type == Array(value.type, 1), "append of another type", stmt)  # type: ignore[arg-type]
-            case Save() | Restore():
-                pass
+                _require(array.type == Array(type_of(value), 1), "append of another type", stmt)
+            case Save(stack, saved):
+                _require(stack not in self.saved, "another save on a stack", stmt)
+                self.saved[stack] = [atom.type for atom in saved]
+            case Restore(stack, outs):
+                _require(self.saved.get(stack) == [out.type for out in outs], "restored types differ", stmt)
             case _:
                 assert_never(stmt)
 

@@ -4,12 +4,14 @@ A Var is *varied* if it depends on an active parameter, *useful* if an active ar
 both through floats and operations with a derivative.  Differentiation touches only what is both.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.ir import (
     Alloc,
     Append,
+    Assert,
     Atom,
     Atomic,
     Block,
@@ -21,6 +23,7 @@ from kernelab.lang.ir import (
     Let,
     Load,
     Native,
+    Print,
     Restore,
     Save,
     Stack,
@@ -79,8 +82,7 @@ def masked(function: Function, memories: frozenset[Var] = frozenset()) -> frozen
     backward.locals = locals_of(function.body) | memories
     for stmt in walk(function.body):
         if isinstance(stmt, Let) and "selects" in stmt.op.tags:
-            for arg in stmt.args:
-                backward.add(arg)
+            backward.add_all(stmt.args)
     while backward.grew:
         backward.grew = False
         backward.block(function.body)
@@ -119,6 +121,17 @@ class _Varied:
         if source in self.vars:
             self.add(target)
 
+    def flow_each(self, sources: Sequence[Atom], targets: Sequence[Var]) -> None:
+        """The first flows to the first, the second to the second."""
+        for source, target in zip(sources, targets, strict=True):
+            self.flow(source, target)
+
+    def spread(self, sources: Sequence[Atom], targets: Sequence[Var]) -> None:
+        """Everything flows everywhere."""
+        if not self.vars.isdisjoint(sources):
+            for target in targets:
+                self.add(target)
+
     def block(self, block: Block) -> None:
         for stmt in block.stmts:
             self.stmt(stmt)
@@ -127,51 +140,54 @@ class _Varied:
         match stmt:
             case Let(out, op, args):
                 if not isinstance(op.derivative, Zero):
-                    for arg in args:
-                        self.flow(arg, out)
+                    self.spread(args, (out,))
             case Alloc(out):
                 self.locals.add(out)
-            case Store(array, _, value) if array in self.locals:
-                self.flow(value, array)
             case Load(out, array) | Atomic(out, _, array):
                 self.flow(array, out)
-            case Native(outs, _, args):
-                for out in outs:
-                    for arg in args:
-                        self.flow(arg, out)
+            case Store(array, _, value):
+                if array in self.locals:
+                    self.flow(value, array)
+            case Append(array, value):
+                self.flow(value, array)
             case If(outs, _, then, orelse):
                 for branch in (then, orelse):
                     self.block(branch)
-                    for source, out in zip(branch.yields, outs, strict=True):
-                        self.flow(source, out)
-            case Custom(outs, args) if self.opaque(stmt):
-                for out in outs:
-                    for arg in args:
-                        self.flow(arg, out)
-            case Custom(outs, _, _, body):
-                self.block(body)
-                for source, out in zip(body.yields, outs, strict=True):
-                    self.flow(source, out)
+                    self.flow_each(branch.yields, outs)
             case For() | While():
-                for i, carry in enumerate(stmt.carries):
-                    self.flow(stmt.inits[i], carry)
+                self.flow_each(stmt.inits, stmt.carries)
                 self.block(stmt.body)
-                for i, carry in enumerate(stmt.carries):
-                    self.flow(stmt.body.yields[i], carry)
-                    self.flow(carry, stmt.outs[i])
+                self.flow_each(stmt.body.yields, stmt.carries)
+                self.flow_each(stmt.carries, stmt.outs)
+            case Custom(outs, args, _, body):
+                if self.opaque(stmt):
+                    self.spread(args, outs)
+                else:
+                    self.block(body)
+                    self.flow_each(body.yields, outs)
+            case Native(outs, _, args):
+                self.spread(args, outs)
             case Save(stack, atoms):
-                for i, atom in enumerate(atoms):
-                    if atom in self.vars and (stack, i) not in self.slots:
-                        self.slots.add((stack, i))
-                        self.grew = True
+                self.push(stack, atoms)
             case Restore(stack, outs):
-                for i, out in enumerate(outs):
-                    if (stack, i) in self.slots:
-                        self.add(out)
-            case Append(array, value):
-                self.flow(value, array)
-            case _:
+                self.pop(stack, outs)
+            case Assert() | Print():
                 pass
+            case Call():
+                raise AssertionError("a call that is differentiated has not been inlined")
+            case _:
+                assert_never(stmt)
+
+    def push(self, stack: Stack, atoms: Sequence[Atom]) -> None:
+        for i, atom in enumerate(atoms):
+            if atom in self.vars and (stack, i) not in self.slots:
+                self.slots.add((stack, i))
+                self.grew = True
+
+    def pop(self, stack: Stack, outs: Sequence[Var]) -> None:
+        for i, out in enumerate(outs):
+            if (stack, i) in self.slots:
+                self.add(out)
 
 
 def _useful(function: Function, params: frozenset[Var], memories: frozenset[Var]) -> set[Var]:
@@ -196,6 +212,16 @@ class _Useful:
             self.vars.add(atom)
             self.grew = True
 
+    def add_all(self, atoms: Sequence[Atom]) -> None:
+        for atom in atoms:
+            self.add(atom)
+
+    def add_each(self, outs: Sequence[Var], sources: Sequence[Atom]) -> None:
+        """What gives the outs that are useful."""
+        for out, source in zip(outs, sources, strict=True):
+            if out in self.vars:
+                self.add(source)
+
     def block(self, block: Block) -> None:
         for stmt in reversed(block.stmts):
             self.stmt(stmt)
@@ -204,39 +230,34 @@ class _Useful:
         match stmt:
             case Let(out, op, args):
                 if out in self.vars and not isinstance(op.derivative, Zero):
-                    for arg in args:
-                        self.add(arg)
+                    self.add_all(args)
             case Load(out, array):
                 if out in self.vars and array in self.locals:
                     self.add(array)
             case Store(array, _, value) | Atomic(_, _, array, _, value):
                 if array in self.vars:
                     self.add(value)
-            case Native(outs, _, args):
-                if not self.vars.isdisjoint({*outs, *stmt.changed}):
-                    for arg in args:
-                        self.add(arg)
             case If(outs, _, then, orelse):
                 for branch in (then, orelse):
-                    for out, source in zip(outs, branch.yields, strict=True):
-                        if out in self.vars:
-                            self.add(source)
+                    self.add_each(outs, branch.yields)
                     self.block(branch)
-            case Custom(outs, args, _, body) if has_grad(stmt):
-                if not self.vars.isdisjoint({*outs, *block_effects(body).changed}):
-                    for arg in args:
-                        self.add(arg)
-            case Custom(outs, _, _, body):
-                for out, source in zip(outs, body.yields, strict=True):
-                    if out in self.vars:
-                        self.add(source)
-                self.block(body)
             case For() | While():
                 self.loop(stmt)
+            case Custom(outs, args, _, body) if has_grad(stmt):
+                if not self.vars.isdisjoint({*outs, *block_effects(body).changed}):
+                    self.add_all(args)
+            case Custom(outs, _, _, body):
+                self.add_each(outs, body.yields)
+                self.block(body)
+            case Native(outs, _, args):
+                if not self.vars.isdisjoint({*outs, *stmt.changed}):
+                    self.add_all(args)
+            case Alloc() | Assert() | Print():
+                pass
             case Call() | Save() | Restore() | Append():
                 raise AssertionError(f"{type(stmt).__name__} is not differentiated in reverse")
             case _:
-                pass
+                assert_never(stmt)
 
     def loop(self, stmt: For | While) -> None:
         for i, carry in enumerate(stmt.carries):

@@ -144,11 +144,8 @@ class _Tangent(Copier):
 
     def extremum(self, stmt: Atomic) -> None:
         """The tangent of an element becomes that of the value which replaces it."""
-        dots, indices, (value_dot,) = (
-            self.dots[stmt.array],
-            self.atoms(stmt.indices),
-            self.tangents([stmt.value]),
-        )
+        dots, indices = self.dots[stmt.array], self.atoms(stmt.indices)
+        (value_dot,) = self.tangents([stmt.value])
         old_dot, value, old = self.fresh_dot(stmt.out), self.atom(stmt.value), self.atom(stmt.out)
         self.builder.emit(Load(old_dot, dots, indices, stmt.span))
         if not is_one(value):
