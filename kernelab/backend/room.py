@@ -14,7 +14,7 @@ from typing import Self
 
 from kernelab.backend.driver import Driver
 from kernelab.backend.reach import reach_of
-from kernelab.codegen.entry import EntryInfo, Layout, layout_of
+from kernelab.codegen.entry import TILE, EntryInfo, Layout, layout_of
 from kernelab.lang.ir import Append, Function, walk
 from kernelab.lang.types import Array, bytes_of
 
@@ -81,10 +81,14 @@ class Room:
         """How many bytes the residuals of a launch take."""
         arrays = (param for param in layout.params if param.residual)
         return sum(
-            threads * self.residuals[param.name] * bytes_of(param.type.elem)
+            self._elements(param.name, threads) * bytes_of(param.type.elem)
             for param in arrays
             if isinstance(param.type, Array)
         )
+
+    def _elements(self, name: str, threads: int) -> int:
+        """How many elements a residual has: its tiles are whole ones."""
+        return -(-threads // TILE) * TILE * self.residuals[name]
 
     def cut(self, layout: Layout, slots: list[int], crew: int, threads: int, borrowed: Borrowed) -> None:
         """Fill the slots of the arena, for a crew of the device, and those of residuals, for the grid."""
@@ -94,9 +98,9 @@ class Room:
         for param in layout.params:
             if param.residual:
                 assert isinstance(param.type, Array)
-                each = self.residuals[param.name]
-                values = borrowed.allocate(each * threads * bytes_of(param.type.elem))
-                slots[param.slot] = borrowed.write(struct.pack("=3q", values, each * threads, each))
+                each, count = self.residuals[param.name], self._elements(param.name, threads)
+                values = borrowed.allocate(count * bytes_of(param.type.elem))
+                slots[param.slot] = borrowed.write(struct.pack("=3q", values, count, each))
 
     def hand_over(
         self, layout: Layout, slots: Sequence[int], filled: Sequence[int], borrowed: Borrowed

@@ -9,6 +9,8 @@ bytes: the four grid extents, then for each parameter of the function in order
                 elements, and the address of one int64 for each thread, where its values start
 
 On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
+A residual is there cut into tiles of `TILE` threads, each with room for as many values as `capacity` says:
+the first values of all threads of a tile, then the second ones, and so on, so that a warp moves them at once.
 `status` is sixteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
 """
 
@@ -20,7 +22,7 @@ from kernelab.errors import Span
 from kernelab.lang.ir import Append, Function, Save, walk
 from kernelab.lang.types import Array, Type, size_of
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 """Changes whenever the same IR would be called differently: part of the key of every cached build."""
 
 GRID_SLOTS = 4
@@ -49,6 +51,9 @@ A thread that would append more ends the launch with `KEPT`, and so does one tha
 after it has changed something."""
 
 STATUS_FIELDS = 16
+
+TILE = 32
+"""How many threads of a device have their parts of a residual side by side: those of a warp."""
 
 PRINT_LIMIT = 10_000
 """How many prints of a launch are kept; the rest is counted."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from kernelab.codegen import atomics, spelling, totals
+from kernelab.codegen.entry import TILE
 from kernelab.codegen.helpers import CPU_HELPERS, CUDA_HELPERS
 from kernelab.codegen.printing import Message, device_call
 from kernelab.codegen.shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.lang.ir import Atomic, AtomicKind, Function
-from kernelab.lang.ops import Op
+from kernelab.lang.ops import ALONG, Op
 from kernelab.lang.types import HALVES, Scalar, bfloat16, bool_, float16, float32, float64, int64
 
 
@@ -65,6 +66,10 @@ class Flavor(Protocol):
 
     def taken(self, size: int) -> str:
         """How far a record of so many bytes moves the top of the arena."""
+
+    @property
+    def spread(self) -> int:
+        """How far apart the values lie that a thread appends to a residual, in elements."""
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that are worth a running total of their own."""
@@ -123,6 +128,10 @@ class Cpu:
     def taken(self, size: int) -> str:
         return str(size)
 
+    @property
+    def spread(self) -> int:
+        return 1
+
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)
 
@@ -169,6 +178,9 @@ class Cuda:
         return CUDA_HELPERS
 
     def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        if op is ALONG:
+            start, count = operands
+            return f"{start} + {count} * {self.spread}"
         if type.kind == "int" and op.name in _WRAPPING and all(t == type for t in types):
             # Signed overflow is undefined to this compiler and wraps in kernels.
             wide = "u64" if type == int64 else "unsigned"
@@ -206,6 +218,10 @@ class Cuda:
 
     def taken(self, size: int) -> str:
         return f"{size} * (i64)width"
+
+    @property
+    def spread(self) -> int:
+        return TILE
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         return totals.totals(function)

@@ -6,7 +6,7 @@ device each thread of the device runs every n-th thread of the grid.
 
 from dataclasses import dataclass
 
-from kernelab.codegen.entry import DONE, GRID_SLOTS, Param
+from kernelab.codegen.entry import DONE, GRID_SLOTS, TILE, Param
 from kernelab.codegen.helpers import BUDGET
 from kernelab.codegen.totals import Total, Wide
 
@@ -213,9 +213,9 @@ def _arena(outline: Outline) -> list[str]:
 def _each_device_thread(outline: Outline) -> list[str]:
     lines = [] if outline.arena is None else ["top = base;"]
     for name, param in outline.residuals:
-        # Each thread of the grid owns `capacity` elements.
-        lines.append(f"i64 {name}_length = thread * {name}_handle[2];")
-        lines.append(f"i64 {name}_capacity = {name}_length + {name}_handle[2];")
+        # Each thread of the grid owns `capacity` elements, as `entry` says where.
+        lines.append(f"i64 {name}_length = thread / {TILE} * {TILE} * {name}_handle[2] + thread % {TILE};")
+        lines.append(f"i64 {name}_capacity = {name}_length + {TILE} * {name}_handle[2];")
         lines.append(f"char* {name} = (char*){name}_handle[0];")
         lines.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
     return lines

@@ -258,7 +258,8 @@ class Writer:
         full = f"{name}_length == {name}_capacity && !more(status, {name}, {name}_capacity, {size})"
         self.check(full, f"status[{ROOM}] ? {KEPT} : {MEMORY}", Site(self.span or NOWHERE))
         self.need_half(scalar)
-        self.line(spelling.store(scalar, f"({name} + {name}_length++ * {size})", self.atom(value)))
+        self.line(spelling.store(scalar, f"({name} + {name}_length * {size})", self.atom(value)))
+        self.line(f"{name}_length += {self.flavor.spread};")
 
 
 def scalar_type(atom: Atom) -> Scalar:

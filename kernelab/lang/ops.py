@@ -28,6 +28,7 @@ from kernelab.lang.types import (
     Value,
     Vec,
     int32,
+    int64,
     scalar_of,
     size_of,
 )
@@ -281,6 +282,20 @@ def _no_numpy(*_: Any) -> Any:
 
 SHAPE = _ShapeOf("shape", (), int32, _no_numpy, Zero(), doc="The extent of an array along an axis.")
 """``shape(array, axis)``: int32; every backend reads it from the launch's arguments."""
+
+ALONG = Op(
+    "along",
+    (Parameter("start", int64), Parameter("count", int64)),
+    int64,
+    lambda start, count: start + count,
+    Zero(),
+    cpp="({start} + {count})",
+    exact=True,
+    symbol="+",
+    doc="Where a value of a thread's stands in a residual, so many behind its first one.",
+)
+"""``along(start, count)``: int64; a device puts what threads keep at the same time side by side, so it goes
+further there than the sum that it is elsewhere."""
 
 _OVERLOADS: dict[str, list[Op]] = {}
 _MADE: dict[str, tuple[Op, ...]] = {}

@@ -37,6 +37,7 @@ from kernelab.lang.ir import (
     blocks,
     walk,
 )
+from kernelab.lang.ops import ALONG
 from kernelab.lang.types import Array, Scalar, Value, int32, int64, scalar_of, size_of
 from kernelab.passes.copying import Copier, like
 from kernelab.passes.sites import Popped, Residual, Site, components, sources
@@ -192,9 +193,11 @@ class _Reader(Copier):
 
     def places(self, array: Var, cursor: Atom, size: int) -> list[Atom]:
         """Where the scalars stand that belong to a cursor, in the part that the thread has of an array."""
-        b = self.builder
-        first = b.apply("add", self.starts[array], b.apply("int64", b.apply("mul", cursor, integer(size))))
-        return [b.apply("add", first, Const(k, int64)) for k in range(size)]
+        b, start = self.builder, self.starts[array]
+        first = b.apply("int64", b.apply("mul", cursor, integer(size)))
+        counts = [b.apply("add", first, Const(k, int64)) for k in range(size)]
+        none = Const(0, int64)
+        return [start if count == none else b.let(ALONG, (start, count), int64) for count in counts]
 
     def joined(self, type: Value, scalars: list[Atom]) -> Atom:
         return scalars[0] if isinstance(type, Scalar) else self.builder.apply(str(type), *scalars)

@@ -19,7 +19,7 @@ from kernelab.backend.cuda import CudaBackend, CudaEntry
 from kernelab.backend.driver import Driver
 from kernelab.backend.packing import pack
 from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import layout_of
+from kernelab.codegen.entry import TILE, layout_of
 from kernelab.codegen.flavors import Cuda
 from kernelab.errors import (
     BuildError,
@@ -349,7 +349,7 @@ class _Bounded:
 
 
 @IN_TURN
-def test_threads_append_side_by_side(driver: Watched, cases: dict[str, Entry]) -> None:
+def test_the_threads_of_a_warp_append_side_by_side(driver: Watched, cases: dict[str, Entry]) -> None:
     x, function = np.arange(80, dtype=np.float32), kernels.appending()
     kept, starts = np.zeros(3, np.int64), np.full(80, -1, np.int64)
     flags, flag_starts = np.zeros(3, np.int64), np.full(80, -1, np.int64)
@@ -358,8 +358,9 @@ def test_threads_append_side_by_side(driver: Watched, cases: dict[str, Entry]) -
     address, length, _ = kept.tolist()
     values = np.zeros(length, np.float32)
     driver.download(values.ctypes.data, address, values.nbytes)
+    np.testing.assert_array_equal(starts[:TILE], np.arange(TILE))
     for i, start in enumerate(starts):
-        np.testing.assert_array_equal(values[start : start + i], x[:i])
+        np.testing.assert_array_equal(values[start : start + TILE * i : TILE], x[:i])
     for handle in (kept, flags):
         driver.free(int(handle[0]))
 
