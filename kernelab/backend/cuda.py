@@ -1,7 +1,7 @@
 """CUDA devices: generated text, compiled for the device and launched through its driver.
 
-`CudaEntry.start` returns before the launch has ended, unless the host has to see what it has kept: its status
-block, in memory that host and device share, says what went wrong, and is looked at when somebody waits
+`CudaEntry.start` returns before the launch has ended, unless the host has to see how much it has kept: its
+status block, in memory that host and device share, says what went wrong, and is looked at when somebody waits
 (`backend/flights.py`).  An entry that is called waits.  Knows the driver's protocol and the launch ABI; must
 not know arrays or tapes.
 """
@@ -26,8 +26,9 @@ from kernelab.backend.driver import Driver
 from kernelab.backend.flights import Flight, Flights, fields
 from kernelab.backend.hurried import Hurried
 from kernelab.backend.manner import DETERMINISTIC, QUICK, SHAPE, current
+from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
-from kernelab.backend.room import Borrowed, Room, Snapshot
+from kernelab.backend.room import Borrowed, Room, Snapshot, threads_of
 from kernelab.backend.usual import is_usual
 from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
@@ -56,6 +57,12 @@ MOST_SLOTS = 4096 // 8
 
 SHARE = 2
 """What threads keep for their loops may take this part of the memory that is free."""
+
+CHEAP = 64 << 20
+"""So many bytes are taken without a look at how many are free."""
+
+ROUGH_SHARE = 16
+"""Where threads may need less than is known, they may take this part of it."""
 
 CROWD = 4096
 """So many threads should have room for what their loops keep, before their loops keep checkpoints."""
@@ -109,6 +116,12 @@ class CudaBackend:
             self.driver.hold(stream, self._joint)
         return stream
 
+    def rejoin(self, stream: int) -> None:
+        """Let the device's own stream wait for another, which uses memory that is given back there."""
+        if stream:
+            self.driver.record(self._joint, stream)
+            self.driver.hold(0, self._joint)
+
 
 def _require_few(info: EntryInfo) -> None:
     if info.layout.slots > MOST_SLOTS:
@@ -139,6 +152,7 @@ class CudaEntry:
         self._backend = backend
         self._loaded = loaded
         self._room = Room.of(function)
+        self._foresight = Foresight(function)
         self._told = False
         self._function = function
         self._summed = summed(function)
@@ -162,7 +176,7 @@ class CudaEntry:
 
         A residual's handle is on the host; it then says where on the device the values are.  `place` is the
         line that launches.  What goes wrong is raised when somebody waits for the device; where the host has
-        to see what threads have kept, the launch has ended when this returns.  Raises a KernelError;
+        to see how much threads have kept, the launch has ended when this returns.  Raises a KernelError;
         StorageFull before anything has changed.
         """
         self._backend.flights.require_alive()
@@ -174,10 +188,13 @@ class CudaEntry:
             return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
-            self._backend.flights.add(self._launch(slots, self._crew(slots), 0, place))
+            self._backend.flights.add(self._launch(slots, self._crew(slots, 0), 0, place))
             return
-        if self._backend.flights.captured is not None:
-            self._capture(slots, place)
+        known = self._foreseen(slots, limit, room)
+        if known is None and self._backend.flights.captured is not None:
+            known = self._last_room()
+        if known is not None:
+            self._begin(slots, known, limit, place)
             return
         snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
         try:
@@ -187,16 +204,51 @@ class CudaEntry:
         finally:
             snapshot.release()
 
-    def _capture(self, slots: list[int], place: object) -> None:
-        """Note a launch with the room that its last one had: nobody can look how much it needs."""
+    def _foreseen(self, slots: list[int], limit: int, most: int) -> Room | None:
+        """The room that no thread will go beyond, if it is known and takes no more memory than it may.
+
+        `limit` is what a thread may keep for loops and `most` what a launch may in residuals, 0 any number.
+        """
+        needs = self._foresight.of(slots)
+        if needs is None or 0 < limit < needs.arena:
+            return None
+        room = Room(needs.arena, needs.residuals)
+        kept = room.kept(self.info.layout, threads_of(slots))
+        nbytes = kept + needs.arena * self._crew(slots, 0).count
+        if 0 < most < kept:
+            return None
+        return room if nbytes <= CHEAP or nbytes <= self._spare(needs.exact) else None
+
+    def _spare(self, exact: bool) -> int:
+        """How many bytes a launch may take that needs just as many, or perhaps fewer."""
+        free, _ = self._backend.driver.memory()
+        return free // (SHARE if exact else ROUGH_SHARE)
+
+    def _last_room(self) -> Room:
+        """The room that the last launch had: in a capture nobody can look how much another needs."""
         if self._room.residuals:
             message = f"`{self.info.name}` keeps values that it overwrites, and nobody knows yet how many"
             hint = "such a launch cannot be captured: let the kernel write to another array than it reads"
             raise LaunchError(Diagnostic(message, code="capture", hint=hint))
-        filled, crew, borrowed = [*slots], self._crew(slots), Borrowed(self._backend.driver)
-        self._room.cut(self.info.layout, filled, crew.count, _threads(slots), borrowed)
-        self._backend.lent.append(borrowed)
-        self._backend.flights.add(self._launch(filled, crew, 0, place))
+        return self._room
+
+    def _begin(self, slots: list[int], room: Room, limit: int, place: object) -> None:
+        """Start the threads, and do not wait: there is room for all that they keep."""
+        backend, borrowed = self._backend, Borrowed(self._backend.driver)
+        filled, crew = [*slots], self._crew(slots, room.arena)
+        try:
+            room.cut(self.info.layout, filled, crew.count, threads_of(slots), borrowed)
+            flight = self._launch(filled, crew, limit, place)
+        except KernelMemoryError as problem:
+            borrowed.release()
+            raise memory_error(self.info.name, "all threads") from problem
+        backend.flights.add(flight)
+        room.hand_over(self.info.layout, slots, filled, borrowed)
+        if backend.flights.captured is not None:
+            backend.lent.append(borrowed)
+            return
+        backend.rejoin(flight.stream)
+        borrowed.release()
 
     @property
     def keeps(self) -> bool:
@@ -238,20 +290,20 @@ class CudaEntry:
         if not limit:
             return 0
         free, _ = self._backend.driver.memory()
-        return min(limit, max(free // SHARE // min(_threads(slots), CROWD), 1))
+        return min(limit, max(free // SHARE // min(threads_of(slots), CROWD), 1))
 
     def _require_within(self, most: int, status: list[int], slots: list[int]) -> None:
         """Raise KernelMemoryError where residuals are about to take more than `most`, unless that is 0."""
-        if most and self._room.kept(self.info.layout, _threads(slots)) > most:
+        if most and self._room.kept(self.info.layout, threads_of(slots)) > most:
             place = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
             raise kept_error(self.info.name, self.info.sites[status[SITE]], place, most)
 
     def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot, place: object) -> list[int] | None:
         """Run with the room that there is now; the status if it was too little: then nothing has happened."""
         room, borrowed = self._room, Borrowed(self._backend.driver)
-        filled, crew = [*slots], self._crew(slots)
+        filled, crew = [*slots], self._crew(slots, room.arena)
         try:
-            room.cut(self.info.layout, filled, crew.count, _threads(slots), borrowed)
+            room.cut(self.info.layout, filled, crew.count, threads_of(slots), borrowed)
             flight = self._launch(filled, crew, limit, place)
             status = self._landed(flight)
             if status[CODE] == OK:
@@ -271,8 +323,11 @@ class CudaEntry:
 
     # ---------------------------------------------------------------------------------------- running
 
-    def _crew(self, slots: Sequence[int]) -> Crew:
-        """The threads of the device for a launch: one, where the grid's run one after another."""
+    def _crew(self, slots: Sequence[int], arena: int) -> Crew:
+        """The threads of the device for a launch, each with so many bytes of the arena.
+
+        It is one where the threads of the grid run one after another.
+        """
         alone = self.turns or repeated(self.info, slots)
         if self._function.aliased:
             alone = alone or overlapping(self.info, self.changed, slots, self._summed)
@@ -281,10 +336,10 @@ class CudaEntry:
         if alone:
             self._tell(alone)
             return Crew(1, 1)
-        total, shape, most = _threads(slots), SHAPE.get(), WAVES * self._backend.driver.processors
-        if self.info.saves:
+        total, shape, most = threads_of(slots), SHAPE.get(), WAVES * self._backend.driver.processors
+        if most * shape.threads * arena > CHEAP:
             free, _ = self._backend.driver.memory()
-            most = min(most, max(free // SHARE // self._room.arena // shape.threads, 1))
+            most = min(most, max(free // SHARE // arena // shape.threads, 1))
         if self._one_block or (self._joint and DETERMINISTIC.get()):
             most = 1  # only within a block sums are float64, and of one order
         if shape.blocks:
@@ -325,7 +380,3 @@ class CudaEntry:
         status = list(fields(flight.block))
         flights.give_back(flight.block)
         return status
-
-
-def _threads(slots: Sequence[int]) -> int:
-    return slots[0] * slots[1] * slots[2] * slots[3]

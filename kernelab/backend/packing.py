@@ -107,7 +107,7 @@ def pack(layout: Layout, grid: Sequence[int], arguments: Mapping[str, Any]) -> A
     for param in layout.params:
         given = arguments[param.name]
         if param.residual:
-            slots += [array.ctypes.data for array in given]
+            slots += [*(array.ctypes.data for array in given), 0]
         elif isinstance(param.type, Array):
             slots += _array_slots(given, param.name, param.type)
         else:

@@ -1,12 +1,12 @@
 """What the threads of a device keep while they run: room of a fixed size, cut before the launch.
 
 A thread of the device has a part of the arena for its loops; a thread of the grid, a part of each residual.
-Nothing on a device can make room for more, so a launch whose room was too little puts back what it has
-changed and runs again with twice as much.
+Nothing on a device can make room for more, so where it is not known before (`backend/needs.py`), a launch
+whose room was too little puts back what it has changed and runs again with twice as much.
 """
 
 import ctypes
-import struct
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,17 @@ from typing import Self
 
 from kernelab.backend.driver import Driver
 from kernelab.backend.reach import reach_of
-from kernelab.codegen.entry import TILE, EntryInfo, Layout, layout_of
+from kernelab.codegen.entry import GRID_SLOTS, TILE, EntryInfo, Layout, layout_of
 from kernelab.lang.ir import Append, Function, walk
 from kernelab.lang.types import Array, bytes_of
 
 FIRST_ARENA = 512
-"""The bytes of the arena that a thread has at first; it is always a power of two."""
+"""The bytes of the arena that a thread has at first; where nobody knows how many it needs."""
+
+
+def threads_of(slots: Sequence[int]) -> int:
+    """How many threads a launch has."""
+    return math.prod(slots[:GRID_SLOTS])
 
 
 class Borrowed:
@@ -33,17 +38,6 @@ class Borrowed:
         """New memory; raises KernelMemoryError."""
         self._addresses.append(self._driver.allocate(max(nbytes, 8)))
         return self._addresses[-1]
-
-    def write(self, data: bytes) -> int:
-        """New memory that holds these bytes."""
-        address = self.allocate(len(data))
-        source = ctypes.create_string_buffer(data, len(data))
-        self._driver.upload(address, ctypes.addressof(source), len(data))
-        return address
-
-    def fetch(self, address: int, target: "ctypes.Array[ctypes.c_longlong]") -> None:
-        """Read memory of the device."""
-        self._driver.download(ctypes.addressof(target), address, ctypes.sizeof(target))
 
     def keep(self, address: int) -> None:
         """Let memory outlive the launch: it is somebody else's to give back now."""
@@ -99,8 +93,8 @@ class Room:
             if param.residual:
                 assert isinstance(param.type, Array)
                 each, count = self.residuals[param.name], self._elements(param.name, threads)
-                values = borrowed.allocate(count * bytes_of(param.type.elem))
-                slots[param.slot] = borrowed.write(struct.pack("=3q", values, count, each))
+                slots[param.slot] = borrowed.allocate(count * bytes_of(param.type.elem))
+                slots[param.slot + 2] = each
 
     def hand_over(
         self, layout: Layout, slots: Sequence[int], filled: Sequence[int], borrowed: Borrowed
@@ -109,9 +103,9 @@ class Room:
         for param in layout.params:
             if param.residual:
                 handle = (ctypes.c_longlong * 3).from_address(slots[param.slot])
-                borrowed.fetch(filled[param.slot], handle)
-                borrowed.keep(handle[0])
-                handle[2] = handle[1]
+                count = self._elements(param.name, threads_of(slots))
+                borrowed.keep(filled[param.slot])
+                handle[:] = [filled[param.slot], count, count]
 
 
 class Snapshot:

@@ -392,7 +392,7 @@ class _Body(Writer):
 def _suffixes(param: Param) -> list[str]:
     """What the names of the locals that belong to a parameter end with."""
     if param.residual:
-        return ["_handle", "_length", "_capacity"]
+        return ["_handle", "_room", "_length", "_capacity"]
     return (
         [f"_{letter}{k}" for letter in "ns" for k in range(param.type.ndim)]
         if isinstance(param.type, Array)

@@ -6,11 +6,12 @@ bytes: the four grid extents, then for each parameter of the function in order
     array       address, extents, strides in bytes
     value       its components, one a slot, each in the low bytes
     residual    an array that the function appends to: the address of {address, length, capacity}, counted in
-                elements, and the address of one int64 for each thread, where its values start
+                elements, the address of one int64 for each thread, where its values start, and an unused slot
 
 On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
-A residual is there cut into tiles of `TILE` threads, each with room for as many values as `capacity` says:
-the first values of all threads of a tile, then the second ones, and so on, so that a warp moves them at once.
+The first slot of a residual is there the address of its values, and the last says for how many of a thread
+there is room.  It is cut into tiles of `TILE` threads: the first values of all threads of a tile, then the
+second ones, and so on, so that a warp moves them at once.
 `status` is sixteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
 """
 
@@ -145,7 +146,7 @@ def layout_of(function: Function) -> Layout:
     slot = GRID_SLOTS
     for var in function.params:
         residual = var in appended
-        slots = 2 if residual else slots_of(var.type)
+        slots = 3 if residual else slots_of(var.type)
         params.append(Param(var.hint, var.type, slot, slots, residual))
         slot += slots
     arena = slot if any(isinstance(stmt, Save) for stmt in walk(function.body)) else None

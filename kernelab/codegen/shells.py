@@ -177,7 +177,7 @@ def cuda_shell(outline: Outline) -> Shell:
     """A kernel whose device threads stride over the grid; the arena and the residuals are cut beforehand."""
     setup = ["const i64* const args = given.slots;", *outline.unpack, f"int budget = {BUDGET};"]
     setup += [line for total in outline.totals for line in total.declared]
-    setup += [f"i64* const {name}_handle = (i64*)args[{param.slot}];" for name, param in outline.residuals]
+    setup += [f"const i64 {name}_room = args[{param.slot + 2}];" for name, param in outline.residuals]
     number, here = ("unsigned", "") if outline.near else ("i64", "(i64)")
     each = "total - 1 - turn" if outline.descending else "turn"
     setup += [
@@ -213,10 +213,10 @@ def _arena(outline: Outline) -> list[str]:
 def _each_device_thread(outline: Outline) -> list[str]:
     lines = [] if outline.arena is None else ["top = base;"]
     for name, param in outline.residuals:
-        # Each thread of the grid owns `capacity` elements, as `entry` says where.
-        lines.append(f"i64 {name}_length = thread / {TILE} * {TILE} * {name}_handle[2] + thread % {TILE};")
-        lines.append(f"i64 {name}_capacity = {name}_length + {TILE} * {name}_handle[2];")
-        lines.append(f"char* {name} = (char*){name}_handle[0];")
+        # `entry` says where the elements are that a thread of the grid owns.
+        lines.append(f"i64 {name}_length = thread / {TILE} * {TILE} * {name}_room + thread % {TILE};")
+        lines.append(f"i64 {name}_capacity = {name}_length + {TILE} * {name}_room;")
+        lines.append(f"char* {name} = (char*)args[{param.slot}];")
         lines.append(f"((i64*)args[{param.slot + 1}])[thread] = {name}_length;")
     return lines
 

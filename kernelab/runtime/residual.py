@@ -13,7 +13,7 @@ import numpy as np
 
 from kernelab.lang.types import bytes_of, int64
 from kernelab.runtime.memory import Allocation, allocate
-from kernelab.runtime.spaces import Space
+from kernelab.runtime.spaces import DeviceAllocation, Space
 from kernelab.runtime.strided import array
 
 _WORTH_SHARING = 256
@@ -42,7 +42,7 @@ class Residual:
         self.elem = elem
         self._space = space
         self._table = (ctypes.c_longlong * 3)()
-        self._values: Allocation | None = None
+        self._values: DeviceAllocation | None = None
         nbytes = 8 * threads
         self._starts = (
             allocate(nbytes, cleared=True) if space is None else space.allocate(nbytes, cleared=True)
@@ -56,7 +56,7 @@ class Residual:
 
     @property
     def packed(self) -> bytes:
-        return struct.pack("=2q", ctypes.addressof(self._table), self._starts.address)
+        return struct.pack("=3q", ctypes.addressof(self._table), self._starts.address, 0)
 
     def arrays(self) -> tuple[array, array]:
         """The values, and the position of each thread's first one."""
@@ -66,8 +66,9 @@ class Residual:
             values = Allocation(address, length * itemsize, self)
             self._starts = _shared_if_even(self._starts, length)
         else:
-            self._values = self._values or self._space.adopt(address, length * itemsize)
-            values = self._values
+            self._values = values = self._values or self._space.adopt(address, length * itemsize)
+            if self._space.capture is not None:
+                self._space.capture.touched[values] = None
         starts = self._starts.nbytes // 8
         return (
             array.over(values, 0, (length,), (itemsize,), self.elem),

@@ -298,20 +298,29 @@ def test_arguments_that_share_memory_run_in_order(driver: Watched, cases: dict[s
 # ------------------------------------------------------------------------------------------ room
 
 
-def test_a_loop_that_keeps_much_runs_again_with_more_room(driver: Watched) -> None:
-    case, n = kernels.saving(), 700
-    entry = CudaBackend(driver).build([scalarise(case.function)])["saving"]
-    given = {"x": np.ones(3), "y": np.zeros(3), "n": n}
+LOOP = """
+def walk(x: wp.array[float], n: wp.array[int], y: wp.array[float]):
+    i = wp.tid()
+    v = x[i]
+    for k in range(n[i]):
+        v = wp.sin(v) + 0.1
+    y[i] = v
+"""
+
+
+def test_a_loop_that_keeps_much_runs_again_with_more_room_where_arrays_say_how_much(driver: Watched) -> None:
+    program = vjp(lowered(LOOP, "walk"), ["x", "y"]).adjoint
+    entry = CudaBackend(driver).build([scalarise(program)])["walk_adjoint"]
+    n = np.array([3, 700, 0], np.int32)
+    given = {name: np.ones(3, np.float32) for name in ("x", "y", "x_bar", "y_bar")} | {"n": n}
     expected = copy.deepcopy(given)
-    driver.launches.clear()
-    launch(driver, entry, case.function, (3,), **given)
-    assert len(driver.launches) > 1
-    driver.launches.clear()
-    given["y"][:] = 0
-    launch(driver, entry, case.function, (3,), **given)
-    assert len(driver.launches) == 1
-    interp.run(case.function, (3,), expected)
-    assert_all_close(given, expected, "saving")
+    for launches in (4, 1):
+        given["x_bar"][:] = given["y_bar"][:] = 1
+        driver.launches.clear()
+        launch(driver, entry, program, (3,), **given)
+        assert len(driver.launches) == launches
+    interp.run(program, (3,), expected)
+    assert_all_close(given, expected, "walk")
 
 
 def test_what_a_device_has_no_room_for_is_an_error_and_changes_nothing() -> None:

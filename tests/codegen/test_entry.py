@@ -20,12 +20,12 @@ def test_a_value_takes_a_slot_for_each_component() -> None:
     assert [slots_of(type) for type in (float64, Vec(float32, 3), Mat(float32, 2, 3))] == [1, 3, 6]
 
 
-def test_what_a_function_appends_to_takes_two_slots() -> None:
+def test_what_a_function_appends_to_takes_three_slots() -> None:
     layout = layout_of(kernels.appending())
     assert [(p.name, p.residual, p.slots) for p in layout.params] == [
         ("x", False, 3),
-        ("kept", True, 2),
-        ("flags", True, 2),
+        ("kept", True, 3),
+        ("flags", True, 3),
     ]
 
 

@@ -30,6 +30,11 @@ def keep(x: array[float], n: int, y: array[float]):
         v = sin(v) + 0.1
     y[i] = v
 
+def advance(x: array[float], n: int):
+    i = tid()
+    for k in range(n):
+        x[i] = sin(x[i]) + 0.1
+
 def energy(y: array[float], e: array[float]):
     i = tid()
     e[0] += y[i] * y[i]
@@ -118,6 +123,35 @@ def test_a_tape_and_its_sweep_are_one_graph(in_stream: bool, kernels: dict[str, 
         np.testing.assert_allclose(e.numpy(), loss.numpy(), rtol=1e-5)
         np.testing.assert_allclose(x.grad.numpy(), 2 * here.grad.numpy(), rtol=1e-5)
     assert not driver.launches
+
+
+def test_a_graph_holds_what_its_launches_keep_of_what_they_overwrite(
+    kernels: dict[str, Any], driver: Any
+) -> None:
+    x, y = on_device(0.1, 0.2, 0.3), on_device(0, 0, 0)
+
+    def step() -> None:
+        kl.copy(y, x)
+        with kl.Tape() as tape:
+            kl.launch(kernels["advance"], 3, [y, 4])
+        tape.backward(grads={y: kl.ones(3, device="cuda")})
+
+    step(), step()
+    with kl.ScopedCapture("cuda") as capture:
+        step()
+    gc.collect()
+    others = [kl.full(300, 9.0, device="cuda") for _ in range(4)]
+    for values in ([0.1, 0.2, 0.3], [0.5, -0.4, 1.0]):
+        x.assign(np.array(values, np.float32))
+        y.grad.zero_()
+        kl.capture_launch(capture.graph)
+        found, slopes = np.array(values), np.ones(3)
+        for _ in range(4):
+            slopes *= np.cos(found)
+            found = np.sin(found) + 0.1
+        np.testing.assert_allclose(y.numpy(), found, rtol=1e-5)
+        np.testing.assert_allclose(y.grad.numpy(), slopes, rtol=1e-5)
+    assert all(other.list() == [9] * 300 for other in others)
 
 
 def test_a_graph_keeps_the_memory_that_it_uses(kernels: dict[str, Any], driver: Any) -> None:

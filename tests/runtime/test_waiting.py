@@ -28,6 +28,18 @@ def keep(x: array[float], n: int, y: array[float]):
     for k in range(n):
         v = sin(v) + 0.1
     y[i] = v
+
+def keep_some(x: array[float], n: array[int], y: array[float]):
+    i = tid()
+    v = x[i]
+    for k in range(n[i]):
+        v = sin(v) + 0.1
+    y[i] = v
+
+def advance(x: array[float], n: int):
+    i = tid()
+    for k in range(n):
+        x[i] = sin(x[i]) + 0.1
 """
 
 
@@ -94,13 +106,39 @@ def test_a_sweep_does_not_wait_either(kernels: dict[str, Any], driver: Simulated
     assert x.grad.list() == [6] * 4
 
 
+def slope(values: Any, n: int) -> Any:
+    """The derivatives of `n` steps of ``x = sin(x) + 0.1``."""
+    slopes = np.ones_like(values)
+    for _ in range(n):
+        slopes *= np.cos(values)
+        values = np.sin(values) + 0.1
+    return slopes
+
+
+@pytest.mark.parametrize("in_stream", [False, True])
+def test_loops_and_overwrites_do_not_wait_where_extents_and_numbers_say_what_is_kept(
+    in_stream: bool, kernels: dict[str, Any], driver: SimulatedDriver
+) -> None:
+    stream = kl.Stream("cuda") if in_stream else None
+    x, y = vectors(50)
+    z = kl.ones(50, device="cuda", requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernels["keep"], 50, [x, 9, y], stream=stream)
+        kl.launch(kernels["advance"], 50, [z, 7], stream=stream)
+    tape.backward(grads={y: kl.ones(50, device="cuda"), z: kl.ones(50, device="cuda")})
+    assert under_way(driver) == 4 and driver.queues[0]
+    kl.full(5000, 9.0, device="cuda")  # may stand where the loops keep their values, once they have run
+    np.testing.assert_allclose(x.grad.numpy(), slope(np.ones(50), 9), rtol=1e-5)
+    np.testing.assert_allclose(z.grad.numpy(), slope(np.ones(50), 7), rtol=1e-5)
+
+
 def test_a_launch_that_keeps_for_its_gradient_says_what_went_wrong_before_it(
     kernels: dict[str, Any], driver: SimulatedDriver
 ) -> None:
     x, y = vectors()
     kl.launch(kernels["beyond"], 4, [x, y])
     with kl.Tape() as tape:
-        kl.launch(kernels["keep"], 4, [x, 3, y])
+        kl.launch(kernels["keep_some"], 4, [x, kl.full(4, 3, dtype=int, device="cuda"), y])
     with pytest.raises(KernelIndexError, match="of `beyond`, launched in"):
         tape.backward(grads={y: np.ones(4, np.float32)})
 
