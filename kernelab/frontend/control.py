@@ -26,7 +26,7 @@ from kernelab.frontend.joins import (
     same,
     view_sides,
 )
-from kernelab.frontend.jumps import Jump
+from kernelab.frontend.jumps import LEFT, Jump
 from kernelab.frontend.promote import cast, default_scalar
 from kernelab.frontend.values import (
     ArrayRef,
@@ -56,6 +56,8 @@ Body = Callable[[], None]
 
 def hint_of(name: str) -> str:
     """The name that the IR shows for a variable."""
+    if name.startswith(LEFT):
+        return "left"
     return f"{name.removeprefix(WATCH)}_set" if name.startswith(WATCH) else _HINTS.get(name, name)
 
 

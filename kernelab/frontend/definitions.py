@@ -115,7 +115,8 @@ class Template:
 
 def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
     """The def with its loops in the form that lowering knows."""
-    return Template(node, plain_loops(node.body), places, scope, options)
+    node.body = plain_loops(node.body)
+    return Template(node, node.body, places, scope, options)
 
 
 def _trips(template: Template) -> Callable[[ast.For], int | None]:

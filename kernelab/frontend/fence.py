@@ -77,9 +77,6 @@ _IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")
 MEMBERSHIP = Refusal(
     "a kernel cannot search with in here", "write x in (a, b, c), or a for loop that compares"
 )
-_LOOP_ELSE = Refusal(
-    "a kernel cannot have an else on a loop", "set a variable before the break and test it after the loop"
-)
 ITERATION = Refusal(
     "a loop goes over range(...), arrays, vectors and tuples, not over this",
     "write for i in range(len(x)) and use x[i]",
@@ -160,8 +157,6 @@ def _refusal(node: ast.AST) -> Refusal | None:
             return ITERATION
         case ast.For(target=target, iter=iterable) if range_of(iterable) and not isinstance(target, ast.Name):
             return _TARGET
-        case ast.For(orelse=[_, *_]) | ast.While(orelse=[_, *_]):
-            return _LOOP_ELSE
         case ast.Compare(ops=[operator], comparators=[ast.Constant(value=None)]) if is_identity(operator):
             return None
         case ast.Compare(ops=operators) if any(map(is_identity, operators)):
@@ -195,8 +190,8 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             return
         case ast.Assert(test=test):
             yield test
-        case ast.For(target=target, iter=iterable, body=body):
-            yield from (target, *_written_items(iterable), *body)
+        case ast.For(target=target, iter=iterable, body=body, orelse=orelse):
+            yield from (target, *_written_items(iterable), *body, *orelse)
         case ast.Compare(left=left, ops=[operator]) if is_identity(operator):
             yield left
         case ast.Compare(left=left, ops=[operator], comparators=[searched]) if is_search(operator):

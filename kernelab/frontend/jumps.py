@@ -1,25 +1,85 @@
 """How statements are left: break, continue and return, and loops in the one form that lowering knows.
 
-`while c: B` becomes `while True: if c: B; else: break`, so a condition is evaluated inside the loop.
-Works on the syntax tree alone.
+    while c: B                  while True: if c: B; else: break
+    for ...: B; else: E         left = False; for ...: B with left = True before each break; if not left: E
+
+So a condition is evaluated inside its loop, and no loop has an else.  Works on the syntax tree alone.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 Jump = Literal["break", "continue", "return"]
 
 
+LEFT = "%left "
+"""Before a number: the variable that says whether that loop was left by a break, where it has an else."""
+
+
+class LoopEnd(ast.Break):
+    """The break by which a loop ends whose condition no longer holds."""
+
+
+class LoopElse(ast.If):
+    """What stands behind a loop with an else: a branch of which one side is where the loop ran to its end."""
+
+    loop: ast.For | ast.While
+
+
 class _PlainLoops(ast.NodeTransformer):
-    def visit_While(self, node: ast.While) -> ast.While:
+    def __init__(self) -> None:
+        self._elses = 0
+
+    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         if isinstance(node.test, ast.Constant) and node.test.value:
-            return node
-        leave = ast.copy_location(ast.Break(), node.test)
-        test = ast.copy_location(ast.If(node.test, node.body, [leave]), node.test)
-        always = ast.copy_location(ast.Constant(True), node.test)
-        return ast.copy_location(ast.While(always, [test], node.orelse), node)
+            return self._without_else(node, lambda body: ast.While(node.test, body, []))
+        leave = ast.copy_location(LoopEnd(), node.test)
+
+        def tested(body: list[ast.stmt]) -> ast.While:
+            test = ast.copy_location(ast.If(node.test, body, [leave]), node.test)
+            return ast.While(ast.copy_location(ast.Constant(True), node.test), [test], [])
+
+        return self._without_else(node, tested)
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return self._without_else(node, lambda body: ast.For(node.target, node.iter, body, []))
+
+    def _without_else(
+        self, node: ast.For | ast.While, plain: Callable[[list[ast.stmt]], ast.For | ast.While]
+    ) -> ast.AST | list[ast.stmt]:
+        if not node.orelse:
+            return ast.copy_location(plain(node.body), node)
+        if "break" not in escaping(node.body):
+            return [ast.copy_location(plain(node.body), node), *node.orelse]
+        name, self._elses = f"{LEFT}{self._elses}", self._elses + 1
+        loop = ast.copy_location(plain(_noting_breaks(node.body, name)), node)
+        behind = LoopElse(ast.Name(name, ast.Load()), [], node.orelse)
+        behind.loop = loop
+        located = ast.fix_missing_locations(ast.copy_location(behind, node.orelse[0]))
+        return [_set(name, False, node), loop, located]
+
+
+def _noting_breaks(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
+    """The body of a loop, with a variable set before each of its own breaks."""
+    found: list[ast.stmt] = []
+    for stmt in body:
+        match stmt:
+            case ast.Break():
+                found += [_set(name, True, stmt), stmt]
+            case ast.If():
+                stmt.body, stmt.orelse = _noting_breaks(stmt.body, name), _noting_breaks(stmt.orelse, name)
+                found.append(stmt)
+            case _:
+                found.append(stmt)
+    return found
+
+
+def _set(name: str, value: bool, node: ast.stmt) -> ast.stmt:
+    made = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value))
+    return ast.fix_missing_locations(ast.copy_location(made, node))
 
 
 def plain_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -83,8 +143,8 @@ def returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
                 found.append(stmt)
             case ast.If(body=inner, orelse=orelse):
                 found += [*returns(inner), *returns(orelse)]
-            case ast.For(body=inner) | ast.While(body=inner):
-                found += returns(inner)
+            case ast.For(body=inner, orelse=orelse) | ast.While(body=inner, orelse=orelse):
+                found += [*returns(inner), *returns(orelse)]
     return found
 
 

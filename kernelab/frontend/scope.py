@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kernelab.frontend.advance import advanced
+from kernelab.frontend.jumps import LoopElse, LoopEnd
 from kernelab.frontend.walking import nodes
 
 Names = frozenset[str]
@@ -237,6 +238,8 @@ class _Assignment:
         self.trips = trips
         self._at_break: list[_State] = []
         self._at_continue: list[_State] = []
+        self._at_end: list[_State] = []
+        self._ends: dict[ast.stmt, tuple[_State, _State]] = {}
 
     def block(self, stmts: Sequence[ast.stmt], state: _State) -> _State:
         for stmt in stmts:
@@ -247,6 +250,9 @@ class _Assignment:
         for name in _reads(stmt):
             self.facts.reads[name] = _classify(name.id, state)
         match stmt:
+            case LoopEnd():
+                self._at_end[-1] = state
+                return _NOWHERE
             case ast.Break():
                 self._at_break[-1] = self._at_break[-1].join(state)
                 return _NOWHERE
@@ -255,6 +261,9 @@ class _Assignment:
                 return _NOWHERE
             case ast.Return():
                 return _NOWHERE
+            case LoopElse(loop=loop, orelse=orelse):
+                done, left = self._ends[loop]
+                return self.block(orelse, done).join(left)
             case ast.If(body=body, orelse=orelse):
                 return self.block(body, state).join(self.block(orelse, state))
             case ast.For() | ast.While():
@@ -267,13 +276,13 @@ class _Assignment:
         self._at_break.append(_NOWHERE)
         self._at_continue.append(_NOWHERE)
         head = _State(state.all, state.some | assigned, state.reached)
+        self._at_end.append(_State(head.all, head.some, False))  # an endless loop ends nowhere
         own = frozenset(name.id for name in targets(loop))
         end = self.block(loop.body, _assign(head, own)).join(self._at_continue.pop())
-        left = self._at_break.pop()
-        if isinstance(loop, ast.While):
-            return left
-        trips = self.trips(loop)
-        done = end if trips else end.join(head)
+        left, done = self._at_break.pop(), self._at_end.pop()
+        if isinstance(loop, ast.For):
+            done = end if self.trips(loop) else end.join(head)
+        self._ends[loop] = (done, left)
         return done.join(left)
 
 

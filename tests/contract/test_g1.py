@@ -159,6 +159,33 @@ def k(x: array[float64], y: array[float64]):
     gradients_are_right(text, 2, x=X, y=[0.0] * 2)
 
 
+def test_the_else_of_a_loop_runs_where_no_break_left_the_loop() -> None:
+    text = """
+def k(x: array[float64], y: array[float64]):
+    i = tid()
+    s = x[i]
+    for a in range(4):
+        n = 0
+        while n < 3:
+            n += 1
+            s = s * 0.8 + x[n]
+            if s > 0.9:
+                found = s * x[n]
+                break
+        else:
+            found = s * s
+            if a == i:
+                break
+            s += 0.3
+            continue
+        s = s * x[a] + found
+    else:
+        s = s * 2.0
+    y[i] = s * found
+"""
+    gradients_are_right(text, 5, x=X, y=[0.0] * 5)
+
+
 def test_a_kernel_may_return_from_inside_two_loops() -> None:
     text = """
 def k(x: array[float64], y: array[float64]):

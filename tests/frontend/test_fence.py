@@ -80,18 +80,6 @@ REFUSED = {
     "is": ("y = x[0] is 1", "a kernel cannot compare with is", "==", "x[0] is 1"),
     "is not": ("y = x[0] is not 1", "a kernel cannot compare with is", "==", "x[0] is not 1"),
     "in": ("y = 1 in x", "a kernel cannot search with in", "for loop", "1 in x"),
-    "a loop with else": (
-        "for i in range(3):\n        pass\n    else:\n        pass",
-        "an else on a loop",
-        "break",
-        "for i in",
-    ),
-    "a while with else": (
-        "while x[0] > 1:\n        x[0] = 0.0\n    else:\n        pass",
-        "an else on a loop",
-        "break",
-        "while x[0]",
-    ),
     "a loop over a sum": ("for a in 1 + 2:\n        pass", "goes over range(...)", "x[i]", "for a in 1 + 2:"),
     "a loop that sorts": ("for a in sorted(x):\n        pass", "cannot sort", "range(n)", "for a in"),
     "a loop with two targets": (
