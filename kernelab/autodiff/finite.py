@@ -40,6 +40,23 @@ def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Mapping[a
             raise NotFiniteError(_primal_culprit(records, sorted(live)) or _lost(target, found))
 
 
+def check_sums(leaves: Iterable[array]) -> None:
+    """Raise NotFiniteError if a gradient that a sweep is going to add to is not finite already."""
+    for leaf in leaves:
+        held = leaf.allocation.adjoint
+        found = "" if held is None else _first(leaf.twin(held).host(), leaf)
+        if found:
+            raise NotFiniteError(
+                Diagnostic(
+                    f"the gradient of {called(leaf)} is {found} since an earlier backward pass, and this one "
+                    "would add to it",
+                    caller().span,
+                    "not-finite",
+                    hint="clear it first: tape.zero(), or x.grad.zero_()",
+                )
+            )
+
+
 # ------------------------------------------------------------------------------ in the primal
 
 
@@ -101,6 +118,8 @@ def _is_current(record: LaunchRecord, elements: array) -> bool:
 def _inputs(record: LaunchRecord) -> dict[int, array] | None:
     """What a launch read and others have overwritten since, as it was; None where that is lost."""
     plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    # Of a struct, one field may have been overwritten, and memory has one version for all of them.
+    intact = {i for i, watch in record.watches if not watch.spent}
     written = [record.call.arguments[i] for i in plan.written]
     found: dict[int, array] = {}
     for i in plan.read:
@@ -108,7 +127,7 @@ def _inputs(record: LaunchRecord) -> dict[int, array] | None:
         kept = saved.get(i)
         if kept is not None:
             found[i] = kept
-        elif any(map(given.overlaps, written)) or not _is_current(record, given):
+        elif any(map(given.overlaps, written)) or not (i in intact or _is_current(record, given)):
             return None
     return found
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.cuts import Cut, described, detours, passed_on, unrecorded, warn_of
-from kernelab.autodiff.finite import FiniteChecks, check_seeds
+from kernelab.autodiff.finite import FiniteChecks, check_seeds, check_sums
 from kernelab.autodiff.flow import Flow, flow
 from kernelab.autodiff.forgotten import tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
@@ -239,7 +239,7 @@ class Tape(Observed, Habits):
         data change.  Raises TapeError where no gradient can come of it.
 
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
-        the launch, the thread and the line where a value first turned so.
+        the launch, the thread and the line where a value first turned so, or the gradient that was so before.
         """
         self._findings = ()
         seeds = self.cotangents(loss, grads)
@@ -250,6 +250,7 @@ class Tape(Observed, Habits):
         if check_finite:
             with self._noting_what_is_not_finite():
                 check_seeds(records, found.live, seeds)
+                check_sums(leaf for _, leaf in plan.leaves())
         replaced: frozenset[Allocation] = frozenset()
         if loss is None and grads is None:
             replaced = frozenset(target.allocation for target in seeds)
