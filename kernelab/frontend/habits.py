@@ -221,7 +221,21 @@ def _any_float(kinds: tuple[object, object]) -> bool:
     return any(isinstance(kind, Scalar) and kind.is_float for kind in kinds)
 
 
-def of_syntax(line: str, column: int) -> str:
+_OF_PYTHON = {
+    "unexpected indent": "let it begin in the column where the lines of its block begin",
+    "unindent does not match": "let it begin in the column where an earlier line begins",
+    "expected an indented block": "begin the lines of the block 4 spaces further in",
+    "inconsistent use of tabs": "begin all lines with spaces, none with tabs",
+    "expected ':'": "end the line with a colon",
+    "was never closed": "close it at its end",
+    "Maybe you meant '=='": "write == to compare",
+    "forgot a comma": "separate the two by a comma, or by an operator",
+    "unterminated string": "close the text by the quote that opens it",
+}
+"""What to do about what Python says is wrong, by a part of its message that all versions share."""
+
+
+def of_syntax(line: str, column: int, message: str) -> str:
     """What to write instead of what Python stumbled over in a line; empty where nothing is known."""
     near = line[max(0, column - 2) : column + 3]
     if line.rstrip().endswith(("++", "--")):
@@ -235,4 +249,4 @@ def of_syntax(line: str, column: int) -> str:
         return "write a if condition else b"
     if line.rstrip().endswith(";") or line.lstrip().startswith(("float ", "int ", "double ")):
         return "a kernel is Python: write x = 0.0"
-    return ""
+    return next((instead for part, instead in _OF_PYTHON.items() if part in message), "")

@@ -6,6 +6,7 @@ Knows Python's parser and `inspect`; nothing of types or IR.
 import ast
 import inspect
 import linecache
+import re
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -39,10 +40,10 @@ def _refuse(source: Source, error: SyntaxError) -> NoReturn:
     first = source.first_line - 1
     span = Span(source, line + first, column, end_line + first, end_column)
     lines = source.text.split("\n")
-    hint = habits.of_syntax(lines[line - 1], column) if line <= len(lines) else ""
-    raise KernelSyntaxError(
-        Diagnostic(f"this is not Python: {error.msg}", span, "syntax", hint=hint)
-    ) from None
+    hint = habits.of_syntax(lines[line - 1], column, error.msg) if line <= len(lines) else ""
+    # Some messages name another line, as Python counts them.
+    message = re.sub(r"(?<=\bline )\d+", lambda number: str(int(number[0]) + first), error.msg)
+    raise KernelSyntaxError(Diagnostic(f"this is not Python: {message}", span, "syntax", hint=hint)) from None
 
 
 class Places:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kernelab.errors import KernelNameError, KernelSyntaxError, KernelTypeError, KernelValueError
+from kernelab.errors import KernelNameError, KernelSyntaxError, KernelTypeError, KernelValueError, Source
+from kernelab.frontend.source import parse
 from tests.frontend.helpers import cell, error, errors
 
 HEAD = "def kernel(x: array[float], v: array[vec3], a: array2d[float], m: array[mat22], n: int):\n    "
@@ -217,6 +218,29 @@ def test_text_that_is_not_python_is_shown_where_python_stumbled() -> None:
     assert found.message == "this is not Python: invalid syntax"
     assert found.span is not None
     assert (found.span.line, found.span.column) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("def k(x: int):\n    i = 0\n     j = 1\n", "unexpected indent", "where the lines of its block"),
+        ("def k(x: int):\n        i = 0\n    j = 1\n", "unindent does not match", "an earlier line begins"),
+        ("def k(x: int):\ni = 0\n", "indented block after function definition on line 5", "4 spaces further"),
+        ("def k(x: int)\n    i = 0\n", "expected ':'", "a colon"),
+        ("def k(x: int):\n    i = (x + 1\n", "'(' was never closed", "close it"),
+        ("def k(x: int):\n    if x = 1:\n        i = 0\n", "Maybe you meant '=='", "write == to compare"),
+        ("def k(x: int):\n    i = min(x 1)\n", "forgot a comma", "by a comma"),
+        ("def k(x: int):\n    print('a)\n", "unterminated string literal (detected at line 6)", "quote"),
+    ],
+)
+def test_what_python_stumbles_over_is_told_with_its_line_and_what_to_do(
+    text: str, message: str, hint: str
+) -> None:
+    with pytest.raises(KernelSyntaxError) as caught:
+        parse(Source(text, "Cell In[1]", 5))
+    (found,) = caught.value.diagnostics
+    assert message in found.message
+    assert hint in found.hint
 
 
 def test_columns_count_characters_not_bytes() -> None:
