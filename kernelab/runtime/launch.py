@@ -6,7 +6,7 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ _REMEMBERED = 64
 
 def launch(
     kernel: Kernel,
-    dim: int | Sequence[int],
+    dim: int | Sequence[int] | None = None,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     adj_inputs: Sequence[Any] = (),
@@ -73,6 +73,8 @@ def launch(
     """
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
+    if dim is None:
+        raise no_grid(kernel, [*inputs, *outputs])
     if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
         require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
     arguments = [*inputs, *outputs]
@@ -478,3 +480,11 @@ def no_kernel(found: object) -> LaunchError:
     message = f"launch() takes a kernel first, not the {type(found).__name__} {name}"
     hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
     return LaunchError(Diagnostic(message, code="kernel", hint=hint))
+
+
+def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
+    given = zip(kernel.loaded.names, arguments, strict=False)
+    shaped = next((name for name, argument in given if isinstance(argument, array | np.ndarray)), None)
+    hint = f"write dim={shaped}.shape to have one for each element of {shaped}" if shaped else "write dim=n"
+    message = f"the launch of `{kernel.name}` does not say how many threads run: dim is missing"
+    return LaunchError(Diagnostic(message, code="dim", hint=hint))

@@ -227,6 +227,13 @@ def test_what_is_no_kernel_cannot_be_launched() -> None:
         kl.launch(print, dim=1)  # type: ignore[arg-type]
 
 
+def test_a_launch_without_a_grid_is_told_how_to_write_one(scale: kl.Kernel) -> None:
+    with pytest.raises(LaunchError, match=r"dim is missing\n  hint: write dim=x.shape"):
+        kl.launch(scale, inputs=[kl.ones(2), 2.0, kl.ones(2)])
+    with pytest.raises(LaunchError, match="hint: write dim=n"):
+        kl.launch(scale)
+
+
 def test_a_kernel_cannot_be_called_like_a_function(scale: kl.Kernel) -> None:
     with pytest.raises(LaunchError, match=r"write kl.launch\(scale"):
         scale(1)
