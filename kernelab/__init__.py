@@ -5,7 +5,6 @@
 The types and operations of the kernel language are names of this module too: ``kl.vec3``, ``kl.sin``.
 """
 
-import difflib as _difflib
 import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -21,6 +20,7 @@ from kernelab.errors import (
     BuildError,
     GradientError,
     KernelAssertionError,
+    KernelAttributeError,
     KernelError,
     KernelIndexError,
     KernelInterrupt,
@@ -238,11 +238,8 @@ def __getattr__(name: str) -> _Any:
         return getattr(hidden, name)
     missing = _absent(name)
     if missing is not None:
-        message = f"kernelab has no {name}: {missing[0]}; {missing[1]}"
-        raise AttributeError(message, name=name, obj=None)
-    close = _difflib.get_close_matches(name, __dir__(), 1, 0.75)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise AttributeError(f"kernelab has no {name}{hint}", name=name, obj=None) from None
+        raise KernelAttributeError.of(f"kernelab has no {name}: {missing[0]}", missing[1], name)
+    raise KernelAttributeError.of(f"kernelab has no {name}", None, name, __dir__())
 
 
 def __dir__() -> list[str]:
@@ -260,6 +257,7 @@ __all__ = [
     "Graph",
     "Kernel",
     "KernelAssertionError",
+    "KernelAttributeError",
     "KernelError",
     "KernelIndexError",
     "KernelInterrupt",

@@ -34,7 +34,7 @@ import numpy as np
 from kernelab.autodiff.hazards import DEFAULT_POLICY
 from kernelab.backend.cache import VARIABLE
 from kernelab.backend.manner import DETERMINISTIC, QUICK
-from kernelab.errors import Diagnostic, KernelValueError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError
 from kernelab.runtime.races import CHECK_RACES
 from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES
 from kernelab.runtime.storage import KEPT_MEMORY, LOOP_MEMORY
@@ -189,17 +189,27 @@ class _Config(ModuleType):
     def __dir__(self) -> list[str]:
         return _settings()
 
+    def __repr__(self) -> str:
+        """The settings that change something, each as a line that would set it."""
+        lines = [f"kl.config.{name} = {getattr(self, name)!r}" for name in sorted(_acting())]
+        return "\n".join(
+            [*lines, "help(kl.config) says what they mean, kl.config.UNUSED which change nothing"]
+        )
+
+
+def _acting() -> list[str]:
+    """The settings that change something."""
+    return [name for name in vars(_Config) if not name.startswith("_") and name != "version"]
+
 
 def _settings() -> list[str]:
-    acting = (name for name in vars(_Config) if not name.startswith("_"))
-    return sorted({*acting, *_GIVEN, "UNUSED"})
+    return sorted({*_acting(), *_GIVEN, "UNUSED", "version"})
 
 
-def _unknown(name: str) -> AttributeError:
+def _unknown(name: str) -> KernelAttributeError:
     close = difflib.get_close_matches(name, _settings(), 1)
-    acting = ", ".join(setting for setting in vars(_Config) if not setting.startswith("_"))
-    hint = f"did you mean {close[0]}?" if close else f"there is {acting}"
-    return AttributeError(f"there is no setting {name}; {hint}", name=name, obj=None)
+    hint = f"did you mean {close[0]}?" if close else f"there is {', '.join(_acting())}"
+    return KernelAttributeError.of(f"there is no setting {name}", hint, name)
 
 
 for _name, (_value, _) in _GIVEN.items():

@@ -5,10 +5,12 @@ text, a `Span` a stretch of it, a `Diagnostic` one sentence about a span, and a 
 diagnostics.  Everything else in the package raises these.
 """
 
+import difflib
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Literal
+from typing import Literal, Self
 
 Severity = Literal["error", "warning", "information"]
 
@@ -52,6 +54,9 @@ class Source:
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 
+    def __repr__(self) -> str:
+        return f"<source {self.label}>"
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -62,6 +67,9 @@ class Span:
     column: int
     end_line: int
     end_column: int
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         return f"{self.source.label}, line {self.line}"
@@ -155,6 +163,17 @@ class KernelTypeError(KernelError, TypeError):
 
 class KernelNameError(KernelError, NameError):
     """A name that means nothing here, or a variable that may be unset."""
+
+
+class KernelAttributeError(KernelError, AttributeError):
+    """A name that an object or a module does not have, with what to write instead."""
+
+    @classmethod
+    def of(cls, message: str, instead: str | None, name: str, known: Iterable[str] = ()) -> Self:
+        """The error for a name: what to write instead where that is known, else a name that is near it."""
+        close = [] if instead or name.startswith("_") else difflib.get_close_matches(name, known, 1, 0.7)
+        hint = instead or (f"did you mean {close[0]}?" if close else "")
+        return cls(Diagnostic(message, code="attribute", hint=hint))
 
 
 class KernelValueError(KernelError, ValueError):

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source, a_thing
+from kernelab.errors import (
+    Diagnostic,
+    KernelAttributeError,
+    KernelTypeError,
+    KernelValueError,
+    Source,
+    a_thing,
+)
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
 from kernelab.runtime.conversion import described
@@ -112,10 +119,10 @@ class Optimizer(ABC):
                 self._change(_flat(param), _flat(given.contiguous()), self._state[k], self._steps[k])
 
     def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError that says what to write instead."""
-        hint = _INSTEAD.get(name)
-        message = f"an optimiser has no {name}{'' if hint is None else f'; {hint}'}"
-        raise AttributeError(message, name=name, obj=None)
+        """Raises KernelAttributeError that says what to write instead."""
+        raise KernelAttributeError.of(
+            f"an optimiser has no {name}", _INSTEAD.get(name), name, dir(type(self))
+        )
 
     @abstractmethod
     def _change(self, param: array, grad: array, state: list[array], step: int) -> None:

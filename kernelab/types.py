@@ -3,7 +3,7 @@
 import builtins
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import (
     LARGEST,
@@ -252,7 +252,7 @@ def __getattr__(name: str) -> Any:
     """The named types: ``kl.types.vec3``."""
     type = type_named(name)
     if type is None:
-        raise AttributeError(f"kernelab.types has no {name}", name=name, obj=None)
+        raise KernelAttributeError.of(f"kernelab.types has no {name}", None, name, __all__)
     return type
 
 

@@ -33,9 +33,9 @@ def test_a_setting_of_warps_is_taken_and_says_why_it_changes_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["max_unrol", "verfy_fp"])
 def test_an_unknown_setting_is_an_error_with_a_near_name(name: str) -> None:
-    with pytest.raises(AttributeError, match=f"there is no setting {name}; did you mean"):
+    with pytest.raises(AttributeError, match=rf"there is no setting {name}\n  hint: did you mean"):
         setattr(kl.config, name, 1)
-    with pytest.raises(AttributeError, match=f"there is no setting {name}; did you mean"):
+    with pytest.raises(AttributeError, match=rf"there is no setting {name}\n  hint: did you mean"):
         getattr(kl.config, name)
 
 
@@ -68,3 +68,10 @@ def test_the_cache_has_a_folder_that_can_be_chosen_and_cleared(
     assert not list(tmp_path.glob("*.so"))
     with pytest.raises(kl.KernelValueError, match="the path of a folder, or None, not 3"):
         kl.config.kernel_cache_dir = 3
+
+
+def test_the_settings_show_themselves_as_lines_that_set_them() -> None:
+    shown = repr(kl.config)
+    assert "kl.config.check_races = False\n" in shown
+    assert f"kl.config.loop_memory = {kl.config.loop_memory}\n" in shown
+    assert "max_unroll" not in shown

@@ -1,8 +1,8 @@
 """What `Tape` does not do, said to those who know tapes from TensorFlow or PyTorch; and what is no loss."""
 
-import difflib
 from typing import Any
 
+from kernelab.errors import KernelAttributeError
 from kernelab.runtime.conversion import described
 
 _RECORDS = "a tape records what runs inside `with kl.Tape() as tape:`"
@@ -36,13 +36,8 @@ class Habits:
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError that says what to write instead."""
-        message = f"a tape has no {name}"
-        if name in _INSTEAD:
-            raise AttributeError(f"{message}; {_INSTEAD[name]}", name=name, obj=None)
-        close = [] if name.startswith("_") else difflib.get_close_matches(name, dir(type(self)), 1)
-        message = f"{message}; did you mean {close[0]}?" if close else message
-        raise AttributeError(message, name=name, obj=None)
+        """Raises KernelAttributeError that says what to write instead."""
+        raise KernelAttributeError.of(f"a tape has no {name}", _INSTEAD.get(name), name, dir(type(self)))
 
 
 def no_loss(value: Any) -> tuple[str, str]:

@@ -1,10 +1,9 @@
-"""What `array` does not do, said to those who know it from NumPy or PyTorch."""
+"""What arrays and kernels do not have, said to those who know it from NumPy, PyTorch, or other kernels."""
 
-import difflib
 from functools import lru_cache
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
 
 _MAP = "apply a function to every element: kl.map(lambda a: ..., x)"
 _INSTEAD = {
@@ -62,15 +61,40 @@ _INSTEAD |= dict.fromkeys(
 )
 
 
+_LAUNCH = "write kl.launch(kernel, dim=n, inputs=[...]), or kernel[n](...)"
+_SHOW = "show it as the value of a cell, or write kl.show(kernel): its adjoint stands beside its source"
+_OF_KERNELS = (
+    dict.fromkeys(("launch", "run", "forward", "call", "apply"), _LAUNCH)
+    | dict.fromkeys(("show", "display", "plot", "view", "code", "adj", "adjoint"), _SHOW)
+    | {
+        "tangent": "%%kernel --show tangent shows it; kernel.jvp([...]) is the program",
+        "backward": "record its launch, and ask the tape: tape.backward(loss)",
+        "grad": "write kl.func.grad(function)(x) of a function that launches it",
+        "jacobian": "write kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])",
+        "gradcheck": "write kl.autograd.gradcheck(kernel, dim=n, inputs=[...], outputs=[...])",
+        "trace": "write kl.trace(kernel, thread, dim=n, inputs=[...])",
+        "args": "its parameters are in inspect.signature(kernel)",
+    }
+)
+
+
+class KernelHints:
+    """The part of a kernel that answers what it has not."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises KernelAttributeError that says what to write instead."""
+        raise KernelAttributeError.of(f"a kernel has no {name}", _OF_KERNELS.get(name), name, dir(self))
+
+
 class Hints:
     """The part of an array that answers what it has not."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        """Raises AttributeError that says what to write instead."""
+        """Raises KernelAttributeError that says what to write instead."""
         kind: Any = type(self)
-        raise AttributeError(_answer(kind, name), name=name, obj=None)
+        raise KernelAttributeError(*_answer(kind, name).diagnostics)
 
     def __matmul__(self, other: Any) -> Any:
         raise _no_operator("@", "write kl.utils.array_inner(x, y), or a kernel with a loop")
@@ -84,13 +108,10 @@ class Hints:
 
 
 @lru_cache(maxsize=256)
-def _answer(cls: Any, name: str) -> str:
+def _answer(cls: Any, name: str) -> KernelAttributeError:
     # Remembered: libraries ask arrays for many names that they may have.
-    message = f"an array has no {name}"
-    if name in _INSTEAD:
-        return f"{message}; {_INSTEAD[name].format(name=name)}"
-    close = [] if name.startswith("_") else difflib.get_close_matches(name, dir(cls), 1)
-    return f"{message}; did you mean {close[0]}?" if close else message
+    instead = _INSTEAD[name].format(name=name) if name in _INSTEAD else None
+    return KernelAttributeError.of(f"an array has no {name}", instead, name, dir(cls))
 
 
 def _no_operator(symbol: str, hint: str) -> KernelTypeError:

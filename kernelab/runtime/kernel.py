@@ -39,6 +39,7 @@ from kernelab.runtime.arguments import Parameter, Quick, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.derived import Reverse, build, flat, flat_pair
 from kernelab.runtime.generic import types_of
+from kernelab.runtime.hints import KernelHints
 from kernelab.runtime.loading import Module, loaded, refuse_unknown
 from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
@@ -83,7 +84,7 @@ class Plan:
     formals: Formals | None
 
 
-class Kernel:
+class Kernel(KernelHints):
     """A kernel of the user's, compared by identity; ``kernel[grid](*arguments)`` launches it."""
 
     def __init__(

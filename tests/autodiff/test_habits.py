@@ -26,7 +26,7 @@ def kernels() -> Any:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gradient", r"a tape has no gradient; call tape.backward\(loss\); then x.grad"),
+        ("gradient", r"a tape has no gradient\n  hint: call tape.backward\(loss\); then x.grad"),
         ("watch", "requires_grad=True is watched"),
         ("zero_grad", r"write tape.zero\(\)"),
         ("backwards", "did you mean backward"),
