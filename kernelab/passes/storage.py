@@ -17,6 +17,10 @@ class LoopStorage:
     storage: Storage | Literal["nothing"]
     bytes: int
 
+    def __repr__(self) -> str:
+        size = f", {self.bytes} bytes an iteration" if self.bytes else ""
+        return f"<loop of line {self.line}: {self.storage}{size}>"
+
     @property
     def line(self) -> int:
         return self.span.line

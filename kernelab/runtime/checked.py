@@ -7,18 +7,18 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import bind, no_kernel, require_lists, sharing
-from kernelab.runtime.races import Race, races_of
+from kernelab.runtime.races import Races, races_of
 
 
 def find_races(
     kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()
-) -> tuple[Race, ...]:
+) -> Races:
     """The data races that a launch of `kernel` with these arguments would have; nothing is changed.
 
     A race is an element that one thread plainly stores to and another one stores to, reads, or changes by an
     atomic.  There is one `Race` for each array and pair of lines, which as text names the element, the lines
-    and two threads; the tuple is empty if there is none.  What C++ snippets change is not seen: a warning.
-    Raises what the launch would raise.
+    and two threads; what comes back is a tuple of them, empty if there is none.  What C++ snippets change is
+    not seen: a warning.  Raises what the launch would raise.
     """
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
@@ -28,5 +28,6 @@ def find_races(
     parts = [grid.packed]
     bind(kernel, arguments, parts)
     if not grid.threads:
-        return ()
-    return races_of(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
+        return Races((), kernel.name)
+    found = races_of(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
+    return Races(found, kernel.name)

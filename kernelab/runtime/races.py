@@ -8,11 +8,11 @@ Knows kernels and arrays; must not know launches' recorders or tapes.
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -93,6 +93,24 @@ class Race:
         said = {"store": "stores", "load": "reads", "atomic": "changes"}[self.second.use]
         related = (Related(f"thread {second} {said} it here:", self.second.span),) if elsewhere else ()
         return Diagnostic(message, self.first.span, "race", hint=hint, related=related)
+
+
+class Races(tuple[Race, ...]):
+    """The races of one launch of `kernel`, none where all is well; as text, all their messages."""
+
+    kernel: str
+
+    def __new__(cls, found: Iterable[Race], kernel: str) -> Self:
+        """A tuple of the races that were found."""
+        made = super().__new__(cls, found)
+        made.kernel = kernel
+        return made
+
+    def __repr__(self) -> str:
+        if not self:
+            return f"no races in this launch of `{self.kernel}`"
+        count = "1 race" if len(self) == 1 else f"{len(self)} races"
+        return "\n\n".join([f"{count} in this launch of `{self.kernel}`", *map(str, self)])
 
 
 def refuse_races(

@@ -15,6 +15,8 @@ from kernelab.autodiff.tapecheck import TapeReport
 from kernelab.autodiff.taylor import TaylorReport
 from kernelab.autodiff.threadrun import ThreadRun
 from kernelab.errors import Diagnosed
+from kernelab.lang.ir import Function
+from kernelab.passes.vjp import Vjp
 from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.strided import array
@@ -22,8 +24,8 @@ from kernelab.views import display
 from kernelab.views.arrays import array_view, picked_view
 from kernelab.views.contributions import contributions_text, contributions_view
 from kernelab.views.errors import error_lines
-from kernelab.views.heatmap import jacobians_view
-from kernelab.views.kernel import view
+from kernelab.views.heatmap import jacobians_text, jacobians_view
+from kernelab.views.kernel import program_text, program_view, view, vjp_view
 from kernelab.views.markup import Node
 from kernelab.views.progress import bar
 from kernelab.views.report import gradcheck_view, tape_report_view
@@ -42,6 +44,8 @@ DISPLAYS: dict[type, Callable[[Any], Node]] = {
     TaylorReport: taylor_view,
     ThreadRun: thread_view,
     Contributions: contributions_view,
+    Function: program_view,
+    Vjp: vjp_view,
 }
 """What is shown for an object that is the value of a cell."""
 
@@ -56,6 +60,14 @@ def install(live: Mapping[type, display.Live]) -> None:
     for cls, shown in DISPLAYS.items():
         display.attach(cls, shown, live.get(cls), PICTURES.get(cls))
     Tape.to_svg = svg_of  # type: ignore[attr-defined]
+    Jacobians.__str__ = jacobians_text  # type: ignore[method-assign, assignment]
+    Jacobians._repr_pretty_ = _pretty  # type: ignore[attr-defined]
+    Function.__str__ = program_text  # type: ignore[method-assign, assignment]
     ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
     Contributions.__str__ = contributions_text  # type: ignore[method-assign, assignment]
     Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]
+
+
+def _pretty(shown: Any, printer: Any, cycle: bool) -> None:
+    """What IPython prints for an object that is a dict, too: it would have a way of its own for those."""
+    printer.text(str(shown))

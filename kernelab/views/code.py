@@ -178,6 +178,15 @@ def _listing(title: str, listing: Listing, places: _Places) -> Code:
     return Code(title, tuple(lines))
 
 
+def listing_view(listing: Listing) -> Code:
+    """A program by itself, each line with the number of the source line that it comes from."""
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
+    runs = highlight.python("\n".join(line.text for line in shown))
+    numbered = zip(runs, shown, strict=True)
+    lines = (CodeLine(tuple(run), line.source_line, 0, line.goes_on) for run, line in numbered)
+    return Code(listing.name, tuple(lines))
+
+
 def _broken(line: Line) -> Iterator[Line]:
     """The line in parts that fit beside the source, broken before an operator or behind a comma."""
     indent = len(line.text) - len(line.text.lstrip()) + 8

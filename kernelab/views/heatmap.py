@@ -244,6 +244,11 @@ def jacobians_view(found: Jacobians) -> Node:
     return figure_view(figure(parts, Style(title=f"Jacobians of {found.subject}")), parts)
 
 
+def jacobians_text(found: Jacobians) -> str:
+    """A dict of Jacobians as text."""
+    return "\n".join(text_lines(panels(found)))
+
+
 def text_lines(parts: Sequence[Panel]) -> list[str]:
     """The matrices as text: numbers where they are few, else the sizes of entries as shades."""
     lines: list[str] = []

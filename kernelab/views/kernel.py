@@ -16,9 +16,10 @@ from kernelab.lang.ir import Function
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.storage import loop_storage
+from kernelab.passes.vjp import Vjp
 from kernelab.runtime.kernel import Kernel
-from kernelab.views.code import DEFAULT, Parts, kernel_view
-from kernelab.views.markup import Node
+from kernelab.views.code import DEFAULT, Parts, kernel_view, listing_view
+from kernelab.views.markup import Below, Node
 from kernelab.views.ptx import ptx
 from kernelab.views.sass import sass
 
@@ -26,6 +27,21 @@ from kernelab.views.sass import sass
 def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
     """The view of a kernel; `shown` names the panes that are open, the default also folds the others in."""
     return kernel_view(parts_of(kernel), shown)
+
+
+def program_view(function: Function) -> Node:
+    """A program, such as ``kernel.primal`` or ``kernel.jvp(["x"])``, as readable text."""
+    return listing_view(listing(function))
+
+
+def program_text(function: Function) -> str:
+    """The same as plain text."""
+    return str(listing(function))
+
+
+def vjp_view(pair: Vjp) -> Node:
+    """The two programs of reverse mode, one below the other."""
+    return Below((program_view(pair.primal), program_view(pair.adjoint)))
 
 
 def parts_of(kernel: Kernel) -> Parts:

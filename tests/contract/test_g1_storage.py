@@ -249,6 +249,9 @@ def test_a_kernel_tells_what_each_loop_saves() -> None:
     assert isinstance(kernel, Kernel)
     found = [(loop.line, loop.storage, loop.bytes) for loop in kernel.loops()]
     assert found == [(5, "save", 4), (7, "nothing", 0), (9, "checkpoint", 4), (10, "recompute", 4)]
+    assert repr(kernel.loops()[:2]) == (
+        "(<loop of line 5: save, 4 bytes an iteration>, <loop of line 7: nothing>)"
+    )
 
 
 def test_what_a_smaller_memory_costs_is_shown_with_the_kernel_and_the_tape(budget: Any) -> None:

@@ -132,7 +132,14 @@ def test_two_stores_to_one_element(kernels: dict[str, Any]) -> None:
     assert "threads 1 and 4 of `scatter` both store to y[1]" in str(found[0])
     assert "Cell In[3], line 8\n    8 |     y[to[i]] = x[i]" in str(found[0])
     assert not np.any(arguments[2].numpy())
-    assert repr(found) == "(<race of threads 1 and 4 of `scatter` at y[1]>,)"
+    assert repr(found) == f"1 race in this launch of `scatter`\n\n{found[0]}"
+    assert repr(found[0]) == "<race of threads 1 and 4 of `scatter` at y[1]>"
+
+
+def test_a_launch_without_races_says_so(kernels: dict[str, Any]) -> None:
+    found = kl.find_races(kernels["scatter"], 2, [kl.ones(6), ints(0, 1), kl.zeros(6)])
+    assert (found, repr(found)) == ((), "no races in this launch of `scatter`")
+    assert repr(kl.find_races(kernels["relax"], 0, [kl.ones(4)])) == "no races in this launch of `relax`"
 
 
 def test_equal_values_are_a_race_too(kernels: dict[str, Any]) -> None:

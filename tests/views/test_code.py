@@ -129,3 +129,25 @@ def test_long_generated_text_is_cut_when_folded_and_whole_when_asked_for() -> No
     whole = text.render(view(made, ("cpp",)))
     assert "more lines" not in whole
     assert "search_adjoint_entry" in whole
+
+
+def test_a_program_shows_itself_as_readable_text_with_the_numbers_of_its_source(scan: kl.Kernel) -> None:
+    shown = scan.primal._repr_mimebundle_()["text/plain"]  # type: ignore[attr-defined]
+    assert shown.startswith(
+        "scan\n2 │ def scan(x: array[float], n: array[int], out: array[float]):\n3 │     i = tid()"
+    )
+    assert str(scan.jvp(["x", "out"])).startswith("def scan_tangent(")
+
+
+def test_the_programs_of_reverse_mode_show_themselves_one_below_the_other(scan: kl.Kernel) -> None:
+    shown = scan.vjp(["x", "out"])._repr_mimebundle_()["text/plain"]  # type: ignore[attr-defined]
+    assert [line for line in shown.splitlines() if line in ("scan", "scan_adjoint")] == [
+        "scan",
+        "scan_adjoint",
+    ]
+    assert "<svg" not in shown and "span=" not in shown
+
+
+def test_places_in_text_show_themselves_in_few_words(scan: kl.Kernel) -> None:
+    assert repr(scan.span) == "<Cell In[4], line 2>"
+    assert repr(scan.source) == "<source Cell In[4]>"

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from IPython.lib.pretty import pretty
 
 import kernelab as kl
 from kernelab.errors import GradientError
@@ -30,6 +31,12 @@ def found() -> Any:
     b = kl.array(rng.normal(size=(3, 3)), dtype=kl.vec3, requires_grad=True)
     outputs = [kl.zeros(3, dtype=kl.vec2), kl.zeros(3)]
     return kl.autograd.jacobian(K["two"], 3, [a, b], outputs)
+
+
+def test_jacobians_print_as_text_and_remain_a_dict(found: Any) -> None:
+    assert str(found).startswith("d out1 / d a   6 x 3, ")
+    assert repr(found).startswith("{(0, 0): <Jacobian d out1 / d a, 6 x 3>")
+    assert pretty(found) == str(found)
 
 
 def test_inputs_stand_across_and_outputs_down_with_lines_between(found: Any) -> None:
