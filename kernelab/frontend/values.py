@@ -65,10 +65,13 @@ class ArrayRef:
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """A slice of an axis: the positions ``start + step * k`` for k from 0 to ``count - 1``."""
+    """A slice of an axis: the positions ``start + step * k`` for k from 0 to ``count - 1``.
+
+    The step is a number that is known when the kernel is compiled, or an int32 of the program.
+    """
 
     start: Atom
-    step: int
+    step: int | Atom
     count: Atom
 
 

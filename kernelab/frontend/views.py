@@ -15,13 +15,15 @@ from kernelab.errors import Span
 from kernelab.frontend.frame import Evaluate, Frame, counted
 from kernelab.frontend.indices import index
 from kernelab.frontend.promote import cast
-from kernelab.frontend.values import Along, ArrayRef, Meaning, Typed, View, ViewType, Weak, describe
+from kernelab.frontend.values import Along, ArrayRef, Meaning, Typed, View, ViewType, describe
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, Scalar, Type, int32, int64
 
 Pick = Atom | Along | None
+AT_RUN_TIME = 0
+"""What stands for the step of a slice in its pattern where it is not known: no step is 0."""
 
 
 def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
@@ -84,9 +86,14 @@ def _signed(index: Atom) -> Scalar:
     return int32 if index.type == int32 else int64
 
 
-def _affine(frame: Frame, start: Atom, step: int, k: Atom) -> Atom:
+def _affine(frame: Frame, start: Atom, step: int | Atom, k: Atom) -> Atom:
+    return frame.builder.apply("add", start, _times(frame, step, k))
+
+
+def _times(frame: Frame, step: int | Atom, k: Atom) -> Atom:
     assert isinstance(k.type, Scalar)
-    return frame.builder.apply("add", start, frame.builder.apply("mul", k, Const(step, k.type)))
+    factor = Const(step, k.type) if isinstance(step, int) else cast(frame, step, k.type)
+    return frame.builder.apply("mul", k, factor)
 
 
 def _slice(
@@ -95,35 +102,63 @@ def _slice(
     """A slice of an axis, or of a slice of it, with Python's meaning of what is left out or negative."""
     b, step = frame.builder, _step(frame, node, evaluate)
     extent = b.let(SHAPE, (var, integer(axis)), int32) if along is None else along.count
-    last = b.apply("sub", extent, integer(1))
-    low, high = (integer(0), extent) if step > 0 else (integer(-1), last)
-    first, end = (low, high) if step > 0 else (high, low)
+    last, none = b.apply("sub", extent, integer(1)), integer(0)
+    ends = [((none, extent), (none, extent)), ((integer(-1), last), (last, integer(-1)))]
+    (low, high), (first, end) = _forward_or_back(frame, step, *ends)
     start = first if node.lower is None else _bound(frame, node.lower, extent, low, high, evaluate)
     stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high, evaluate)
     if step == 1 and node.lower is None and node.upper is None:
         return along
-    length = b.apply("sub", stop, start) if step > 0 else b.apply("sub", start, stop)
-    if abs(step) > 1:
-        rounded = b.apply("add", length, integer(abs(step) - 1))
-        length = b.apply("floordiv", rounded, integer(abs(step)))
-    count = b.apply("max", length, integer(0))
+    pairs = ((stop, start),), ((start, stop),)
+    ((to, since),) = _forward_or_back(frame, step, *pairs)
+    count = _counted(frame, b.apply("sub", to, since), step)
     if along is None:
         return Along(start, step, count)
-    return Along(_affine(frame, along.start, along.step, start), along.step * step, count)
+    return Along(_affine(frame, along.start, along.step, start), _product(frame, along.step, step), count)
 
 
-def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int:
-    match None if node.step is None else evaluate(frame, node.step):
-        case None:
-            return 1
-        case Weak(int() as step) | Typed(Const(int() as step)) if step != 0:
+Pairs = Sequence[tuple[Atom, Atom]]
+
+
+def _forward_or_back(frame: Frame, step: int | Atom, forward: Pairs, back: Pairs) -> Pairs:
+    """What belongs to a slice that counts up, or to one that counts down."""
+    if isinstance(step, int):
+        return forward if step > 0 else back
+    b = frame.builder
+    up = b.apply("gt", step, integer(0))
+    sides = zip(forward, back, strict=True)
+    return [(b.apply("where", up, x, y), b.apply("where", up, z, w)) for (x, z), (y, w) in sides]
+
+
+def _counted(frame: Frame, length: Atom, step: int | Atom) -> Atom:
+    """How many steps there are in a length, none in a negative one."""
+    b = frame.builder
+    size = integer(abs(step)) if isinstance(step, int) else b.apply("abs", step)
+    if size != integer(1):
+        length = b.apply("floordiv", b.apply("add", length, b.apply("sub", size, integer(1))), size)
+    return b.apply("max", length, integer(0))
+
+
+def _product(frame: Frame, a: int | Atom, b: int | Atom) -> int | Atom:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    return _times(frame, a, integer(b) if isinstance(b, int) else b)
+
+
+def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int | Atom:
+    if node.step is None:
+        return 1
+    match cast(frame, index(frame, node.step, evaluate), int32):
+        case Const(step) if step == 0:
+            hint = "leave it out to take every element"
+            raise frame.error(node.step, "the step of a slice cannot be zero", "value", hint)
+        case Const(step):
             return int(step)
-        case _:
-            assert node.step is not None
-            hint = "write a[0:n:2], or a loop over range(...)"
-            raise frame.error(
-                node.step, "the step of a slice has to be a constant that is not zero", hint=hint
-            )
+        case step:
+            text = f"the step of the slice, {frame.places.text(node.step)}, is not 0"
+            with frame.builder.at(frame.places(node.step)):
+                frame.builder.check(frame.builder.apply("ne", step, integer(0)), "assertion", text)
+            return step
 
 
 def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom, evaluate: Evaluate) -> Atom:
@@ -169,7 +204,7 @@ def is_view(value: Meaning | None) -> bool:
 
 
 def atoms(array: ArrayRef | View) -> tuple[Atom, ...]:
-    """What of a view is known at run time only: indices, and starts and lengths of slices."""
+    """What of a view is known at run time only: indices, and starts, lengths and perhaps steps of slices."""
     return tuple(_atoms(picks_of(array)))
 
 
@@ -177,6 +212,8 @@ def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
     for pick in picks:
         if isinstance(pick, Along):
             yield from (pick.start, pick.count)
+            if not isinstance(pick.step, int):
+                yield pick.step
         elif pick is not None:
             yield pick
 
@@ -190,8 +227,8 @@ def _rebuilt(picks: Sequence[Pick], given: Iterator[Atom]) -> list[Pick]:
     rebuilt: list[Pick] = []
     for pick in picks:
         if isinstance(pick, Along):
-            start = next(given)
-            rebuilt.append(Along(start, pick.step, next(given)))
+            start, count = next(given), next(given)
+            rebuilt.append(Along(start, pick.step if isinstance(pick.step, int) else next(given), count))
         else:
             rebuilt.append(None if pick is None else next(given))
     return rebuilt
@@ -215,7 +252,7 @@ def _pattern(array: ArrayRef | View) -> tuple[Scalar | int | None, ...]:
 
 def _kind(pick: Pick) -> Scalar | int | None:
     if isinstance(pick, Along):
-        return pick.step
+        return pick.step if isinstance(pick.step, int) else AT_RUN_TIME
     if pick is None:
         return None
     assert isinstance(pick.type, Scalar)
@@ -239,7 +276,8 @@ def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef | View:
             case None:
                 picks.append(None)
             case int():
-                picks.append(Along(Var(int32, f"start_{k}", span), part, Var(int32, f"count_{k}", span)))
+                step = Var(int32, f"step_{k}", span) if part == AT_RUN_TIME else part
+                picks.append(Along(Var(int32, f"start_{k}", span), step, Var(int32, f"count_{k}", span)))
             case _:
                 picks.append(Var(part, f"index_{k}", span))
     return viewed(Var(kind.array, name, span), picks)

@@ -160,6 +160,67 @@ def kernel(a: array2d[float], out: array[float]):
     assert a.grad.numpy().tolist() == [[0, 2, 1], [0, 5, 4]]
 
 
+STEPS = """
+def ends(part):
+    return part[0] + 10.0 * part[len(part) - 1]
+def kernel(x: array[float], a: int, b: int, step: int, out: array[float]):
+    part = x[a:b:step]
+    out[0] = float(len(part))
+    if len(part) > 0:
+        out[1] = ends(part)
+        every = part[::step]
+        out[2] = ends(every) * x[0]
+        out[3] = float(len(every))
+        part[0] = 100.0
+    whole = x[::step]
+    out[4] = ends(whole[1:])
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+@pytest.mark.parametrize(
+    ("a", "b", "step"), [(1, 6, 2), (5, 0, -2), (-1, -7, -1), (0, 99, 3), (6, 2, 1), (-2, 1, -3), (2, 6, -1)]
+)
+def test_a_step_may_be_known_at_run_time_only(
+    backend: str, a: int, b: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    numbers = np.arange(3.0, 10.0, dtype=np.float32)
+    x, out = kl.array(numbers, dtype=float), kl.zeros(5, dtype=float)
+    kl.launch(kl.compile(STEPS)["kernel"], 1, inputs=[x, a, b, step, out])
+
+    def ends(part: Any) -> Any:
+        return part[0] + 10.0 * part[-1]
+
+    part = numbers[a:b:step]
+    expected = [len(part), 0.0, 0.0, 0.0, 0.0]
+    if len(part):
+        expected[1:4] = [ends(part), ends(part[::step]) * numbers[0], len(part[::step])]
+        part[0] = 100.0
+    expected[4] = ends(numbers[::step][1:])
+    assert out.numpy().tolist() == expected
+
+
+def test_a_step_of_zero_is_an_error_at_its_line() -> None:
+    x = kl.zeros(3, dtype=float)
+    with pytest.raises(kl.KernelAssertionError, match=r"the step of the slice, step, is not 0"):
+        kl.launch(kl.compile(STEPS)["kernel"], 1, inputs=[x, 0, 2, 0, kl.zeros(5, dtype=float)])
+
+
+def test_gradients_reach_what_a_step_at_run_time_picks() -> None:
+    text = """
+def kernel(x: array[float], step: int, out: array[float]):
+    i = tid()
+    out[i] = x[::step][i] * x[i]
+"""
+    x = kl.array([1.0, 2.0, 3.0, 4.0, 5.0], dtype=float, requires_grad=True)
+    out = kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kl.compile(text)["kernel"], 2, inputs=[x, -3, out])
+    tape.backward(grads={out: kl.ones(2, dtype=float)})
+    assert x.grad.list() == [5.0, 2.0 + 2.0, 0.0, 0.0, 1.0]
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -170,7 +231,7 @@ def kernel(a: array2d[float], out: array[float]):
         ("y = x[1:]\n    if i > 0:\n        y = z[1:]\n    x[0] = y[0]", "a variable stands for one array"),
         ("y = x[1:]\n    if i > 0:\n        y = x[::2]\n    x[0] = y[0]", "the two have different forms"),
         ("for k in range(3):\n        x = x[1:]\n        x[0] = 1.0", "the two have different forms"),
-        ("y = x[::i]", "the step of a slice has to be a constant that is not zero"),
+        ("y = x[::0]", "the step of a slice cannot be zero"),
         ("y = x[0.5:]", "an index is an integer, not float"),
         ("y = x[1:, 2]", "array[float32] takes 1 index, not 2"),
         ("y = x[1:][1, 2]", "a slice of x, array[float32] takes 1 index, not 2"),
