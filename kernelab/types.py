@@ -42,7 +42,7 @@ def matrix(shape: tuple[int, int], dtype: Any = float) -> Mat:
     if some is not None:
         return some  # type: ignore[no-any-return]
     rows, columns = _extent(rows), _extent(columns)
-    _require_size(rows * columns if rows > 0 and columns > 0 else 0)
+    _require_size(rows * columns if rows >= 0 and columns >= 0 else -1)
     return Mat(_scalar(dtype), rows, columns)
 
 
@@ -243,8 +243,8 @@ def _extent(count: Any) -> int:
 
 
 def _require_size(count: int) -> None:
-    if not 1 <= count <= LARGEST:
-        message = f"a kernel value holds 1 to {LARGEST} numbers, not {count}"
+    if not 0 <= count <= LARGEST:
+        message = f"a kernel value holds at most {LARGEST} numbers, not {count}"
         raise KernelValueError(Diagnostic(message, code="size", hint="use an array for more"))
 
 

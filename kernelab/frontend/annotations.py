@@ -24,7 +24,7 @@ from kernelab.frontend.values import (
     describe,
 )
 from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
-from kernelab.lang.types import Array, Value
+from kernelab.lang.types import Array, Mat, Value, Vec, size_of
 
 _DIMENSIONS = {
     head + suffix: ndim
@@ -38,6 +38,14 @@ _HINT = "write float, int, vec3, array[float], array2d[float], ..."
 
 def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     """The type that an annotation means; raises Mistake."""
+    found = _meant(scope, places, node)
+    if isinstance(found, Vec | Mat) and size_of(found) == 0:
+        hint = "leave it out: there is nothing to hand over"
+        raise _mistake(places, node, f"{found} has no components", hint)
+    return found
+
+
+def _meant(scope: Scope, places: Places, node: ast.expr) -> AnyType:
     match node:
         case ast.Constant(value=str() as text):
             return annotation(scope, places, _parsed(places, node, text))

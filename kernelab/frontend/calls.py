@@ -428,7 +428,7 @@ def _cast_entries(frame: Frame, value: Typed, type: Vec | Mat) -> list[Atom]:
 
 
 def _built(frame: Frame, type: Value, entries: Sequence[Atom]) -> Typed:
-    return Typed(frame.builder.apply(str(type), *entries))
+    return Typed(frame.builder.apply(str(type), *entries) if entries else zero(type))
 
 
 def _scalar_cast(

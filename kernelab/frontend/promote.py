@@ -16,7 +16,7 @@ from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.source import Place
 from kernelab.frontend.values import ArrayRef, Meaning, Origin, TupleOf, Typed, View, Weak, describe
 from kernelab.lang import ops
-from kernelab.lang.build import constant
+from kernelab.lang.build import OF_NOTHING, constant
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
 from kernelab.lang.rounding import largest
@@ -32,6 +32,7 @@ from kernelab.lang.types import (
     int32,
     int64,
     scalar_of,
+    size_of,
 )
 
 Operands = Sequence[Weak | Typed]
@@ -192,6 +193,9 @@ def operate(
     if found is None:
         raise _no_overload(frame, name, operands, node, parts)
     op, type, types = found
+    empty = next((t for t in types if size_of(t) == 0), None)
+    if empty is not None and isinstance(type, Scalar) and name not in OF_NOTHING:
+        raise frame.error(node, f"{empty} has no components, so {name} of it is no number")
     atoms = [_take(frame, o, t, node) for o, t in zip(operands, types, strict=True)]
     return Typed(frame.builder.let(op, atoms, type), _origins(frame, name, operands, type, origin))
 

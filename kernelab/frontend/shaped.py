@@ -78,8 +78,8 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
             raise Unshaped(
                 name, f"the {_KEYWORDS[name][0]} of {name} has to be known when the kernel is compiled"
             )
-    if min(type.shape) < 1 or size_of(type) > LARGEST:
-        raise Unshaped(name, f"a kernel value holds 1 to {LARGEST} numbers, not {size_of(type)}")
+    if min(type.shape) < 0 or size_of(type) > LARGEST:
+        raise Unshaped(name, f"a kernel value holds at most {LARGEST} numbers, not {size_of(type)}")
     return type
 
 

@@ -10,7 +10,7 @@ from itertools import product
 
 from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.values import ArrayRef, Meaning, Typed, View, Weak
-from kernelab.lang.build import integer
+from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const
 from kernelab.lang.types import Mat, Value, Vec
 
@@ -52,7 +52,7 @@ class Swizzle(ast.Slice):
 
 
 def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate: Evaluate) -> Sequence[int]:
-    """The positions of a slice, of which there is at least one."""
+    """The positions of a slice, of which there may be none."""
     if isinstance(node, Swizzle):
         return _lettered(frame, node, extent, type)
     bounds = _bounds(frame, node, evaluate)
@@ -61,10 +61,7 @@ def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate:
         raise frame.error(node, f"the bounds of a slice of {type} have to be constants", hint=hint)
     if bounds[2] == 0:
         raise frame.error(node, "the step of a slice cannot be zero", "value")
-    chosen = range(extent)[slice(*bounds)]
-    if not chosen:
-        raise frame.error(node, f"this slice of {type} has no components", "value")
-    return chosen
+    return range(extent)[slice(*bounds)]
 
 
 def _lettered(frame: Frame, node: Swizzle, extent: int, type: Value) -> Sequence[int]:
@@ -91,6 +88,8 @@ def _bounds(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> list[int | Non
 
 def read(frame: Frame, whole: Atom, chosen: Part) -> Atom:
     """The components as a vector or matrix of their own."""
+    if not chosen.places:
+        return zero(chosen.type)
     parts = [frame.builder.apply("extract", whole, *place) for place in chosen.places]
     return frame.builder.apply(str(chosen.type), *parts)
 

@@ -31,7 +31,7 @@ from kernelab.lang.ir import (
 )
 from kernelab.lang.ops import Op
 from kernelab.lang.rounding import computed, rounded
-from kernelab.lang.types import Array, Scalar, Type, Value, bool_, int32, scalar_of, with_scalar
+from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec, bool_, int32, scalar_of, with_scalar
 
 TRUE = Const(True, bool_)
 FALSE = Const(False, bool_)
@@ -174,7 +174,22 @@ class OpenBlock:
         return Block(tuple(self.stmts), yields)
 
 
+def _is_empty(type: Type) -> bool:
+    return isinstance(type, Vec | Mat) and 0 in type.shape
+
+
+OF_NOTHING = {
+    **dict.fromkeys(("eq", "isfinite"), True),
+    **dict.fromkeys(("ne", "isnan", "isinf"), False),
+    **dict.fromkeys(("dot", "ddot", "length", "length_sq", "norm_l1", "norm_l2", "trace"), 0),
+}
+"""What operations give for vectors and matrices without components: the sum of nothing is 0."""
+
+
 def _fold(op: Op, args: tuple[Atom, ...], type: Value) -> Atom | None:
+    if _is_empty(type) or any(_is_empty(arg.type) for arg in args):
+        # A product over nothing is a sum of nothing, too.
+        return Const(OF_NOTHING[op.name], type) if isinstance(type, Scalar) else zero(type)
     same = _identity(op.name, args, type)
     if same is not None:
         return same

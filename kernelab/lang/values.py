@@ -328,7 +328,7 @@ def type_of(value: Any) -> Vec | Mat | None:
 @cache
 def _type(kind: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Vec | Mat | None:
     scalar = _BY_DTYPE.get(dtype)
-    if scalar is None or not 1 <= math.prod(shape) <= LARGEST:
+    if scalar is None or math.prod(shape) > LARGEST:
         return None
     match shape:
         case (4,) if kind is Quaternion:

@@ -46,7 +46,7 @@ _BY_DTYPE = {scalar.dtype: scalar for scalar in SCALARS}
 def array_type(elem: Any, ndim: int) -> Any:
     """The type of arrays of `elem`; one object for each, so that a launch may compare by identity."""
     if not isinstance(elem, Struct):
-        return Array(elem, ndim)
+        return Array(_with_size(elem), ndim)
     if not elem.fields:
         hint = "give it a field, or pass an array of numbers"
         raise KernelTypeError(
@@ -64,9 +64,16 @@ def array_type(elem: Any, ndim: int) -> Any:
 def itemsize(elem: Any) -> int:
     """The size of an element in memory, in bytes."""
     if not isinstance(elem, Struct):
-        return bytes_of(elem)
+        return bytes_of(_with_size(elem))
     array_type(elem, 1)  # refuses a struct that holds arrays
     return layout(elem).itemsize
+
+
+def _with_size(elem: Value) -> Value:
+    if size_of(elem) == 0:
+        message = f"an array cannot hold {elem}: it has no components"
+        raise KernelTypeError(Diagnostic(message, hint="make an array of numbers", code="dtype"))
+    return elem
 
 
 def value_type(dtype: Any) -> Value:

@@ -138,7 +138,6 @@ def test_operators_of_structs_are_functions_of_their_names() -> None:
         ("x[0] = float(Mode.QUICK)", "Mode has no QUICK"),
         ("t = (1.0, vec2(1.0))\nx[0] = t[i]", "a tuple of 2 is indexed by a constant from 0 to 1"),
         ("v = vec2(1.0).xz", "vec2 has no xz"),
-        ("v = vec4(0.0)[3:1]", "this slice of vec4 has no components"),
     ],
 )
 def test_what_is_not_known_is_told(body: str, message: str) -> None:

@@ -75,7 +75,7 @@ def test_a_name_says_shape_and_scalar(name: str, type: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("v = vector(length=145)", "a kernel value holds 1 to 144 numbers, not 145"),
+        ("v = vector(length=145)", "a kernel value holds at most 144 numbers, not 145"),
         ("v = vector()", "vector does not say its length"),
         ("v = matrix(1.0)", "matrix does not say its shape"),
         ("v = identity(n=x[0])", "the n of identity has to be known when the kernel is compiled"),
@@ -92,3 +92,59 @@ def test_what_does_not_name_a_type_is_refused(text: str, message: str) -> None:
 def test_on_the_host_the_words_say_where_they_belong() -> None:
     with pytest.raises(kl.KernelTypeError, match="only inside a kernel"):
         kl.vector(1.0)
+
+
+NOTHING = """
+def twice(v):
+    return 2.0 * v
+
+def kernel(x: array[vec3], n: int, out: array[float]):
+    v = x[0]
+    none = v[3:]
+    expect_eq(none, vector(length=0, dtype=float))
+    expect_eq(v[2:1] != none, False)
+    v[1:1] = none
+    v[7:] += none
+    out[0] = length(v)
+    sum = twice(none)
+    for i in range(n):
+        if v.x > 0.0:
+            sum += none
+    out[1] = float(len(sum)) + dot(sum, none) + length(none)
+    wide = matrix(shape=(2, 0), dtype=float)
+    out[2] = (wide @ none).y + v.x
+    for c in none:
+        out[3] = c
+"""
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_a_vector_without_components_is_a_value_without_effect(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    x = kl.array([[2.0, 3.0, 6.0]], dtype=kl.vec3, requires_grad=True)
+    out = kl.full(4, 5.0, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kl.compile(NOTHING)["kernel"], 1, inputs=[x, 3, out])
+    assert out.list() == [7.0, 0.0, 2.0, 5.0]
+    tape.backward(grads={out: kl.ones(4, dtype=float)})
+    np.testing.assert_allclose(x.grad.numpy(), [[2 / 7 + 1, 3 / 7, 6 / 7]], rtol=1e-6)
+
+
+def test_on_the_host_a_vector_without_components_equals_another() -> None:
+    none = kl.types.vector(0, float)
+    v = kl.vec3(1.0, 2.0, 3.0)
+    assert v[3:] == none() and v[2:1] == none() and v[1:] != none()
+    assert len(none()) == 0
+
+
+def test_nothing_is_stored_or_handed_over_as_a_vector_without_components() -> None:
+    none = kl.types.vector(0, float)
+    with pytest.raises(kl.KernelTypeError, match="an array cannot hold vec0"):
+        kl.zeros(3, dtype=none)
+    for annotation in ("none", "array[none]", "array(dtype=none)"):
+        (found,) = errors(f"def k(x: {annotation}):\n    y = x", none=none)
+        assert found.message == "vec0 has no components"
+    (found,) = errors("def k(x: array[float], v: vec3):\n    x[0] = max(v[3:])")
+    assert found.message == "vec0 has no components, so max of it is no number"
