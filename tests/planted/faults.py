@@ -325,22 +325,21 @@ ACTIVITY = (
     Fault(
         "what a branch yields is not varied",
         PASSES,
-        "for source, out in zip(branch.yields, outs, strict=True):\n"
-        "                        self.flow(source, out)",
+        "self.flow_each(branch.yields, outs)",
         "pass",
     ),
     Fault("selections mask nothing", PASSES, '"selects" in stmt.op.tags', "False"),
     Fault(
         "a value that was saved and restored carries no tangent",
         PASSES,
-        "if (stack, i) in self.slots:\n                        self.add(out)",
+        "if (stack, i) in self.slots:\n                self.add(out)",
         "pass",
         SECOND,
     ),
     Fault(
         "what is stored into a local array does not vary it",
         PASSES,
-        "self.flow(value, array)\n            case Load(out, array)",
+        "self.flow(value, array)\n            case Append(array, value)",
         "pass\n            case Load(out, array)",
     ),
 )
