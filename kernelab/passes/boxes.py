@@ -144,17 +144,19 @@ def _limits(index: Form | None, access: Access) -> Limits:
     above: list[tuple[int, Form]] = []
     below: list[tuple[int, Form]] = []
     never: list[tuple[int, Form]] = []
-    for position, guard in enumerate(access.guards if index is not None else ()):
-        assert index is not None
+    if index is None:
+        return Limits(None, (), (), ())
+    for position, guard in enumerate(access.guards):
         slack = guard.greater.minus(guard.lesser)
-        if not _is_fixed(slack):
-            for bound, side in ((index.minus(slack), above), (index.plus(slack), below)):
-                if not _is_fixed(bound):
-                    continue
-                if guard.gap is None:
-                    never.append((position, bound))
-                else:
-                    side.append((position, bound.plus(Form(guard.gap if side is above else -guard.gap))))
+        if _is_fixed(slack):
+            continue
+        for bound, side, sign in ((index.minus(slack), above, 1), (index.plus(slack), below, -1)):
+            if not _is_fixed(bound):
+                continue
+            if guard.gap is None:
+                never.append((position, bound))
+            else:
+                side.append((position, bound.plus(Form(sign * guard.gap))))
     return Limits(index, tuple(above), tuple(below), tuple(never))
 
 

@@ -68,12 +68,13 @@ class _Marks:
             self._parent[stmt] = parent
             for var in defs(stmt):
                 self._definer[var] = stmt
-            if isinstance(stmt, For | While):
-                self._definer.update(dict.fromkeys(stmt.carries, stmt))
-            if isinstance(stmt, For):
-                self._definer[stmt.index] = stmt
-            if isinstance(stmt, Save):
-                self._saves.setdefault(stmt.stack, []).append(stmt)
+            match stmt:
+                case For(_, index, _, carries):
+                    self._definer.update(dict.fromkeys((index, *carries), stmt))
+                case While(_, carries):
+                    self._definer.update(dict.fromkeys(carries, stmt))
+                case Save(stack):
+                    self._saves.setdefault(stack, []).append(stmt)
             for inner in blocks(stmt):
                 self.index(inner, stmt)
         for stmt in block.stmts:

@@ -249,23 +249,23 @@ class _Walker:
         """What holds where a condition is true, or false."""
         if not isinstance(atom, Var) or atom not in self.conditions:
             return
-        name, a, b = self.conditions[atom]
-        if name == "same":
-            yield from self.implied(a, truth)
-        elif name == "not":
-            yield from self.implied(a, not truth)
-        elif name == "unless":
-            if not truth:
-                yield from self.implied(a, True)
-                yield from self.implied(b, False)
-        elif name in ("and", "or"):
-            if truth == (name == "and"):
+        match self.conditions[atom]:
+            case "same", a, _:
+                yield from self.implied(a, truth)
+            case "not", a, _:
+                yield from self.implied(a, not truth)
+            case ("and" | "or") as name, a, b if truth == (name == "and"):
                 yield from self.implied(a, truth)
                 yield from self.implied(b, truth)
-        elif name != "either":
-            left, right = self.form(a), self.form(b)
-            if left is not None and right is not None:
-                yield from compared(name if truth else _OPPOSITE[name], left, right)
+            case "unless", a, b if not truth:
+                yield from self.implied(a, True)
+                yield from self.implied(b, False)
+            case "and" | "or" | "unless" | "either", _, _:
+                return  # one of two holds, nobody knows which
+            case name, a, b:
+                left, right = self.form(a), self.form(b)
+                if left is not None and right is not None:
+                    yield from compared(name if truth else _OPPOSITE[name], left, right)
 
 
 def _choice(cond: Atom, then: Atom, orelse: Atom) -> Condition:
