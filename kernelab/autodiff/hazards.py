@@ -164,6 +164,10 @@ class Watch:
             self._release()
             self._warn()
             return
+        self._save(target, needed)
+
+    def _save(self, target: array, needed: array) -> None:
+        """Keep what `target` is about to overwrite."""
         if self._kept is None:
             box = self.reader.box()
             assert box is not None

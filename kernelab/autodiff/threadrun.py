@@ -156,21 +156,24 @@ def _seed(
             if i in bars:
                 bars[i].host()[...] = 1
         return
-    names = {plan.parameters[i].name: i for i in bars}
-    whole = [argument.array if isinstance(argument, Reference) else argument for argument in given]
     for key, cotangent in adjoints.items():
-        found = (
-            [names[key]] if isinstance(key, str) and key in names else [i for i in bars if whole[i] is key]
-        )
-        if not found:
-            called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
-            message = f"{called} is no float argument of `{kernel.name}`"
-            raise LaunchError(
-                Diagnostic(message, kernel.span, "seed", hint=f"name one of {', '.join(names)}")
-            )
-        for i in found:
-            values = cotangent.host() if isinstance(cotangent, array) else cotangent
+        values = cotangent.host() if isinstance(cotangent, array) else cotangent
+        for i in _named(kernel, given, bars, key):
             bars[i].host()[...] = np.asarray(values).astype(scalar_of(bars[i].dtype).dtype)
+
+
+def _named(kernel: Kernel, given: Sequence[Any], bars: Mapping[int, array], key: object) -> list[int]:
+    """The arguments with an adjoint that a name, or the argument itself, stands for; raises LaunchError."""
+    names = {kernel.plan.parameters[i].name: i for i in bars}
+    if isinstance(key, str) and key in names:
+        return [names[key]]
+    whole = [argument.array if isinstance(argument, Reference) else argument for argument in given]
+    found = [i for i in bars if whole[i] is key]
+    if not found:
+        called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
+        message = f"{called} is no float argument of `{kernel.name}`"
+        raise LaunchError(Diagnostic(message, kernel.span, "seed", hint=f"name one of {', '.join(names)}"))
+    return found
 
 
 def _is_adjoint(seen: Seen, primal: set[str]) -> bool:

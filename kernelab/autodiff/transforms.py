@@ -275,28 +275,32 @@ def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[in
         raise refusal(GradientError, message, "in_dims")
     found: dict[str, int] = {}
     for i, (arg, dim) in enumerate(zip(args, dims, strict=True)):
-        if dim is None:
-            continue
-        name = argument_name(func, i)
-        if not is_whole(dim):
-            message = f"in_dims says {dim!r} for argument {name}, which is no axis"
-            raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
-        if isinstance(arg, structarray):
-            message = f"argument {name} of {name_of(func)} is an array of structs, which has no lanes"
-            hint = 'take its fields as arguments, and pass ps["mass"] and the rest'
-            raise refusal(GradientError, message, "in_dims", hint)
-        if not isinstance(arg, array):
-            message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
-            raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
-        if not -arg.ndim <= dim < arg.ndim:
-            message = f"in_dims says axis {dim} for argument {name}, which has {arg.ndim} axes"
-            raise refusal(GradientError, message, "in_dims")
-        dims[i] = dim % arg.ndim
-        found[name] = arg.shape[dims[i]]
+        if dim is not None:
+            name = argument_name(func, i)
+            dims[i] = _lane_axis(func, name, arg, dim)
+            found[name] = arg.shape[dims[i]]
     if len(set(found.values())) != 1 or 0 in found.values():
         sizes = ", ".join(f"{name} has {size}" for name, size in found.items()) or "no argument has any"
         raise refusal(GradientError, f"vmap needs the same number of lanes everywhere: {sizes}", "in_dims")
     return dims, next(iter(found.values()))
+
+
+def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
+    """The axis that counts the lanes of one argument; GradientError where `dim` names none."""
+    if not is_whole(dim):
+        message = f"in_dims says {dim!r} for argument {name}, which is no axis"
+        raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
+    if isinstance(arg, structarray):
+        message = f"argument {name} of {name_of(func)} is an array of structs, which has no lanes"
+        hint = 'take its fields as arguments, and pass ps["mass"] and the rest'
+        raise refusal(GradientError, message, "in_dims", hint)
+    if not isinstance(arg, array):
+        message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
+        raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
+    if not -arg.ndim <= dim < arg.ndim:
+        message = f"in_dims says axis {dim} for argument {name}, which has {arg.ndim} axes"
+        raise refusal(GradientError, message, "in_dims")
+    return int(dim % arg.ndim)
 
 
 def map_lanes(

@@ -58,16 +58,20 @@ def _leaves(value: Any, func: str, what: str = "") -> Iterator[array]:
         for part in value.values():
             yield from _leaves(part, func)
     else:
-        if is_picked(value):
-            message = f"{func} returned picked elements, which have no memory of their own"
-            raise refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
-        found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
-        found = found.replace("builtins.", "")
-        message = f"{func} returned {found}{what}, which is data of the host and has no derivative"
-        hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
-        if isinstance(value, int | float | np.generic):
-            hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
-        raise refusal(KernelTypeError, message, "result", hint)
+        raise _no_leaf(value, func, what)
+
+
+def _no_leaf(value: Any, func: str, what: str) -> Exception:
+    if is_picked(value):
+        message = f"{func} returned picked elements, which have no memory of their own"
+        return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
+    found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
+    found = found.replace("builtins.", "")
+    message = f"{func} returned {found}{what}, which is data of the host and has no derivative"
+    hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
+    if isinstance(value, int | float | np.generic):
+        hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
+    return refusal(KernelTypeError, message, "result", hint)
 
 
 def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
@@ -103,12 +107,7 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
         message = f"argnums={argnums!r} chooses no argument of {name_of(func)}"
         raise refusal(KernelTypeError, message, "argnums", "pass a position, such as 0, or a tuple of them")
     for n in chosen:
-        if not -len(args) <= n < len(args):
-            count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
-            message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
-            raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
-        if not _has_floats(args[n]):
-            raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
+        _require_floats(func, args, n, argnums)
     found = tuple(n % len(args) for n in chosen)
     twice = next((n for n in found if found.count(n) > 1), None)
     if twice is not None:
@@ -117,6 +116,15 @@ def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequ
         )
         raise refusal(KernelTypeError, message, "argnums", "name each argument once")
     return found
+
+
+def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnums: object) -> None:
+    if not -len(args) <= n < len(args):
+        count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
+        message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
+        raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
+    if not _has_floats(args[n]):
+        raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 
 
 def _require_callable(func: object) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelab.backend.manner import USUAL, Shape
 from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.streams import Stream
 
@@ -43,8 +44,6 @@ class Launch:
 
     def set_dim(self, dim: int | Sequence[int]) -> None:
         """Run on another grid from now on; raises LaunchError where it is none."""
-        from kernelab.runtime.grid import grid_of
-
         grid_of(dim)
         self.dim = dim
 

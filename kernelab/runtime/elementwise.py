@@ -111,9 +111,10 @@ def map(
     require_place(place, given)
     name = f"map_{callee.name.strip('_')}"
     if return_kernel:
-        return _prepared(name, callee, given, None if outs is None else tuple(plain(each) for each in outs))[
-            0
-        ]
+        kernel, *_ = _prepared(
+            name, callee, given, None if outs is None else tuple(plain(out) for out in outs)
+        )
+        return kernel
     with shaped(shape_of(block_dim, 0)):
         made = _into(name, callee, given, outs)
     return made[0] if len(made) == 1 else list(made)
@@ -298,15 +299,19 @@ def _callee(func: Any, count: int) -> UserFunction:
         return _word(word, count)
     if inspect.isbuiltin(func) and func in (abs, min, max, round):
         return _word(func.__name__, count)
-    if not inspect.isfunction(func):
-        named = getattr(func, "__name__", None)
-        found = f"`{named}`" if named else described(func)
-        message = f"map() takes a function of numbers first, not {found}"
-        hint = "write kl.map(lambda x: x * x, a), or pass a function of a %%kernel cell"
-        if isinstance(func, Kernel):
-            hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
-        raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
-    return _python(func)
+    if inspect.isfunction(func):
+        return _python(func)
+    raise _no_function(func)
+
+
+def _no_function(found: Any) -> KernelTypeError:
+    named = getattr(found, "__name__", None)
+    called = f"`{named}`" if named else described(found)
+    hint = "write kl.map(lambda x: x * x, a), or pass a function of a %%kernel cell"
+    if isinstance(found, Kernel):
+        hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
+    message = f"map() takes a function of numbers first, not {called}"
+    return KernelTypeError(Diagnostic(message, code="map", hint=hint))
 
 
 def _is_written_by_users(func: Any) -> bool:

@@ -171,14 +171,7 @@ def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
 
 def _first(values: array, count: int | None, axis: int | None = None) -> array:
     """The first elements, all of them for None: of the array in one row, or along an axis."""
-    require_array(values, "a reduction takes")
-    elem: Any = values.dtype
-    if isinstance(elem, Struct):
-        hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
-        raise KernelTypeError(Diagnostic(f"elements of {elem} have no sum", code="struct", hint=hint))
-    if scalar_of(elem) == bool_:
-        hint = "count what is true: kl.map(kl.int32, x) makes numbers of them"
-        raise KernelTypeError(Diagnostic("truth values have no sum", code="dtype", hint=hint))
+    _require_numbers(values)
     if axis is not None:
         axis = _axis(values, axis)
     if count is None:
@@ -194,6 +187,17 @@ def _first(values: array, count: int | None, axis: int | None = None) -> array:
     else:
         part = values[(slice(None),) * axis + (slice(count),)]
     return part
+
+
+def _require_numbers(values: array) -> None:
+    require_array(values, "a reduction takes")
+    elem: Any = values.dtype
+    if isinstance(elem, Struct):
+        hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
+        raise KernelTypeError(Diagnostic(f"elements of {elem} have no sum", code="struct", hint=hint))
+    if scalar_of(elem) == bool_:
+        hint = "count what is true: kl.map(kl.int32, x) makes numbers of them"
+        raise KernelTypeError(Diagnostic("truth values have no sum", code="dtype", hint=hint))
 
 
 def _axis(values: array, axis: int) -> int:

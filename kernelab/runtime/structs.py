@@ -317,18 +317,15 @@ def _converted(entry: Field, value: Any, struct: str) -> Any:
         case Struct() as inner:
             if isinstance(value, Instance) and value._struct == inner:
                 return value._copy()
-        case (Array() | StructArray()) as wanted:
+        case Array() | StructArray():
             if value is None:
                 return None
-            if is_picked(value) and value.type == wanted:
-                return value
-            if is_picked(value):
-                raise _wrong(entry, struct, f"picked elements of an {value.type}")
-            found = _as_array(value, wanted)
-            if found is not None and found.type == wanted:
+            found = value if is_picked(value) else _as_array(value, entry.type)
+            if found is not None and found.type == entry.type:
                 return found
             if found is not None:
-                raise _wrong(entry, struct, f"an {found.type}")
+                picked = "picked elements of " if is_picked(value) else ""
+                raise _wrong(entry, struct, f"{picked}an {found.type}")
         case (Scalar() | Vec() | Mat()) as type if isinstance(value, array):
             if value.dtype == type and is_differentiable(type) and value.size == 1:
                 return value
