@@ -17,7 +17,7 @@ interface Problem {
   times: number;
 }
 
-function overwritten(store: Store, one: Overwrite): Problem {
+function overwritten(store: Store, one: Overwrite, times: number): Problem {
   const memory = store.memoryOf(one.array), name = store.name(memory);
   const reader = one.reader < 0 ? "a launch" : `${one.reader + 1} (${store.step(one.reader).title})`;
   const writer = one.writer < 0 ? "a line outside of the tape," : `${one.writer + 1} (${store.step(one.writer).title}),`;
@@ -30,16 +30,15 @@ function overwritten(store: Store, one: Overwrite): Problem {
   const hint = one.outcome === "saved" ? "write into another array to save the copy" : 'write into another array, or use Tape(overwrite="save")';
   return {
     key: String(one.clash), record: one.writer < 0 ? one.reader : one.writer, memory,
-    grave: one.outcome !== "saved", hint, times: 1,
+    grave: one.outcome !== "saved", hint, times,
     sentence: `${name} is overwritten by ${writer} but the adjoint of ${reader} needs its old values: ${price}`,
     lines: [["read", ...one.read], ["written", ...one.wrote]],
   };
 }
 
 function found(store: Store, one: Finding): Problem {
-  const record = store.data.records.findIndex((step) => store.data.kinds[store.data.steps[step]![0]]!.place === one.at[0]);
   return {
-    key: one.message + one.at[0], record, memory: null, grave: true, sentence: one.message, hint: one.hint, times: 1,
+    key: one.message + one.at[0], record: store.recordAt(one.at[0]), memory: null, grave: true, sentence: one.message, hint: one.hint, times: 1,
     lines: [["here", ...one.at], ...one.related],
   };
 }
@@ -47,12 +46,8 @@ function found(store: Store, one: Finding): Problem {
 /** The problems of a tape, equal ones together, the grave ones first. */
 export function problemsOf(store: Store): Problem[] {
   const distinct = new Map(store.data.findings.map((one) => found(store, one)).map((problem) => [problem.key, problem]));
-  for (const one of store.overwrites) {
-    const known = distinct.get(String(one.clash));
-    if (known) known.times++;
-    else distinct.set(String(one.clash), overwritten(store, one));
-  }
-  return [...distinct.values()].sort((one, other) => Number(other.grave) - Number(one.grave));
+  const clashes = [...store.clashes.values()].map(({ first, times }) => overwritten(store, first, times));
+  return [...distinct.values(), ...clashes].sort((one, other) => Number(other.grave) - Number(one.grave));
 }
 
 export class Problems {
@@ -74,7 +69,8 @@ export class Problems {
       this.items.set(key, item);
       return item.element;
     });
-    this.more.textContent = problems.length > MOST ? `and ${problems.length - MOST} more` : "";
+    const more = problems.length > MOST ? `and ${problems.length - MOST} more` : "";
+    if (this.more.textContent !== more) this.more.textContent = more;
     // What is told already stays where it is, so that nobody hears it twice.
     [...elements, this.more].forEach((element, i) => {
       if (this.element.children[i] !== element) this.element.insertBefore(element, this.element.children[i] ?? null);

@@ -20,6 +20,8 @@ export class Store {
   versions: [memory: number, version: number][][] = [];
   overwrites: Overwrite[] = [];
   savedBytes = 0;
+  /** The first overwrite of each clash, and how many there are. */
+  clashes = new Map<number, { first: Overwrite; times: number }>();
   /** Whether a line outside of the tape has overwritten something. */
   outside = false;
   /** The records that write each memory, in order. */
@@ -28,6 +30,7 @@ export class Store {
   private steps: Step[] = [];
   private looked = 0;
   private overwritesAt = new Map<number, Overwrite[]>();
+  private firstAt = new Map<string, number>();
   private heard = new Set<() => void>();
 
   /** Take news in; false if something between is missing, so that the whole has to be asked for. */
@@ -51,6 +54,8 @@ export class Store {
     this.versions = [];
     this.overwrites = [];
     this.overwritesAt.clear();
+    this.clashes.clear();
+    this.firstAt.clear();
     this.savedBytes = this.looked = 0;
     this.outside = false;
     this.writers = [];
@@ -69,6 +74,8 @@ export class Store {
 
   private count(): void {
     for (let record = this.versions.length; record < this.data.records.length; record++) {
+      const { place } = this.step(record);
+      if (!this.firstAt.has(place)) this.firstAt.set(place, record);
       const written = new Set(this.step(record).writes.map(([, array]) => this.memoryOf(array)));
       this.versions.push([...written].map((memory) => [memory, (this.writers[memory] ??= []).push(record)]));
     }
@@ -81,10 +88,13 @@ export class Store {
       const made = { ...clashes[clash]!, clash, reader, writer, array, bytes, affects };
       this.overwrites.push(made);
       this.savedBytes += bytes;
+      const known = this.clashes.get(clash);
+      if (known) known.times++;
+      else this.clashes.set(clash, { first: made, times: 1 });
       this.outside ||= writer < 0;
       for (const record of [reader, writer]) {
-        const known = this.overwritesAt.get(record);
-        if (known) known.push(made);
+        const others = this.overwritesAt.get(record);
+        if (others) others.push(made);
         else this.overwritesAt.set(record, [made]);
       }
     }
@@ -155,6 +165,11 @@ export class Store {
       else high = middle;
     }
     return low;
+  }
+
+  /** The first record of a line, by what its place is called; -1 if there is none. */
+  recordAt(place: string): number {
+    return this.firstAt.get(place) ?? -1;
   }
 
   overwritesOf(record: number): Overwrite[] {

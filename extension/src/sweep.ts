@@ -21,6 +21,9 @@ export class Sweep {
   private course = new Course();
   private strip = new Strip(this.course, (step) => this.go(step));
   private slider = html("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "step of the backward pass", input: () => this.go(Number(this.slider.value)) });
+  /** Screen readers are told of steps; that their number grows is for the eye alone. */
+  private total = document.createTextNode("");
+  private toldNames = "";
   private now = html("div", { class: "klt-now", "aria-live": "polite" });
   private parts = [this.strip.element, html("div", { class: "klt-steps" }, this.button("◀", "one step towards the loss", -1), this.slider, this.button("▶", "one step further back", 1)), this.now];
 
@@ -34,12 +37,19 @@ export class Sweep {
       this.element.replaceChildren(html("p", { class: "klt-quiet" }, NOTHING));
     } else if (sweep !== this.known) this.begin(sweep);
     else if (sweep.length !== this.drawn) this.waiting ??= setTimeout(() => this.grow(), PAUSE);
+    // Arrays get their names last.
+    if (this.drawn && this.toldNames !== this.names()) this.draw();
+  }
+
+  /** What the arrays of this step are called. */
+  private names(): string {
+    return this.known[this.at]![1].map(([array]) => this.store.name(this.store.memoryOf(array))).join();
   }
 
   /** Another pass than before: from its first step on. */
   private begin(sweep: SweepStep[]): void {
     this.known = sweep;
-    this.at = 0;
+    this.at = this.drawn = 0;
     this.element.replaceChildren(...this.parts);
     this.grow();
   }
@@ -48,15 +58,18 @@ export class Sweep {
     clearTimeout(this.waiting);
     this.waiting = undefined;
     if (!this.known.length) return;
+    const first = !this.drawn;
     this.drawn = this.known.length;
     this.slider.max = String(this.drawn - 1);
     this.slider.disabled = this.drawn < 2;
     this.course.follow(this.known);
     this.strip.draw();
-    this.draw();
+    this.total.data = ` of ${this.drawn}`;
+    if (first) this.draw();
   }
 
   close(): void {
+    this.strip.close();
     clearTimeout(this.waiting);
   }
 
@@ -73,10 +86,11 @@ export class Sweep {
   private draw(): void {
     this.slider.value = String(this.at);
     this.strip.mark(this.at);
+    this.toldNames = this.names();
     const [record, norms] = this.known[this.at]!, step = this.store.step(record), trend = this.course.trends[this.at]!;
     this.slider.setAttribute("aria-valuetext", `step ${this.at + 1}: ${step.title}`);
     this.now.replaceChildren(
-      html("p", {}, html("b", {}, `step ${this.at + 1} of ${this.drawn}`), `: back through launch ${record + 1}, `, html("code", {}, step.title), " ", html("span", { class: "klt-quiet" }, step.place),
+      html("p", {}, html("b", {}, `step ${this.at + 1}`, html("span", { "aria-hidden": "true" }, this.total)), `: back through launch ${record + 1}, `, html("code", {}, step.title), " ", html("span", { class: "klt-quiet" }, step.place),
         ...(trend ? [" ", html("b", { class: "klt-alarm" }, `⚠ ${said(trend)}`)] : [])),
       norms.length ? this.table(norms) : html("p", { class: "klt-quiet" }, "It changed no adjoint of an array that requires gradients."));
   }

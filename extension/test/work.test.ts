@@ -1,0 +1,55 @@
+// What an update costs while ten thousand launches are known already: counted, since times are a machine's own.
+
+import { beforeEach, expect, test, vi } from "vitest";
+import widget from "../src/index";
+import type { News } from "../src/protocol";
+import { FakeModel, CLASH, tape } from "./model";
+
+const MANY = 10_000;
+
+beforeEach(() => {
+  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} });
+  vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 0));
+  vi.useFakeTimers();
+  return () => vi.useRealTimers();
+});
+
+const numbers = (many: number) => Array.from({ length: many }, (_, i) => i);
+
+/** A tape of so many launches, each of which overwrites what the one before it needs, and has been gone back through. */
+const long = (many: number): News => tape(many, {
+  clashes: [CLASH], overwrites: numbers(many - 1).map((i) => [0, i, i + 1, 0, 4, [0]]),
+  findings: numbers(5).map((i) => ({ code: "cut", message: `cut ${i}`, hint: "", at: ["Cell In[9], line 1", "y"], related: [] })),
+  sweeps: 1, sweep: numbers(many).map((i) => [many - 1 - i, [[1, 1 / (1 + i)]]]),
+});
+
+const more = (known: number): News => ({
+  epoch: 0, from: { records: known, times: known, overwrites: known - 1, sweep: known },
+  records: [0], times: [3], overwrites: [[0, known - 1, known, 0, 4, [0]]], sweep: [[0, [[1, 2]]]],
+});
+
+/** The nodes that one update makes, and how often it looks at what it draws, with so many launches known. */
+function work(tab: string, many: number): number {
+  const model = new FakeModel(JSON.stringify(long(many))), el = document.createElement("div");
+  document.body.append(el);
+  const hosted = widget();
+  hosted.initialize({ model });
+  hosted.render({ model, el });
+  [...el.querySelectorAll<HTMLElement>("[role=tab]")].find((one) => one.textContent === tab)!.click();
+  vi.runAllTimers();
+  const spies = [vi.spyOn(document, "createElement"), vi.spyOn(document, "createElementNS"), vi.spyOn(Math, "max"), vi.spyOn(Math, "log10"), vi.spyOn(Element.prototype, "setAttribute")] as { mock: { calls: unknown[] }; mockRestore(): void }[];
+  model.news(more(many));
+  vi.runAllTimers();
+  const count = spies.reduce((sum, spy) => sum + spy.mock.calls.length, 0);
+  spies.forEach((spy) => spy.mockRestore());
+  return count;
+}
+
+for (const tab of ["timeline", "graph", "backward"]) {
+  test(`an update of the ${tab} of a long tape works no more than that of a shorter one`, () => {
+    const [few, many] = [work(tab, MANY / 10), work(tab, MANY)];
+    expect(few).toBeGreaterThan(10);
+    expect(many).toBeLessThan(1.3 * few);
+    expect(many).toBeLessThan(12_000);
+  });
+}
