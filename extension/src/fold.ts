@@ -9,32 +9,38 @@ export interface Group {
   name: string;
   parts: Part[];
   times: number;
+  /** How many of its parts stand behind it once more, at an end at which the next time has begun. */
+  begun?: number;
 }
 /** A record by its number, or a group. */
 export type Part = number | Group;
 
 /** The tree of `length` records; records with equal keys do the same. */
 export function tree(length: number, scopes: Others["scopes"], key: (record: number) => number): Part[] {
-  return folded(grouped(scopes, 0, length), key);
+  return folded(grouped(scopes, length), key);
 }
 
-function grouped(scopes: Others["scopes"], begin: number, end: number): Part[] {
-  const inside = scopes.filter(([, from, to]) => begin <= from && from < to && to <= end);
-  if (!inside.length) return Array.from({ length: end - begin }, (_, i) => begin + i);
-  const parts: Part[] = [];
-  let position = begin;
-  while (position < end) {
-    const starting = inside.filter(([, from]) => from === position);
-    if (!starting.length) {
-      parts.push(position++);
-      continue;
+/** Scopes as groups, whatever is in none by itself. */
+function grouped(scopes: Others["scopes"], length: number): Part[] {
+  // Of scopes that begin together the one that was closed last is the outermost.
+  const order = scopes.map((scope, i) => ({ scope, i })).filter(({ scope: [, begin, end] }) => begin < end)
+    .sort((one, other) => one.scope[1] - other.scope[1] || other.scope[2] - one.scope[2] || other.i - one.i);
+  let next = 0;
+  const within = (begin: number, end: number): Part[] => {
+    const parts: Part[] = [];
+    for (let position = begin; position < end; ) {
+      const [name, from, to] = order[next]?.scope ?? ["", end, end];
+      if (from > position) parts.push(position++);
+      else {
+        next++;
+        if (from < position || to > end) continue;
+        parts.push({ name, parts: within(from, to), times: 1 });
+        position = to;
+      }
     }
-    // Of scopes that begin together the one that was closed last is the outermost.
-    const outer = starting.reduce((one, other) => (other[2] >= one[2] ? other : one));
-    parts.push({ name: outer[0], parts: grouped(inside.filter((one) => one !== outer), outer[1], outer[2]), times: 1 });
-    position = outer[2];
-  }
-  return parts;
+    return parts;
+  };
+  return within(0, length);
 }
 
 function folded(parts: Part[], key: (record: number) => number): Part[] {
@@ -44,16 +50,17 @@ function folded(parts: Part[], key: (record: number) => number): Part[] {
   let position = 0;
   while (position < inner.length) {
     const [period, times] = repetition(marks, position);
+    const begun = times === 1 ? 0 : beginning(marks, position + period * times, period);
     if (times === 1) found.push(inner[position]!);
-    else found.push({ name: "", parts: inner.slice(position, position + period), times });
-    position += period * times;
+    else found.push({ name: "", parts: inner.slice(position, position + period), times, ...(begun ? { begun } : {}) });
+    position += period * times + begun;
   }
   return found;
 }
 
 function mark(part: Part, key: (record: number) => number): string {
   if (typeof part === "number") return String(key(part));
-  return `${JSON.stringify(part.name)}*${part.times}[${part.parts.map((one) => mark(one, key)).join()}]`;
+  return `${JSON.stringify(part.name)}*${part.times}+${part.begun ?? 0}[${part.parts.map((one) => mark(one, key)).join()}]`;
 }
 
 /** The shortest period from `start` on that covers most, and how often it occurs. */
@@ -67,6 +74,12 @@ function repetition(marks: string[], start: number): [period: number, times: num
     if (times > 1 && period * times > best[0] * best[1]) best = [period, times];
   }
   return best;
+}
+
+/** How many marks are left, if they all go on with what came a period before. */
+function beginning(marks: string[], from: number, period: number): number {
+  const left = marks.length - from;
+  return left < period && marks.slice(from).every((mark, i) => mark === marks[from - period + i]) ? left : 0;
 }
 
 /** The records that a tree shows. */

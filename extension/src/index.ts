@@ -26,6 +26,9 @@ class View {
   private problems: Problems;
   private details: Details;
   private waiting = 0;
+  private pausing: ReturnType<typeof setTimeout> | undefined;
+  /** When the page may be drawn again. */
+  private resume = 0;
 
   constructor(private store: Store, model: Model) {
     // Hosts load this module once for each tape: a counter would give two views of a page the same names.
@@ -39,7 +42,7 @@ class View {
     };
     this.details = new Details(store, selection, model, reveal);
     this.problems = new Problems(store, reveal);
-    this.panels = { timeline, graph: new Graph(store, selection), backward: new Sweep(store, selection) };
+    this.panels = { timeline, graph: new Graph(store, selection, `${id}-graph`), backward: new Sweep(store, selection) };
     const tabs = html("div", { class: "klt-tabs", role: "tablist", "aria-label": "views of the tape", keydown: (event: KeyboardEvent) => this.key(event) });
     for (const [name, panel] of Object.entries(this.panels)) {
       const tab = html("button", { type: "button", role: "tab", id: `${id}-tab-${name}`, "aria-controls": `${id}-${name}`, click: () => this.open(name) }, name);
@@ -86,13 +89,25 @@ class View {
     event.stopPropagation();
   }
 
-  /** Draw soon, and once for all that comes until then. */
+  /** Draw soon, and once for all that comes until then; where drawing takes long, the page gets twice that time in between. */
   schedule = (): void => {
-    this.waiting ||= requestAnimationFrame(() => {
-      this.waiting = 0;
-      this.update();
-    });
+    if (this.waiting || this.pausing !== undefined) return;
+    const frame = () => {
+      this.pausing = undefined;
+      this.waiting = requestAnimationFrame(() => this.redraw());
+    };
+    const pause = this.resume - performance.now();
+    if (pause > 0) this.pausing = setTimeout(frame, pause);
+    else frame();
   };
+
+  private redraw(): void {
+    this.waiting = 0;
+    const began = performance.now();
+    this.update();
+    const ended = performance.now();
+    this.resume = ended + 2 * (ended - began);
+  }
 
   update(): void {
     const { store } = this, saved = store.savedBytes;
@@ -103,6 +118,7 @@ class View {
   }
 
   close(): void {
+    clearTimeout(this.pausing);
     cancelAnimationFrame(this.waiting);
     for (const panel of Object.values(this.panels)) panel.close();
     this.details.close();

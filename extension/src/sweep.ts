@@ -35,7 +35,7 @@ export class Sweep {
       this.known = sweep;
       this.drawn = 0;
       this.element.replaceChildren(html("p", { class: "klt-quiet" }, NOTHING));
-    } else if (sweep !== this.known) this.begin(sweep);
+    } else if (sweep !== this.known || !this.drawn) this.begin(sweep);
     else if (sweep.length !== this.drawn) this.waiting ??= setTimeout(() => this.grow(), PAUSE);
     // Arrays get their names last.
     if (this.drawn && this.toldNames !== this.names()) this.draw();

@@ -89,8 +89,9 @@ export class Timeline {
     const { lane, labels } = this;
     const width = labels + lane * store.data.memories.length, height = HEAD + ROW * this.rows;
     this.resize();
-    const sight = Math.min(height, MOST_HEIGHT);
-    scroller.style.height = `${sight + 2 + (width > this.width ? 12 : 0)}px`;
+    // A scroll bar may take room or lie above the picture, so the picture goes to the end.
+    const sight = Math.min(height, MOST_HEIGHT) + 2 + (width > this.width ? 12 : 0);
+    scroller.style.height = `${sight}px`;
     const seen = this.width || Math.min(width, USUAL);
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));

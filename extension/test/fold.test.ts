@@ -9,6 +9,11 @@ test("what repeats is shown once", () => {
   expect(folded("zaabbbc")).toEqual([0, { name: "", parts: [1], times: 2 }, { name: "", parts: [3], times: 3 }, 6]);
 });
 
+test("a repetition that has begun once more at the end belongs to it", () => {
+  expect(folded("abcabcab")).toEqual([{ name: "", parts: [0, 1, 2], times: 2, begun: 2 }]);
+  expect(folded("ababac")).toEqual([{ name: "", parts: [0, 1], times: 2 }, 4, 5]);
+});
+
 test("what does not repeat is left as it is", () => {
   expect(folded("abcd")).toEqual([0, 1, 2, 3]);
 });
@@ -18,6 +23,10 @@ test("scopes are groups, nested and repeated ones too", () => {
   const step = { name: "step", parts: [0, 1], times: 1 };
   expect(parts).toEqual([{ name: "all", parts: [{ name: "", parts: [step], times: 2 }], times: 1 }]);
   expect([...shown(parts)]).toEqual([0, 1]);
+});
+
+test("of scopes that begin and end together the one closed last is outside, and one still open is none", () => {
+  expect(folded("ab", [["inner", 0, 2], ["outer", 0, 2], ["open", 1, 5], ["empty", 1, 1]])).toEqual([{ name: "outer", parts: [{ name: "inner", parts: [0, 1], times: 1 }], times: 1 }]);
 });
 
 test("ten thousand records that repeat fold to one sequence", () => {

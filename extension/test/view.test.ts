@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import widget from "../src/index";
-import { graphOf, MOST_LAUNCHES } from "../src/graph";
+import { graphOf, MOST_LAUNCHES } from "../src/diagram";
 import { tapes, without, OURS } from "../src/keeping";
 import { Store } from "../src/store";
 import { FakeModel, CLASH, OVERWRITTEN, tape } from "./model";
@@ -149,6 +149,15 @@ test("a sweep that goes on is drawn once for many steps, and a new one from its 
   vi.runAllTimers();
   expect(words(".klt-now")).toContain("step 1 of 1: back through launch 1, square");
   vi.useRealTimers();
+});
+
+test("a sweep whose first step takes long to come is drawn when it comes", () => {
+  const model = view();
+  el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
+  model.news({ epoch: 0, from: {}, sweeps: 1 });
+  expect(words(".klt-sweep")).toContain("No backward pass");
+  model.news({ epoch: 0, from: { sweep: 0 }, sweep: [[3, [[1, 2.5]]]] });
+  expect(words(".klt-now")).toContain("step 1 of 1: back through launch 4, scale");
 });
 
 test("an element of a gradient is asked for by its indices", () => {

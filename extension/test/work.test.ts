@@ -53,3 +53,26 @@ for (const tab of ["timeline", "graph", "backward"]) {
     expect(many).toBeLessThan(12_000);
   });
 }
+
+test("where drawing takes long the page gets time in between, and the last news are drawn all the same", () => {
+  const model = new FakeModel(JSON.stringify(tape(2))), el = document.createElement("div");
+  const hosted = widget();
+  hosted.initialize({ model });
+  hosted.render({ model, el });
+  const heading = () => el.querySelector(".klt-heading")!.textContent;
+  let now = 0;
+  vi.spyOn(performance, "now").mockImplementation(() => (now += 40));
+  const frame = () => vi.advanceTimersByTime(17);
+  const launch = (known: number) => model.news({ epoch: 0, from: { records: known, times: known }, records: [0], times: [3] });
+  launch(2);
+  frame();
+  expect(heading()).toContain("3 records");
+  for (const known of [3, 4]) {
+    launch(known);
+    frame();
+  }
+  expect(heading()).toContain("3 records");
+  vi.runAllTimers();
+  expect(heading()).toContain("5 records");
+  vi.restoreAllMocks();
+});

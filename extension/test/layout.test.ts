@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { graphOf } from "../src/diagram";
+import { type Box, layout } from "../src/layout";
+import { Store } from "../src/store";
+import { tape } from "./model";
+
+/** Launches that square x into y and scale y into z, in two scopes of which one holds the other. */
+function drawn() {
+  const store = new Store();
+  store.apply(tape(4, {
+    kinds: ["a", "b", "c", "d"].map((title) => ({ title, kind: "launch", place: title, grid: [4], reads: ["in"], writes: ["out"] })),
+    memories: ["u", "v", "w", "x", "y"].map((name) => [name, 4, true]), arrays: [0, 1, 2, 3, 4].map((memory) => [memory, 0]), names: {},
+    steps: [0, 1, 2, 3].map((i) => [i, [i], [i + 1]]), records: [0, 1, 2, 3], scopes: [["inner", 1, 3], ["outer", 0, 3]],
+  }));
+  return graphOf(store);
+}
+
+const edges = ({ x, y, width, height }: Box) => ({ left: x - width / 2, right: x + width / 2, top: y - height / 2, bottom: y + height / 2 });
+
+test("an array stands in the innermost frame of all that use it", () => {
+  const labels = Object.fromEntries(drawn().frames.map(({ id, label }) => [id, label]));
+  const parents = Object.fromEntries(drawn().nodes.map(({ label, parent }) => [label, parent && labels[parent]]));
+  expect(parents).toEqual({ a: "outer", b: "inner", c: "inner", d: undefined, "u ∇": "outer", "v ∇": "outer", "w ∇": "inner", "x ∇": undefined, "y ∇": undefined });
+});
+
+test("what is in a frame stands in its box, and beside what else is there", () => {
+  const graph = drawn(), { boxes } = layout(graph), all = [...graph.nodes, ...graph.frames];
+  for (const one of all) {
+    const box = edges(boxes.get(one.id)!);
+    if (one.parent) {
+      const around = edges(boxes.get(one.parent)!);
+      expect([box.left >= around.left, box.right <= around.right, box.top >= around.top + 12, box.bottom <= around.bottom]).toEqual([true, true, true, true]);
+    }
+    for (const other of all.filter(({ id, parent }) => id !== one.id && parent === one.parent)) {
+      const beside = edges(boxes.get(other.id)!);
+      expect(box.right <= beside.left || beside.right <= box.left || box.bottom <= beside.top || beside.bottom <= box.top).toBe(true);
+    }
+  }
+});
+
+test("each line leads from its one node to the other, through frames", () => {
+  const graph = drawn(), { boxes, lines } = layout(graph);
+  graph.edges.forEach(([from, to], i) => {
+    for (const [id, point] of [[from, lines[i]![0]!], [to, lines[i]!.at(-1)!]] as const) {
+      const box = edges(boxes.get(id)!);
+      expect([point.x > box.left - 2, point.x < box.right + 2, point.y > box.top - 2, point.y < box.bottom + 2]).toEqual([true, true, true, true]);
+    }
+  });
+});
