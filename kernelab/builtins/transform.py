@@ -58,12 +58,12 @@ def transform_get_rotation(xform: TransformF) -> QuatF:
 
 @composite(lambda m, t, p: [*p, *t[3:]], exact=True)
 def transform_set_translation(xform: TransformF, p: Vec3) -> TransformF:
-    """``xform`` with the translation ``p``; in a kernel it changes the variable, as ``xform.p = p`` does."""
+    """``xform`` with the translation ``p``: it changes the variable, as ``xform.p = p`` does."""
 
 
 @composite(lambda m, t, q: [*t[:3], *q], exact=True)
 def transform_set_rotation(xform: TransformF, q: QuatF) -> TransformF:
-    """``xform`` with the rotation ``q``; in a kernel it changes the variable, as ``xform.q = q`` does."""
+    """``xform`` with the rotation ``q``: it changes the variable, as ``xform.q = q`` does."""
 
 
 @composite(lambda m, t, p: _sum(rotated(m, t[3:], p), t[:3]), exact=True)

@@ -331,8 +331,7 @@ def _shaped(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
         return _built(frame, type, [constant(one, type.scalar) for one in shaped.is_one(type)])
     match given:
         case [Typed() as p] if name == "transformation" and p.type == Vec(type.scalar, 3):
-            turned = [constant(one, type.scalar) for one in shaped.is_one(Quat(type.scalar))]
-            return _built(frame, type, [*_cast_entries(frame, p, type), *turned])
+            return _shifted(frame, type, p)
         case _:
             return construct(frame, type, plain, node)
 
@@ -383,6 +382,8 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
             return _built(
                 frame, type, [_entry(frame, o, type, a) for o, a in zip(operands, arguments, strict=True)]
             )
+        case [Typed() as p] if isinstance(type, Transform) and p.type == Vec(type.scalar, 3):
+            return _shifted(frame, type, p)
         case _:
             given = ", ".join(describe(operand) for operand in operands)
             hint = f"give all {size_of(type)}, or one number for every component"
@@ -414,6 +415,12 @@ def _is_scalar(operand: Weak | Typed) -> bool:
 
 def _entry(frame: Frame, operand: Weak | Typed, type: Vec | Mat, argument: Argument) -> Atom:
     return convert(frame, operand, type.scalar, argument.node, f"a component of {type} is")
+
+
+def _shifted(frame: Frame, type: Vec | Mat, p: Typed) -> Typed:
+    """The rigid motion that only shifts."""
+    turned = [constant(one, type.scalar) for one in shaped.is_one(Quat(type.scalar))]
+    return _built(frame, type, [*_cast_entries(frame, p, type), *turned])
 
 
 def _cast_entries(frame: Frame, value: Typed, type: Vec | Mat) -> list[Atom]:

@@ -53,7 +53,7 @@ def _of(name: str) -> Iterator[Names]:
 def _of_type(type: Value) -> Iterator[Names]:
     match type:
         case Transform():
-            yield ("p", "q")
+            yield from (("p", "q"), ("p",))
         case Quat():
             yield ("x", "y", "z", "w")
         case Vec(_, 6):

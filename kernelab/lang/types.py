@@ -148,6 +148,13 @@ class Transform(Vec):
     def __str__(self) -> str:
         return f"transform{_suffix(self.scalar)}"
 
+    def __call__(self, *components: Any, **parts: Any) -> Any:
+        """A rigid motion on the host: of its 7 numbers, or of `p` and `q`, one number filling all.
+
+        What is left out moves nothing.  Raises KernelTypeError for other components.
+        """
+        return _rigid_motion(self, components, parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Mat:
@@ -223,6 +230,12 @@ def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
     from kernelab.lang.values import made_of  # which is built on the types
 
     return made_of(type, components)
+
+
+def _rigid_motion(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
+    from kernelab.lang.values import moved_by
+
+    return moved_by(type, components, parts)
 
 
 def _is_host_value(value: Any, type: Vec | Mat) -> bool:

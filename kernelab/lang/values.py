@@ -316,6 +316,37 @@ def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
     return value_of(type, joined.reshape(type.shape))
 
 
+def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
+    """A rigid motion of its numbers, or of a translation `p` and a rotation `q`, if these are not left out.
+
+    Raises KernelTypeError for other parts, or parts of other lengths.
+    """
+    one = components[0] if len(components) == 1 else None
+    if len(components) > 2 or (not parts and one is not None and np.size(one) in (1, 7)):
+        if parts:
+            message = f"{type} takes its numbers, or p and q, not both"
+            raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=p, q=q)"))
+        return made_of(type, components)
+    given = dict(zip("pq", components, strict=False))
+    wrong = [name for name in parts if name not in ("p", "q") or name in given]
+    if wrong:
+        message = f"{type} takes p and q, each once, not {wrong[0]}"
+        raise KernelTypeError(Diagnostic(message, code="overload", hint="write transform(p=p, q=q)"))
+    numbers = [
+        _part_of(type, name, (given | parts).get(name, usual))
+        for name, usual in (("p", (0, 0, 0)), ("q", (0, 0, 0, 1)))
+    ]
+    return made_of(type, tuple(numbers))
+
+
+def _part_of(type: Transform, name: str, given: Any) -> Host:
+    length, found = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(given)))
+    if found.shape != (length,) or found.dtype.kind not in "biuf":
+        message = f"{name} of a {type} is {length} numbers, not {given!r}"
+        raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=vec3(), q=quat())"))
+    return found
+
+
 def _as_components(given: Any, scalar: Scalar) -> Host:
     return rounded(given, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(given, scalar.dtype)
 

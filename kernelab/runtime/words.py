@@ -4,9 +4,11 @@ from typing import Any
 
 from kernelab.builtins.table import Builtin
 from kernelab.builtins.words import said_of
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, a_thing
+from kernelab.frontend.advance import filled
 from kernelab.lang import ops
 from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
+from kernelab.lang.values import type_of
 from kernelab.runtime.expected import expect_eq, expect_near, expect_neq
 from kernelab.runtime.interop import value_type
 
@@ -41,6 +43,30 @@ class AdjointWord(Word):
         message = "adjoint[...] means something only in a grad function"
         hint = "write it in a def that is decorated with @kl.func_grad(f)"
         raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+
+
+class Changing(Builtin):
+    """An operation that changes what it is given: ``transform_set_rotation(t, q)``, ``svd3(a, u, s, v)``."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Set the components of the values that are to hold the results; else what the operation gives.
+
+        Raises KernelTypeError for a target that is no vector or matrix of the type that a result has.
+        """
+        ordered = self._in_order(given, named)
+        targets = ordered[filled(self.name, len(ordered))]
+        if not targets:
+            return super().__call__(*ordered)
+        found = super().__call__(*(ordered if targets == ordered[:1] else ordered[: -len(targets)]))
+        for target, result in zip(targets, found if isinstance(found, tuple) else (found,), strict=True):
+            type = type_of(result)
+            if type is None or type_of(target) != type:
+                kind = f"a {type}" if type else "a variable, which the host cannot"
+                message = f"{self.name} fills {kind}, not {a_thing(target)}"
+                hint = f"take what it gives: x = {self.name}(...)"
+                raise KernelTypeError(Diagnostic(message, code="overload", hint=hint))
+            target[:] = result
+        return None
 
 
 def constant(value: Any) -> Any:
@@ -94,5 +120,6 @@ def word(name: str) -> Any:
     if name in ONLY_IN_KERNELS:
         return Word(name)
     if name in names():
-        return Builtin(name)
+        changing = any(op.parts for op in ops.overloads(name)) or filled(name, 2) == slice(0, 1)
+        return (Changing if changing else Builtin)(name)
     raise KeyError(name)

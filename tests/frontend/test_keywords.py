@@ -42,6 +42,9 @@ def in_place(n: array[int], y: array[float]):
     t = transform_identity()
     transform_set_translation(p=vec3(1.0, 2.0, 3.0), xform=t)
     y[0] = t.p[1]
+    shifted = transform(p=vec3(1.0, 2.0, 3.0))
+    expect_eq(shifted, t)
+    expect_eq(transform(vec3(1.0, 2.0, 3.0)), t)
     atomic_add(arr=y, i=0, value=0.5)
     atomic_add(y, 0, value=0.25)
     atomic_cas(arr=n, i=0, compare=0, value=7)

@@ -355,3 +355,51 @@ def test_there_is_one_object_for_each_scalar_type_also_of_copies_and_pickles() -
         assert copy.deepcopy(scalar) is scalar
         assert pickle.loads(pickle.dumps(scalar)) is scalar
         assert type(scalar)(scalar.kind, scalar.bits, scalar.flavor) is scalar
+
+
+def test_a_transform_moves_nothing_unless_it_is_told_to() -> None:
+    assert kl.transform() == kl.transform_identity()
+    shifted = kl.transform(kl.vec3(1.0, 2.0, 3.0), kl.quat_identity())
+    assert kl.transform(kl.vec3(1.0, 2.0, 3.0)) == kl.transform((1.0, 2.0, 3.0)) == shifted
+    assert kl.transform(p=(1.0, 2.0, 3.0)) == shifted
+    turned = kl.transform(q=(0.0, 0.0, 1.0, 0.0))
+    assert turned.p == kl.vec3() and turned.q == kl.quat(0.0, 0.0, 1.0, 0.0)
+    assert kl.transformd(shifted).q == kl.quatd(0.0, 0.0, 0.0, 1.0)
+    assert kl.transform(1.5) == kl.transform(*[1.5] * 7)
+
+
+@pytest.mark.parametrize(
+    ("parts", "named", "message"),
+    [
+        ((1.0, 2.0), {}, "p of a transform is 3 numbers, not 1.0"),
+        (((1.0, 2.0, 3.0), 4.0), {}, "q of a transform is 4 numbers, not 4.0"),
+        ((), {"p": (1.0, 2.0)}, "p of a transform is 3 numbers"),
+        ((), {"pos": (1.0, 2.0, 3.0)}, "takes p and q, each once, not pos"),
+        (((1.0, 2.0, 3.0),), {"p": (1.0, 2.0, 3.0)}, "takes p and q, each once, not p"),
+        ((1.0,) * 7, {"q": (0.0, 0.0, 0.0, 1.0)}, "its numbers, or p and q, not both"),
+        ((1.0, 2.0, 3.0), {}, "takes 0, 1 or 7 components, not 3"),
+    ],
+)
+def test_wrong_parts_of_a_transform_are_refused(parts: Any, named: Any, message: str) -> None:
+    with pytest.raises(kl.KernelTypeError, match=message):
+        kl.transform(*parts, **named)
+
+
+def test_operations_that_change_what_they_are_given_do_so_on_the_host() -> None:
+    t = kl.transform()
+    kl.transform_set_translation(t, kl.vec3(1.0, 2.0, 3.0))
+    kl.transform_set_rotation(xform=t, q=kl.quat(0.0, 0.0, 1.0, 0.0))
+    assert t == kl.transform(kl.vec3(1.0, 2.0, 3.0), kl.quat(0.0, 0.0, 1.0, 0.0))
+    a = kl.mat33(2.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 4.0)
+    u, sigma, v = kl.mat33(), kl.vec3(), kl.mat33()
+    kl.svd3(a, u, sigma, v)
+    assert (u, sigma, v) == kl.svd3(a)
+
+
+def test_what_an_operation_cannot_change_is_refused() -> None:
+    with pytest.raises(kl.KernelTypeError, match="svd3 fills a vec3, not a Matrix"):
+        kl.svd3(kl.mat33(1.0), kl.mat33(), kl.mat33(), kl.mat33())
+    with pytest.raises(kl.KernelTypeError, match="which the host cannot, not a float"):
+        kl.quat_to_axis_angle(kl.quat_identity(), kl.vec3(), 0.0)
+    with pytest.raises(kl.KernelTypeError, match="a copy of an element"):
+        kl.transform_set_translation(kl.zeros(1, dtype=kl.transform)[0], kl.vec3(1.0))
