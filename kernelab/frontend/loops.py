@@ -11,17 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from kernelab.errors import Diagnostic
-from kernelab.frontend import fence, places, ranges, structs, views
+from kernelab.frontend import fence, ranges
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import expr
 from kernelab.frontend.frame import Frame, Mistake
+from kernelab.frontend.items import Items, Many, items_of
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import Jump, escaping
 from kernelab.frontend.scope import targets
-from kernelab.frontend.values import ArrayRef, Meaning, StructArrayRef, TupleOf, Typed, View, Weak, describe
+from kernelab.frontend.values import Meaning, TupleOf, Typed, Weak, describe
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Mat, Vec, int32
+from kernelab.lang.types import int32
 
 MOST_ITEMS = 256
 """How often a body is written out at most."""
@@ -37,17 +38,6 @@ class Inside:
 
     assign: Assign
     block: Lower
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """As many items as an array has: their number, and the one at an index."""
-
-    count: Atom
-    at: Callable[[Atom], Meaning]
-
-
-Items = Sequence[Meaning] | Many
 
 
 def over_range(
@@ -152,34 +142,13 @@ def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
             return _together(frame, [_items(frame, part, stmt) for part in parts], node)
         case ast.List(elts=elements):
             return [expr(frame, element) for element in elements]
-    match expr(frame, node):
-        case TupleOf(items, None):
-            return items
-        case Typed(atom) as value if isinstance(value.type, Vec):
-            return [Typed(frame.builder.apply("extract", atom, integer(k))) for k in range(value.type.n)]
-        case Typed(atom) as value if isinstance(value.type, Mat):
-            return [Typed(frame.builder.apply("row", atom, integer(k))) for k in range(value.type.n)]
-        case ArrayRef() | View() as array:
-            return Many(places.shape(frame, array, 0).atom, lambda k: _element(frame, array, k, node))
-        case StructArrayRef(name, struct, vars, indices) as structured if structured.ndim == 1:
-            count = places.shape(frame, structs.first(structured), 0).atom
-            return Many(count, lambda k: _struct(frame, StructArrayRef(name, struct, vars, (*indices, k))))
-        case value:
-            hint = fence.ITERATION.hint
-            message = f"a loop goes over range(...), arrays, vectors and tuples, not {describe(value)}"
-            raise Mistake(Diagnostic(message, frame.places.first_line(stmt), "unsupported", hint=hint))
-
-
-def _element(frame: Frame, array: ArrayRef | View, k: Atom, node: ast.expr) -> Meaning:
-    if isinstance(array, ArrayRef):
-        return places.element(frame, ArrayRef(array.var, (*array.indices, k)))
-    if array.ndim > 1:
-        raise frame.error(node, "a loop cannot go over the rows of a slice", hint="write for i in range(...)")
-    return places.element(frame, views.at(frame, array, (k,), node))
-
-
-def _struct(frame: Frame, one: StructArrayRef) -> Meaning:
-    return structs.loaded(frame, one)
+    value = expr(frame, node)
+    found = items_of(frame, value, node)
+    if found is None:
+        hint = fence.ITERATION.hint
+        message = f"a loop goes over range(...), arrays, vectors and tuples, not {describe(value)}"
+        raise Mistake(Diagnostic(message, frame.places.first_line(stmt), "unsupported", hint=hint))
+    return found
 
 
 def _numbered(frame: Frame, items: Items, first: Meaning, node: ast.expr) -> Items:

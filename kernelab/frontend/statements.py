@@ -32,6 +32,7 @@ from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
 from kernelab.frontend.expressions import any_expr, condition, expr, number
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Poisoned
+from kernelab.frontend.items import unpacked
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import Jump, escaping, leaves
 from kernelab.frontend.operators import binary
@@ -243,7 +244,7 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
             local.refuse_alias(frame, value, name, source)
             set_name(frame, name, value, frame.places(target))
         case ast.Tuple(elts=elements):
-            items = _unpacked(frame, value, len(elements), target, source)
+            items = unpacked(frame, value, len(elements), target, source)
             for element, item in zip(elements, items, strict=True):
                 assign(frame, element, item, source)
         case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
@@ -278,28 +279,6 @@ def set_name(frame: Frame, name: str, value: Meaning, span: Span) -> None:
     frame.set_at[name] = span
     if name in frame.facts.watched:
         frame.env[WATCH + name] = Weak(True)
-
-
-def _unpacked(
-    frame: Frame, value: Meaning, count: int, target: ast.expr, source: ast.expr
-) -> Sequence[Meaning]:
-    match value:
-        case TupleOf(items):
-            found: Sequence[Meaning] = items
-        case Typed(atom) if not isinstance(value.type, Scalar) and len(value.type.shape) == 1:
-            found = [
-                Typed(frame.builder.apply("extract", atom, integer(k))) for k in range(value.type.shape[0])
-            ]
-        case _:
-            raise frame.error(source, f"{describe(value)} cannot be unpacked into {count} names")
-    if len(found) != count:
-        raise frame.error(
-            target,
-            f"{len(found)} value{'s' * (len(found) != 1)} cannot be unpacked into {count} names",
-            "value",
-            "write one name for each value",
-        )
-    return found
 
 
 def _assign_annotated(frame: Frame, stmt: ast.AnnAssign) -> None:

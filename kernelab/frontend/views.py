@@ -186,6 +186,15 @@ def at(frame: Frame, view: View, given: Sequence[Atom], node: ast.expr) -> Array
     return ArrayRef(view.var, tuple(picks))
 
 
+def item(frame: Frame, view: View, index: Atom, node: ast.expr) -> ArrayRef | View:
+    """The element of a view at an index that has been lowered, or its row there, where it has more axes."""
+    picks = list(view.picks)
+    axis = next(k for k, pick in enumerate(picks) if pick is None or isinstance(pick, Along))
+    along = picks[axis]
+    picks[axis] = _place(frame, along if isinstance(along, Along) else None, index, node)
+    return viewed(view.var, picks)
+
+
 def extent(frame: Frame, view: View, axis: int) -> Typed:
     """How many elements a view has along one of its axes."""
     free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, Along)]

@@ -244,3 +244,14 @@ def kernel(x: array[float], step: int, out: array[float]):
 def test_what_a_view_cannot_do_is_said(body: str, message: str) -> None:
     found = error(f"def kernel(x: array[float], z: array[float]):\n    i = tid()\n    {body}")
     assert message in found.message
+
+
+def test_unpacking_an_array_of_another_length_is_an_error() -> None:
+    kernel = kl.compile("def kernel(x: array[float], y: array[float]):\n    p, q = x[1:3]\n    y[0] = p * q")
+    y = kl.zeros(1)
+    kl.launch(kernel["kernel"], 1, [kl.array([1.0, 2.0, 3.0], dtype=float), y])
+    assert y.list() == [6.0]
+    with pytest.raises(KernelAssertionError, match=r"x\[1:3\] has another number of elements than 2"):
+        kl.launch(kernel["kernel"], 1, [kl.ones(2), y])
+    with pytest.raises(kl.KernelError, match="int32 cannot be unpacked into 2 names"):
+        kl.compile("def kernel(n: int):\n    p, q = n")
