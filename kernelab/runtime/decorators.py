@@ -14,9 +14,10 @@ from typing import Any
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
 from kernelab.runtime.conversion import described
+from kernelab.runtime.early import parsed
 from kernelab.runtime.generic import stated
 from kernelab.runtime.kernel import Kernel, Made, compile_source
-from kernelab.runtime.loading import definition_of, loaded, native_of, refuse_unknown, warn_of
+from kernelab.runtime.loading import definition_of, loader, native_of, refuse_unknown, warn_of
 from kernelab.runtime.naming import closure, evaluated, maps_of, names_around
 from kernelab.runtime.structs import Instance, class_of
 
@@ -180,6 +181,7 @@ class Function:
         self.__doc__ = function.__doc__
         self._python = function
         self._namespace = namespace
+        self._early = parsed(function, namespace)
         self._lowered: UserFunction | None = None
         self._together: UserFunction | None = None
         self._others = _overloaded(function, namespace.get(function.__name__))
@@ -215,7 +217,7 @@ class Function:
 
     def _lower(self) -> UserFunction:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))
-        found = definition_of(self._python, names, "func")
+        found = definition_of(self._python, names, "func", self._early)
         assert isinstance(found, UserFunction)
         # The body of a function whose types are not stated is lowered when a kernel calls it.
         found.listener = warn_of
@@ -270,6 +272,6 @@ def _require_def(function: Any, word: str) -> Any:
 
 def _kernel(function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]) -> Kernel:
     _require_def(function, "kernel")
-    made = Kernel.of(options.get("name") or function.__name__, lambda: loaded(function, names, options))
+    made = Kernel.of(options.get("name") or function.__name__, loader(function, names, options))
     functools.update_wrapper(made, function, ("__doc__",), ())
     return made

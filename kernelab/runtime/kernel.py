@@ -40,7 +40,7 @@ from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.derived import Reverse, build, flat, flat_pair
 from kernelab.runtime.generic import types_of
 from kernelab.runtime.hints import KernelHints
-from kernelab.runtime.loading import Module, loaded, refuse_unknown
+from kernelab.runtime.loading import Module, loader, refuse_unknown
 from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.settings import ENABLE_BACKWARD
@@ -100,7 +100,7 @@ class Kernel(KernelHints):
         """
         names, chosen = names_around(2), options or {}
         refuse_unknown("kernel", chosen)
-        self._begin(key or func.__name__, lambda: loaded(func, names, chosen))
+        self._begin(key or func.__name__, loader(func, names, chosen))
         self.__doc__ = func.__doc__
 
     @classmethod

@@ -21,6 +21,7 @@ from kernelab.frontend import (
 from kernelab.frontend.options import settled, unknown
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
+from kernelab.runtime.early import Parsed, parsed
 from kernelab.runtime.naming import closure, maps_of
 
 MODULE_OPTIONS = "__kernelab_options__"
@@ -45,10 +46,20 @@ class Module:
 
 
 def definition_of(
-    function: Callable[..., Any], namespace: Mapping[str, Any], word: Literal["kernel", "func"]
+    function: Callable[..., Any],
+    namespace: Mapping[str, Any],
+    word: Literal["kernel", "func"],
+    early: Parsed | None = None,
 ) -> KernelDefinition | GenericKernel | UserFunction:
-    """What a Python function of a file stands for as a kernel or a function; raises KernelError."""
-    source, tree = source_of(function)
+    """What a Python function of a file stands for as a kernel or a function; raises KernelError.
+
+    `early` is what was evaluated of it when it was defined.
+    """
+    if early is None:
+        source, tree = source_of(function)
+    else:
+        source, tree = early.source, early.tree
+        namespace = ChainMap({**early.values}, *maps_of(namespace))
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             # Whoever decorated it has evaluated the decorator already, whatever it was called there.
@@ -108,11 +119,21 @@ def native_of(
     return lowered.definitions[function.__name__]
 
 
-def loaded(
+def loader(
     function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> Callable[[], KernelDefinition | GenericKernel]:
+    """What gives the definition of a decorated kernel when it is needed, or raises KernelError."""
+    early = parsed(function, names)
+    return lambda: _loaded(function, names, options, early)
+
+
+def _loaded(
+    function: Callable[..., Any],
+    names: Mapping[str, Any],
+    options: Mapping[str, Any],
+    early: Parsed | None,
 ) -> KernelDefinition | GenericKernel:
-    """The definition of a decorated kernel; raises KernelError with its mistakes."""
-    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel")
+    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
     assert not isinstance(found, UserFunction)
     around = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
     chosen = settled({"module_options": around}) | settled(options)
