@@ -12,17 +12,16 @@ The adjoint of an array is an array, which it gets as one more argument.
 """
 
 import ast
-import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from kernelab.errors import Diagnostic, Related, Span
+from kernelab.frontend import structs
+from kernelab.frontend.adjoints import Adjoints, bars, float_part, has_floats, is_float, numbers
 from kernelab.frontend.annotations import annotation
-from kernelab.frontend.definitions import Template, UserFunction, as_meaning, lower_rule, template
+from kernelab.frontend.definitions import Template, UserFunction, as_meaning, lower_rule
 from kernelab.frontend.frame import BrokenCall, Mistake, counted
-from kernelab.frontend.jumps import leaves
-from kernelab.frontend.names import PREFIXES
 from kernelab.frontend.values import (
     ArrayRef,
     Bound,
@@ -35,9 +34,9 @@ from kernelab.frontend.values import (
     View,
     Weak,
 )
-from kernelab.lang.build import type_of, zero
+from kernelab.lang.build import type_of
 from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Native, Store, Var, walk
-from kernelab.lang.structs import Struct, StructArray
+from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import Array, Type, is_differentiable
 
 RuleKind = Literal["func_grad", "func_replay", "func_jvp"]
@@ -77,10 +76,8 @@ class Rules:
         """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
         inputs = list(zip(callee.signature(), bound, strict=True))
         lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
-        if any(isinstance(kind, Struct | StructArray) for kind in bound) or _returns_more_than_numbers(
-            instance.results
-        ):
-            raise BrokenCall(tuple(lowering.of_structs(rule) for rule in self.of.values()))
+        if _returns_arrays(instance.results):
+            raise BrokenCall(tuple(lowering.of_arrays(rule) for rule in self.of.values()))
         made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
@@ -123,11 +120,9 @@ class _Lowering:
         related = (Related(f"{self.callee.name} is defined here", self.callee.span),)
         return Mistake(Diagnostic(message, span or rule.span, "type", hint=hint, related=related))
 
-    def of_structs(self, rule: Rule) -> Diagnostic:
-        what = "takes structs, or returns structs or arrays"
-        message = f"{self.callee.name} {what}, so it can have no {_WHAT[rule.kind]}"
-        hint = "pass and return the fields as numbers of their own"
-        return self.mistake(rule, message, hint).diagnostic
+    def of_arrays(self, rule: Rule) -> Diagnostic:
+        message = f"{self.callee.name} returns arrays, so it can have no {_WHAT[rule.kind]}"
+        return self.mistake(rule, message, "return numbers, vectors and structs of them").diagnostic
 
     # ---- parameters
 
@@ -150,7 +145,7 @@ class _Lowering:
         return found
 
     def agree(self, rule: Rule, argument: ast.arg, kind: Bound) -> None:
-        if argument.annotation is None or not isinstance(kind, Type):
+        if argument.annotation is None or not isinstance(kind, Type | Struct | StructArray):
             return
         stated = annotation(rule.template.scope, rule.template.places, argument.annotation)
         if stated != kind:
@@ -188,28 +183,36 @@ class _Lowering:
     def grad(self, rule: Rule) -> Function:
         params = self.parameters(rule, self.adjoints_of_results)
         inputs = dict(list(params.items())[: len(self.inputs)])
-        bars = _bars(rule, inputs)
-        adjoints = _Adjoints(rule, self.callee.name, {name: bar.name for name, bar in bars.items()}, inputs)
-        summed = [bar for bar in bars.values() if bar.is_summed]
+        found = bars(rule.template, inputs)
+        names = {name: bar.name for name, bar in found.items()}
+        adjoints = Adjoints(rule.template, self.callee.name, names, inputs)
+        summed = [bar for bar in found.values() if bar.is_summed]
         made = adjoints.rewritten([bar.name for bar in summed])
         if adjoints.errors:
             raise BrokenCall(tuple(adjoints.errors))
         self.report_missing(rule, inputs, adjoints.used)
-        params |= {bar.name: bar.meaning for bar in bars.values()}
-        return self.lowered(rule, made, params, [bar.type for bar in summed])
+        params |= {bar.name: bar.meaning for bar in found.values()}
+        before = [atom for bar in summed for atom in numbers(bar.meaning)]
+        function = self.lowered(rule, made, params, [type_of(atom) for atom in before])
+        for was, atom in zip(before, function.body.yields, strict=True):
+            if not is_differentiable(type_of(was)) and atom != was:
+                assert isinstance(was, Var)
+                message = f"{rule.name} changes the adjoint of {was.hint}, which has none: it is no float"
+                raise self.mistake(rule, message, "leave this out")
+        return _of_floats(function)
 
     def report_missing(self, rule: Rule, inputs: Mapping[str, Meaning], used: set[str]) -> None:
         changed = changed_by(self.function)
-        for (name, meaning), (parameter, _) in zip(inputs.items(), self.inputs, strict=True):
-            if name in used or not _is_float(meaning):
+        for (name, meaning), own in zip(inputs.items(), self.own(inputs.values()), strict=True):
+            if name in used or not is_float(meaning):
                 continue
-            if isinstance(meaning, ArrayRef) and self.function.param(parameter.name) in changed:
+            if any(is_differentiable(var.type) and var in changed for var in own):
                 raise self.mistake(
                     rule,
                     f"{self.callee.name} changes {name}, but {rule.name} says nothing of adjoint[{name}]",
                     f"take what a result contributes out of adjoint[{name}], or return it instead",
                 )
-            if rule.checked and isinstance(meaning, ArrayRef):
+            if rule.checked and isinstance(meaning, ArrayRef | StructArrayRef):
                 raise self.mistake(
                     rule,
                     f"{rule.name} never adds to adjoint[{name}]",
@@ -240,28 +243,60 @@ class _Lowering:
         return function
 
     def jvp(self, rule: Rule) -> Function:
-        floats = [(f"{p.name}_dot", kind) for p, kind in self.inputs if _is_float_type(kind)]
-        params = self.parameters(rule, [(name, kind) for name, kind in floats if isinstance(kind, Type)])
-        results = [type for type in self.results if is_differentiable(type)]
-        function = self.lowered(rule, rule.template, params, results)
-        arguments = [argument.arg for argument in rule.template.arguments]
-        dots = dict(zip([name for name, _ in floats], arguments[len(self.inputs) :], strict=True))
-        changed = {array.hint for array in changed_by(function)}
-        for array in changed_by(self.function):
-            dot = dots.get(f"{array.hint}_dot")
-            if dot is not None and dot not in changed:
-                raise self.mistake(
-                    rule,
-                    f"{self.callee.name} changes {array.hint}, but {rule.name} does not change {dot}",
-                    f"store the tangent into {dot}",
-                )
-        return function
+        floats = [(f"{p.name}_dot", kind) for p, kind in self.inputs if has_floats(kind)]
+        params = self.parameters(rule, floats)
+        names = list(params)
+        inputs, dots = names[: len(self.inputs)], names[len(self.inputs) :]
+        primals = [name for name, (_, kind) in zip(inputs, self.inputs, strict=True) if has_floats(kind)]
+        for primal, dot in zip(primals, dots, strict=True):
+            params[dot] = float_part(params[dot], params[primal])
+        function = self.lowered(rule, rule.template, params, self.tangents)
+        self.require_changed(rule, params, dict(zip(primals, dots, strict=True)), function)
+        return _of_floats(function)
+
+    @property
+    def tangents(self) -> list[Type]:
+        """The types of what a jvp function returns, where structs have what is no float, too."""
+        found: list[Type] = []
+        for kind in self.returned:
+            if isinstance(kind, Struct):
+                found += [leaf.type for leaf in leaves(kind, "")]
+            elif isinstance(kind, Type) and is_differentiable(kind):
+                found.append(kind)
+        return found
+
+    def require_changed(
+        self, rule: Rule, params: Mapping[str, Meaning], dots: Mapping[str, str], function: Function
+    ) -> None:
+        """The tangents of arrays that the function changes are changed by the rule."""
+        changed, by_rule = changed_by(self.function), changed_by(function)
+        inputs = list(params.items())[: len(self.inputs)]
+        owns = self.own([meaning for _, meaning in inputs])
+        for (name, _), own in zip(inputs, owns, strict=True):
+            tangents = structs.vars_of(params[dots[name]]) if name in dots else ()
+            for array, dot in zip(own, tangents, strict=False):
+                if array in changed and is_differentiable(array.type) and dot not in by_rule:
+                    what = f"{self.callee.name} changes {array.hint}"
+                    message = f"{what}, but {rule.name} does not change {dot.hint}"
+                    raise self.mistake(rule, message, f"store the tangent into {dot.hint}")
+
+    def own(self, inputs: Iterable[Meaning]) -> Iterator[Sequence[Var]]:
+        """The parameters of the function that belong to each argument."""
+        left = iter(self.function.params)
+        for meaning in inputs:
+            yield [next(left) for _ in structs.vars_of(meaning)]
 
 
-def _returns_more_than_numbers(results: Meaning | None) -> bool:
+def _of_floats(function: Function) -> Function:
+    """A rule that yields no more than what belongs to floats: of a struct, not its ints."""
+    yields = tuple(atom for atom in function.body.yields if is_differentiable(type_of(atom)))
+    return replace(function, body=replace(function.body, yields=yields))
+
+
+def _returns_arrays(results: Meaning | None) -> bool:
     match results:
-        case TupleOf(items, struct):
-            return struct is not None or any(map(_returns_more_than_numbers, items))
+        case TupleOf(items):
+            return any(map(_returns_arrays, items))
         case ArrayRef() | View() | StructArrayRef():
             return True
         case _:
@@ -271,6 +306,8 @@ def _returns_more_than_numbers(results: Meaning | None) -> bool:
 def _leaves(results: Meaning | None) -> Iterator[Bound]:
     """The types of the results of a function; one that is known when it is lowered stands for itself."""
     match results:
+        case TupleOf(_, Struct() as struct):
+            yield struct
         case TupleOf(items):
             for item in items:
                 yield from _leaves(item)
@@ -287,148 +324,6 @@ _WHAT: dict[RuleKind, str] = {
     "func_replay": "replay",
     "func_jvp": "jvp function",
 }
-
-
-# ------------------------------------------------------------------------- the adjoints of arguments
-
-
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """What `adjoint[x]` stands for: a sum that starts at 0, or an array."""
-
-    name: str
-    meaning: Meaning
-    is_summed: bool
-
-    @property
-    def type(self) -> Type:
-        assert isinstance(self.meaning, Typed)
-        return self.meaning.type
-
-
-def _is_float_type(kind: Bound) -> bool:
-    return isinstance(kind, Type) and is_differentiable(kind)
-
-
-def _is_float(meaning: Meaning) -> bool:
-    match meaning:
-        case Typed():
-            return is_differentiable(meaning.type)
-        case ArrayRef(var):
-            return is_differentiable(var.type)
-        case _:
-            return False
-
-
-def _bars(rule: Rule, inputs: Mapping[str, Meaning]) -> dict[str, _Bar]:
-    node = rule.template.node
-    taken = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    taken |= {argument.arg for argument in rule.template.arguments}
-    found = {}
-    for name, meaning in inputs.items():
-        if not _is_float(meaning):
-            continue
-        bar = f"{name}_bar"
-        while bar in taken:
-            bar += "_"
-        match meaning:
-            case ArrayRef(var):
-                found[name] = _Bar(bar, ArrayRef(Var(var.type, bar, var.span)), False)
-            case Typed():
-                found[name] = _Bar(bar, Typed(zero(meaning.type)), True)
-    return found
-
-
-def is_adjoint(node: ast.expr) -> bool:
-    """Whether an expression is the word `adjoint`, bare or with a prefix."""
-    match node:
-        case ast.Name("adjoint"):
-            return True
-        case ast.Attribute(value=ast.Name(prefix), attr="adjoint"):
-            return prefix in PREFIXES
-        case _:
-            return False
-
-
-class _Adjoints(ast.NodeTransformer):
-    """Turns `adjoint[x]` into a variable, and gathers what is wrong with its uses."""
-
-    def __init__(
-        self, rule: Rule, function: str, names: Mapping[str, str], inputs: Mapping[str, Meaning]
-    ) -> None:
-        self.rule = rule
-        self.function = function
-        self.names = names
-        self.inputs = inputs
-        self.used: set[str] = set()
-        self.errors: list[Diagnostic] = []
-        self.returned: list[str] = []
-
-    def rewritten(self, returned: list[str]) -> Template:
-        """The def that returns the sums of these names."""
-        self.returned = returned
-        old = self.rule.template
-        node = copy.deepcopy(old.node)
-        node.body = [self.visit(stmt) for stmt in node.body]
-        if not leaves(node.body):
-            node.body.append(self._return(node.body[-1]))
-        first = node.args.args[0] if node.args.args else ast.arg("", lineno=node.lineno, col_offset=0)
-        for name in self.names.values():
-            node.args.kwonlyargs.append(ast.copy_location(ast.arg(name), first))
-            node.args.kw_defaults.append(None)
-        return template(node, old.places, old.scope, old.options)
-
-    def _return(self, place: ast.stmt) -> ast.stmt:
-        names: list[ast.expr] = [
-            ast.copy_location(ast.Name(name, ast.Load()), place) for name in self.returned
-        ]
-        value = ast.copy_location(ast.Tuple(names, ast.Load()), place) if names else None
-        return ast.copy_location(ast.Return(value), place)
-
-    def error(self, node: ast.expr | ast.stmt, message: str, hint: str) -> None:
-        self.errors.append(Diagnostic(message, self.rule.template.places(node), "type", hint=hint))
-
-    def visit_Return(self, node: ast.Return) -> ast.stmt:
-        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            hint = "add what it returns to adjoint[...] of an argument"
-            self.error(node.value, f"the grad function {self.rule.name} cannot return a value", hint)
-        return self._return(node)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        for target in node.targets:
-            self._only_added(target)
-        return self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        if not isinstance(node.op, ast.Add | ast.Sub):
-            self._only_added(node.target)
-        return self.generic_visit(node)
-
-    def _only_added(self, target: ast.expr) -> None:
-        match target:
-            case ast.Subscript(value=word, slice=ast.Name(name)) if is_adjoint(word) and name in self.names:
-                self.error(
-                    target,
-                    f"an adjoint can only be added to: {name} may contribute elsewhere too",
-                    f"write adjoint[{name}] += ...",
-                )
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        if not is_adjoint(node.value):
-            return self.generic_visit(node)
-        match node.slice:
-            case ast.Name(name) if name in self.names:
-                self.used.add(name)
-                return ast.copy_location(ast.Name(self.names[name], node.ctx), node)
-            case ast.Name(name) if name in self.inputs:
-                self.error(node, f"{name} has no adjoint: it is no float", "leave this line out")
-            case ast.Subscript(value=ast.Name(name)) if name in self.names:
-                self.error(node, "adjoint[...] takes the name of an argument", f"write adjoint[{name}][...]")
-            case _:
-                known = " or ".join(f"adjoint[{name}]" for name in self.names) or "no adjoint at all"
-                text = self.rule.template.places.text(node.slice)
-                self.error(node, f"{text} is no argument of {self.function}", f"write {known}")
-        return node
 
 
 # ------------------------------------------------------------------------- what a function changes

@@ -408,7 +408,8 @@ class UserFunction:
 def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
     yields: list[Atom] = []
     results = _results(frame.env.get(RETURNED), yields)
-    vars = tuple(var for meaning in params.values() for var in structs.vars_of(meaning))
+    # What is no float in the adjoint or the tangent of a struct is a parameter already.
+    vars = tuple(dict.fromkeys(var for meaning in params.values() for var in structs.vars_of(meaning)))
     function = Function(name, vars, frame.builder.close(*yields), (), span)
     return Instance(verify(function), results)
 

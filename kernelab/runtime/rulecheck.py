@@ -19,7 +19,7 @@ from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.passes.inline import inline
 from kernelab.passes.widen import widen_rules
 from kernelab.runtime import pointwise
-from kernelab.runtime.rulecheck_arrays import mistake_over_arrays
+from kernelab.runtime.rulecheck_arrays import adjoint_of, mistake_over_arrays
 
 Numpy = np.ndarray[Any, Any]
 
@@ -79,12 +79,13 @@ def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None
 
 
 def _never(rules: CustomRules, grad: Function, name: str, found: str = "") -> Diagnostic:
+    depends = f"{rules.function.name} depends on {name}{found}"
     return Diagnostic(
-        f"{grad.name} never adds to adjoint[{name}], though {rules.function.name} depends on {name}{found}",
+        f"{grad.name} never adds to {adjoint_of(name)}, though {depends}",
         grad.span,
         "derivative",
         "warning",
-        hint=f"add its share: adjoint[{name}] += ..., or write check=False if it is meant to be left out",
+        hint=f"add its share: {adjoint_of(name)} += ..., or write check=False if it is meant to be left out",
         related=(Related(f"{rules.function.name} is defined here", rules.function.span),),
     )
 
@@ -166,11 +167,11 @@ class _Check:
         assert grad is not None
         cotangent = grad.params[len(function.params)].hint
         return Diagnostic(
-            f"adjoint[{name}] of {grad.name} is not in proportion to {cotangent}",
+            f"{adjoint_of(name)} of {grad.name} is not in proportion to {cotangent}",
             grad.span,
             "derivative",
             "warning",
-            hint=f"multiply what is added to adjoint[{name}] by {cotangent}, or write check=False",
+            hint=f"multiply what is added to {adjoint_of(name)} by {cotangent}, or write check=False",
             related=(Related(f"{function.name} is defined here", function.span),),
         )
 
@@ -188,7 +189,7 @@ class _Check:
         share = self.grad.body.yields[self.floats.index(i)]
         if isinstance(share, Const) and not share.value:
             return _never(self.rules, grad, name, f": differences give {slope[point]:.4g} at {where}")
-        along = f"adjoint[{name}]" if self.points[i].ndim == 1 else f"adjoint[{name}] along a direction"
+        along = adjoint_of(name) + " along a direction" * (self.points[i].ndim > 1)
         return Diagnostic(
             f"{grad.name} gives {claimed[point]:.4g} for {along} where differences of {function.name} give "
             f"{slope[point]:.4g}, at {where}",

@@ -39,6 +39,12 @@ TOLERANCE = 1e-3
 """Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
 
 
+def adjoint_of(name: str) -> str:
+    """How a grad function names the adjoint of a parameter, also of a leaf of a struct: `adjoint[b].mass`."""
+    whole, dot, leaf = name.partition(".")
+    return f"adjoint[{whole}]{dot}{leaf}"
+
+
 def mistake_over_arrays(rules: CustomRules) -> Diagnostic | None:
     """What is wrong with the grad function of a function that takes arrays; None if nothing was found."""
     try:
@@ -150,7 +156,7 @@ class _Check:
         numbers = (param.hint for param in function.params if not isinstance(param.type, Array))
         where = ", ".join(f"{n} = {np.array2string(point[n], precision=4)}" for n in numbers)
         return Diagnostic(
-            f"{grad.name} gives {claimed:.4g} for adjoint[{name}] along a direction where differences of "
+            f"{grad.name} gives {claimed:.4g} for {adjoint_of(name)} along a direction where differences of "
             f"{function.name} give {slope:.4g}{', at ' * bool(where)}{where}",
             grad.span,
             "derivative",
