@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from tests.support.chains import gradient, kernels, leaf, result, scale, square, step, total, twice
+from tests.support.chains import kernels, scale, square, step, total, twice
+from tests.support.leaves import gradient, leaf, result
 
 # ------------------------------------------------------------------------------------------ what is computed
 

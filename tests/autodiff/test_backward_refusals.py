@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from tests.support.chains import forward_only, gradient, kernels, leaf, result, square, total
+from tests.support.chains import forward_only, kernels, square, total
+from tests.support.leaves import gradient, leaf, result
 
 
 def test_a_loss_of_several_elements_is_refused() -> None:

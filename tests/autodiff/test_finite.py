@@ -9,6 +9,7 @@ import kernelab as kl
 from kernelab.lang.verify import verify
 from kernelab.passes.poison import poison
 from kernelab.passes.scalarise import scalarise
+from tests.support.leaves import leaf, result
 
 TEXT = """
 def logs(x: array[float], y: array[float]):
@@ -87,14 +88,6 @@ def move(p: array[Particle], f: array[float]):
 INFINITE = float("inf")
 kernels: dict[str, Any] = kl.compile(TEXT)
 total = kernels["total"]
-
-
-def leaf(*values: float) -> kl.array:
-    return kl.array(values, dtype=float, requires_grad=True)
-
-
-def result(count: int = 1) -> kl.array:
-    return kl.zeros(count, dtype=float, requires_grad=True)
 
 
 def refusal(tape: kl.Tape, loss: kl.array) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from tests.support.leaves import gradient, leaf, result
 
 TEXT = """
 def square(x: array[float], y: array[float]):
@@ -36,19 +37,6 @@ def weigh(x: array[float], index: array[int], y: array[float]):
 
 kernels: dict[str, Any] = kl.compile(TEXT)
 square, double, move, add, total = (kernels[name] for name in ("square", "double", "move", "add", "total"))
-
-
-def leaf(*values: float) -> kl.array:
-    return kl.array(values, dtype=float, requires_grad=True)
-
-
-def result(count: int = 1) -> kl.array:
-    return kl.zeros(count, requires_grad=True)
-
-
-def gradient(x: kl.array) -> list[float]:
-    assert x.grad is not None
-    return x.grad.list()
 
 
 Overwrite = Callable[[kl.array], object]

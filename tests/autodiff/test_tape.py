@@ -8,7 +8,8 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records import LaunchRecord
-from tests.support.chains import gradient, kernels, leaf, result, square
+from tests.support.chains import kernels, square
+from tests.support.leaves import gradient, leaf, result
 
 
 def test_records_say_what_ran_where() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from tests.support.leaves import gradient
 
 TEXT = """
 def square(x: array[float], y: array[float]):
@@ -73,11 +74,6 @@ def leaf(*values: float) -> kl.array:
 
 def result(count: int = 3) -> kl.array:
     return kl.zeros(count, dtype=float, requires_grad=True)
-
-
-def gradient(x: kl.array) -> list[float]:
-    assert x.grad is not None
-    return x.grad.list()
 
 
 def told(act: Callable[[], object]) -> str:

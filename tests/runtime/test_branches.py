@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.runtime.spaces import OPEN, Space
+from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 
 KERNELS = kl.compile("""
@@ -22,9 +22,8 @@ def square(x: array[float], y: array[float]):
 
 @pytest.fixture
 def device() -> Iterator[str]:
-    OPEN["cuda:0"] = Space("cuda:0", SimulatedDriver(1 << 20), watchful=True)
-    yield "cuda:0"
-    del OPEN["cuda:0"]
+    with opened(SimulatedDriver(1 << 20)):
+        yield "cuda:0"
 
 
 @pytest.mark.parametrize("place", ["cpu", "cuda:0"])

@@ -10,7 +10,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelIndexError, LaunchError
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.runtime.spaces import OPEN
+from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 
 TEXT = """
@@ -52,9 +53,8 @@ def never(x: array[float]):
 @pytest.fixture(scope="module", autouse=True)
 def driver() -> Iterator[SimulatedDriver]:
     made = SimulatedDriver(1 << 20)
-    OPEN["cuda:0"] = Space("cuda:0", made, watchful=True)
-    yield made
-    del OPEN["cuda:0"]
+    with opened(made):
+        yield made
 
 
 @pytest.fixture(scope="module")

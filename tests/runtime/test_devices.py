@@ -9,7 +9,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelIndexError, KernelMemoryError, KernelWarning, LaunchError
-from kernelab.runtime.spaces import OPEN, Space
+from tests.support.devices import opened
 from tests.support.hardware import ON_GPU, Watched, open_device
 
 TEXT = """
@@ -63,10 +63,8 @@ def driver() -> Watched:
 
 @pytest.fixture(scope="module", autouse=True)
 def devices(driver: Watched) -> Iterator[None]:
-    OPEN["cuda:0"] = Space("cuda:0", driver, watchful=True)
-    OPEN["cuda:1"] = Space("cuda:1", open_device(1 << 20), watchful=True)
-    yield
-    del OPEN["cuda:0"], OPEN["cuda:1"]
+    with opened(driver, open_device(1 << 20)):
+        yield
 
 
 @pytest.fixture(scope="module")

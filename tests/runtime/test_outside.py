@@ -12,7 +12,7 @@ import kernelab as kl
 from kernelab.errors import KernelTypeError, KernelValueError, LaunchError
 from kernelab.runtime import dlpack
 from kernelab.runtime.queues import LEGACY
-from kernelab.runtime.spaces import OPEN, Space
+from tests.support.devices import opened
 from tests.support.simulated import OWN, SimulatedDriver
 
 TEXT = """
@@ -33,10 +33,8 @@ def driver() -> SimulatedDriver:
 
 @pytest.fixture(scope="module", autouse=True)
 def devices(driver: SimulatedDriver) -> Iterator[None]:
-    OPEN["cuda:0"] = Space("cuda:0", driver, watchful=True)
-    OPEN["cuda:1"] = Space("cuda:1", SimulatedDriver(1 << 20), watchful=True)
-    yield
-    del OPEN["cuda:0"], OPEN["cuda:1"]
+    with opened(driver, SimulatedDriver(1 << 20)):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelIndexError, LaunchError
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.runtime.spaces import OPEN
+from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 
 TEXT = """
@@ -30,10 +31,8 @@ def kernels() -> dict[str, Any]:
 @pytest.fixture
 def drivers(kernels: dict[str, Any]) -> Iterator[tuple[SimulatedDriver, SimulatedDriver]]:
     made = SimulatedDriver(1 << 20), SimulatedDriver(1 << 20)
-    for k, driver in enumerate(made):
-        OPEN[f"cuda:{k}"] = Space(f"cuda:{k}", driver, watchful=True)
-    yield made
-    del OPEN["cuda:0"], OPEN["cuda:1"]
+    with opened(*made):
+        yield made
 
 
 def copies(drivers: Any) -> list[list[str]]:

@@ -10,7 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.backend.manner import SHAPE, STREAMS
 from kernelab.errors import LaunchError
-from kernelab.runtime.spaces import OPEN, Space
+from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 
 TEXT = """
@@ -38,10 +38,8 @@ def driver() -> SimulatedDriver:
 
 @pytest.fixture(scope="module", autouse=True)
 def devices(driver: SimulatedDriver) -> Iterator[None]:
-    OPEN["cuda:0"] = Space("cuda:0", driver, watchful=True)
-    OPEN["cuda:1"] = Space("cuda:1", SimulatedDriver(1 << 20), watchful=True)
-    yield
-    del OPEN["cuda:0"], OPEN["cuda:1"]
+    with opened(driver, SimulatedDriver(1 << 20)):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import kernelab as kl
 from kernelab.backend import flights
 from kernelab.backend.driver import LostError, fault
 from kernelab.errors import KernelIndexError, KernelInterrupt
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.runtime.spaces import OPEN
+from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 
 TEXT = """
@@ -52,9 +53,8 @@ def kernels() -> dict[str, Any]:
 def driver(kernels: dict[str, Any]) -> Iterator[SimulatedDriver]:
     """A device of its own for each test: some of them are lost."""
     made = SimulatedDriver(1 << 20)
-    OPEN["cuda:0"] = Space("cuda:0", made, watchful=True)
-    yield made
-    del OPEN["cuda:0"]
+    with opened(made):
+        yield made
 
 
 def vectors(n: int = 4) -> Any:
