@@ -28,6 +28,7 @@ from kernelab.runtime.grid import grid_of
 from kernelab.runtime.interop import itemsize
 from kernelab.runtime.launch import Call, packed_slots
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, zeros_beside
+from kernelab.runtime.overlap import groups_sharing
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space
@@ -250,20 +251,7 @@ def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions,
     given = {i: elements for i in program.arrays if isinstance(elements := arguments[i], array)}
     if len({elements.allocation for elements in given.values()}) == len(given):
         return ()
-    groups: list[set[int]] = []
-    for i in given:
-        partners = {j for j in given if i != j and _share(program, given, i, j)}
-        if partners:
-            touching = [group for group in groups if group & (partners | {i})]
-            groups = [group for group in groups if group not in touching]
-            groups.append({i}.union(partners, *touching))
-    return tuple(tuple(sorted(group)) for group in groups)
-
-
-def _share(program: Program, given: dict[int, array], i: int, j: int) -> bool:
-    if i not in program.changed and j not in program.changed:
-        return False
-    return given[i].allocation is given[j].allocation and given[i].overlaps(given[j])
+    return groups_sharing(given, program.changed)
 
 
 def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:

@@ -24,9 +24,10 @@ from kernelab.runtime.derived import Reverse
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.grid import Grid, grid_of
-from kernelab.runtime.kernel import Kernel, Plan
+from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import note_origin
+from kernelab.runtime.overlap import groups_sharing
 from kernelab.runtime.races import CHECK_RACES, refuse_races
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
@@ -380,29 +381,12 @@ def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], 
     layouts = tuple([arguments[i].packed for i in plan.arrays])
     known = kernel.sharing.get(layouts)
     if known is None:
-        known = kernel.sharing[layouts] = _groups(plan, arguments)
+        groups = groups_sharing({i: arguments[i] for i in plan.arrays}, plan.written)
+        known = tuple(tuple(plan.parameters[i].name for i in group) for group in groups)
+        kernel.sharing[layouts] = known
         if len(kernel.sharing) > _REMEMBERED:
             del kernel.sharing[next(iter(kernel.sharing))]
     return known
-
-
-def _groups(plan: Plan, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
-    groups: list[set[int]] = []
-    for i in plan.arrays:
-        partners = {j for j in plan.arrays if _share(plan.written, arguments, i, j)}
-        if not partners:
-            continue
-        touching = [group for group in groups if group & partners]
-        groups = [group for group in groups if not group & partners]
-        groups.append({i}.union(partners, *touching))
-    return tuple(tuple(plan.parameters[i].name for i in sorted(group)) for group in groups)
-
-
-def _share(written: tuple[int, ...], arguments: Sequence[Any], i: int, j: int) -> bool:
-    if i == j or (i not in written and j not in written):
-        return False
-    first, second = arguments[i], arguments[j]
-    return first.allocation is second.allocation and first.overlaps(second)
 
 
 def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], given: list[Any]) -> None:

@@ -4,6 +4,7 @@ Knows extents and strides; must not know where arrays come from.
 """
 
 import math
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,25 @@ def share_bytes(one: "array", other: "array") -> bool:
         return np.shares_memory(one.outline(), other.outline(), max_work=_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
+
+
+def groups_sharing(arrays: "Mapping[int, array]", changed: Container[int]) -> tuple[tuple[int, ...], ...]:
+    """The positions of arrays that have bytes in common of which one array is changed, in disjoint groups."""
+    groups: list[set[int]] = []
+    for i, one in arrays.items():
+        partners = {
+            j
+            for j, other in arrays.items()
+            if i != j
+            and (i in changed or j in changed)
+            and one.allocation is other.allocation
+            and one.overlaps(other)
+        }
+        if partners:
+            touching = [group for group in groups if group & partners]
+            groups = [group for group in groups if not group & partners]
+            groups.append({i}.union(partners, *touching))
+    return tuple(tuple(sorted(group)) for group in groups)
 
 
 def _interleave(one: "array", other: "array") -> bool:

@@ -404,15 +404,15 @@ HAZARDS = (
     Fault(
         "arrays that share memory are told apart by what a kernel writes alone",
         RUNTIME,
-        "if i == j or (i not in written and j not in written):",
-        "if i == j or i not in written or j not in written:",
+        "and (i in changed or j in changed)",
+        "and (i in changed and j in changed)",
         TAPES,
     ),
     Fault(
         "two views of one allocation count as apart",
         RUNTIME,
-        "return first.allocation is second.allocation and first.overlaps(second)",
-        "return first is second",
+        "and one.overlaps(other)",
+        "and one is other",
         TAPES,
     ),
     Fault(
