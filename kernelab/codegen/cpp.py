@@ -42,7 +42,7 @@ from kernelab.codegen.structure import (
     stops,
     weight,
 )
-from kernelab.codegen.totals import Total, Wide, total_of, wide_of
+from kernelab.codegen.totals import total_of, wide_of
 from kernelab.codegen.writer import Writer, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang.ir import (
@@ -156,20 +156,16 @@ class _Body(Writer):
         self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
         params = zip(function.params, self.layout.params, strict=True)
         residuals = tuple((self.name(var), param) for var, param in params if param.residual)
-        layout, descending = self.layout, function.descending
-        totals: tuple[Total | Wide, ...] = (*self.totals.values(), *beside.values())
-        heavy = weight(function.body)
-        slots, arena = layout.slots, layout.arena
         return Outline(
             self.symbol,
             unpack,
             coordinates,
-            heavy,
-            slots,
-            arena,
+            weight(function.body),
+            self.layout.slots,
+            self.layout.arena,
             residuals,
-            descending,
-            totals,
+            descending=function.descending,
+            totals=(*self.totals.values(), *beside.values()),
             near=self.near,
             unit=self.widest,
         )

@@ -5,7 +5,8 @@ import unicodedata
 from collections.abc import Sequence
 
 from kernelab.codegen.atomics import device_helpers
-from kernelab.lang.ir import Stack, Var
+from kernelab.lang import show
+from kernelab.lang.ir import Var
 
 KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class
@@ -58,19 +59,11 @@ def _spelled(character: str) -> str:
     return words[-1].lower()
 
 
-class Names:
-    """Gives out names, each once: a hint as it is, then ``hint_1``, ``hint_2``."""
+class Names(show.Names):
+    """The names of Vars, and others, in generated C++."""
 
     def __init__(self) -> None:
-        self._of: dict[Var | Stack, str] = {}
-        self._taken: set[str] = set(RESERVED)
-        self._next: dict[str, int] = {}
-
-    def __call__(self, var: Var) -> str:
-        """The name of a Var, always the same."""
-        if var not in self._of:
-            self._of[var] = self.fresh(var.hint) if var.hint else self.numbered("t")
-        return self._of[var]
+        super().__init__(RESERVED)
 
     def family(self, var: Var, suffixes: Sequence[str]) -> str:
         """Name a Var such that its name followed by each suffix belongs to it alone too."""
@@ -88,18 +81,5 @@ class Names:
         self._of[var] = name
 
     def fresh(self, hint: str) -> str:
-        """A name nobody has."""
-        hint = identifier(hint)
-        if hint in self._taken:
-            return self.numbered(hint)
-        self._taken.add(hint)
-        return hint
-
-    def numbered(self, hint: str) -> str:
-        """A name of the form ``hint_7`` that nobody has."""
-        number = self._next.get(hint, 1)
-        while f"{hint}_{number}" in self._taken:
-            number += 1
-        self._next[hint] = number + 1
-        self._taken.add(f"{hint}_{number}")
-        return f"{hint}_{number}"
+        """A name nobody has, as C++ can spell it."""
+        return super().fresh(identifier(hint))

@@ -33,19 +33,25 @@ class Names:
     """Gives every Var of a function a readable name of its own: its hint, numbered where hints repeat."""
 
     def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
-        self._of: dict[object, str] = {}
+        self._of: dict[Var | Stack, str] = {}
         self._taken: set[str] = set(reserved)
         self._next: dict[str, int] = {}
 
     def __call__(self, var: Var | Stack) -> str:
+        """The name of a Var, always the same."""
         if var not in self._of:
-            self._of[var] = self._fresh(var.hint or "t", numbered=not var.hint)
+            self._of[var] = self.fresh(var.hint) if var.hint else self.numbered("t")
         return self._of[var]
 
-    def _fresh(self, hint: str, numbered: bool) -> str:
-        if not numbered and hint not in self._taken:
-            self._taken.add(hint)
-            return hint
+    def fresh(self, hint: str) -> str:
+        """A name that nobody has: the hint itself if it is free."""
+        if hint in self._taken:
+            return self.numbered(hint)
+        self._taken.add(hint)
+        return hint
+
+    def numbered(self, hint: str) -> str:
+        """A name of the form ``hint_7`` that nobody has."""
         number = self._next.get(hint, 1)
         while f"{hint}_{number}" in self._taken:
             number += 1
