@@ -61,12 +61,12 @@ OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span",
 class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
 
-    `quick` packs plain numbers, `straight` usual arguments.
-    `written` are the arrays whose elements the kernel changes, `read` those that it loads, `arrays` and
-    `floats` all arrays and all float arrays (`of_floats` says of each of the former whether it is among the
-    latter), `numbers` the floats and vectors for which a one-element array
-    may stand.  `totals` says that sums reach memory late, which arrays that share memory must not see.
-    `formals` are the parameters as written, where a struct is among them: all else counts its leaves.
+    `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
+    kernel changes, `read` those that it loads, `arrays` and `floats` all arrays and all float arrays
+    (`of_floats` says of each of the former whether it is among the latter), `numbers` the floats and vectors
+    for which a one-element array may stand.  `coordinates` counts the thread indices that it unpacks.
+    `totals` says that sums reach memory late, which arrays that share memory must not see.  `formals` are the
+    parameters as written, where a struct is among them: all else counts its leaves.
     """
 
     parameters: tuple[Parameter, ...]
@@ -278,19 +278,19 @@ class Kernel(KernelHints):
         arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
         written = tuple(i for i in arrays if params[i] in found.changed)
         return Plan(
-            made,
-            tuple(parameter.type for parameter in made),
-            tuple(parameter.quick for parameter in made),
-            straight(made, written),
-            arrays,
-            tuple(i for i in arrays if is_differentiable(params[i].type)),
-            tuple(is_differentiable(params[i].type) for i in arrays),
-            tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
-            tuple(i for i in arrays if params[i] in found.reads),
-            written,
-            len(self.primal.threads),
-            is_deferred(self.primal),
-            None if self._by_leaves else formals_of(self.definition.signature),
+            parameters=made,
+            types=tuple(parameter.type for parameter in made),
+            quick=tuple(parameter.quick for parameter in made),
+            straight=straight(made, written),
+            arrays=arrays,
+            floats=tuple(i for i in arrays if is_differentiable(params[i].type)),
+            of_floats=tuple(is_differentiable(params[i].type) for i in arrays),
+            numbers=tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
+            read=tuple(i for i in arrays if params[i] in found.reads),
+            written=written,
+            coordinates=len(self.primal.threads),
+            totals=is_deferred(self.primal),
+            formals=None if self._by_leaves else formals_of(self.definition.signature),
         )
 
     # -------------------------------------------------------------------------------------- derived programs

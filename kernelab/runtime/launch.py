@@ -220,14 +220,18 @@ def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
             parts.append(packed)
     for i in plan.written:
         memory = arguments[i].allocation
-        if memory.writable and not memory.folded and arguments[i].__class__ is array:
-            continue
-        if not memory.writable or (memory.folded and arguments[i].folds):
-            found = "a read-only one" if not memory.writable else "one whose elements share bytes"
-            raise plan.parameters[i].wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
-        if arguments[i].__class__ is Gathered and arguments[i].source.repeats:
-            found = "one that picks an element twice, since the kernel writes it"
-            raise plan.parameters[i].wrong(found, "pick each element once", "index")
+        if not memory.writable or memory.folded or arguments[i].__class__ is not array:
+            _require_writable(plan.parameters[i], arguments[i])
+
+
+def _require_writable(parameter: Parameter, argument: Any) -> None:
+    memory = argument.allocation
+    if not memory.writable or (memory.folded and argument.folds):
+        found = "a read-only one" if not memory.writable else "one whose elements share bytes"
+        raise parameter.wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
+    if argument.__class__ is Gathered and argument.source.repeats:
+        found = "one that picks an element twice, since the kernel writes it"
+        raise parameter.wrong(found, "pick each element once", "index")
 
 
 def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
