@@ -25,6 +25,7 @@ from kernelab.autodiff.records import Recording
 from kernelab.autodiff.steps import Stretch, retirements, steps_of, stretch
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.errors import Diagnostic, TapeError
+from kernelab.lang.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.launch import Call
@@ -33,7 +34,6 @@ from kernelab.runtime.recorder import RECORDER, Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
 from kernelab.runtime.structs import Instance
-from kernelab.runtime.taken import Taken
 
 
 def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
@@ -218,13 +218,13 @@ class Observer:
         for target in leaves_of(dest):
             self.writes(target)
 
-    def overwritten(self, dest: array, how: str) -> None:
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         """Note values from the host."""
         self.signature.values(dest)
         for target in leaves_of(dest):
             self.writes(target)
 
-    def came_in(self, elements: array) -> None:
+    def came_in(self, elements: array, data: Any = None) -> None:
         """Note values from the host."""
         self.signature.values(elements)
 
@@ -233,11 +233,11 @@ class Observer:
         for leaf in leaves_of(elements):
             self.reads(leaf)
 
-    def looked_at(self, elements: array) -> Taken | None:
+    def looked_at(self, elements: array) -> Origins:
         """What the host sees may decide what it does."""
         for leaf in leaves_of(elements):
             self.reads(leaf)
-        return None
+        return ()
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Scopes inside a checkpoint are not shown."""
@@ -269,13 +269,13 @@ class Replaying(Recording):
         self.signature.copy(dest, src)
         super().copied(dest, src, how)
 
-    def overwritten(self, dest: array, how: str) -> None:
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self.signature.values(dest)
-        super().overwritten(dest, how)
+        super().overwritten(dest, how, data)
 
-    def came_in(self, elements: array) -> None:
+    def came_in(self, elements: array, data: Any = None) -> None:
         self.signature.values(elements)
-        super().came_in(elements)
+        super().came_in(elements, data)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

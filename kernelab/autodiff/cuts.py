@@ -1,23 +1,22 @@
 """Cuts: where a chain that has gradients ends though values go on, and how to tell.
 
-An intermediate without gradients, a kernel without an adjoint, an integer between two floats, a detour
-through NumPy, a launch that no tape saw: each would leave a gradient too small without a word.  Every cut on
-a way from the loss is reported by `backward`: as a warning where some gradient is left, as the error where
-none is.  Knows records and what they read; must not compute any adjoint.
+An intermediate without gradients, a kernel without an adjoint, an integer between two floats, a launch that
+no tape saw, a detour through the host (`detours`): each would leave a gradient too small without a word.
+Every cut on a way from the loss is reported by `backward`: as a warning where some gradient is left, as the
+error where none is.  Knows records and what they read; must not compute any adjoint.
 """
 
 import threading
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernelab.autodiff.fromhost import HostValues, PassedOn
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.steps import Step
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
-from kernelab.lang.types import bytes_of, is_differentiable
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import origin_of
 from kernelab.runtime.recorder import Place, name_in_caller
@@ -72,21 +71,39 @@ class Passive:
 
 def suspects(steps: Sequence[Step]) -> dict[int, list[Passive]]:
     """Where records read arrays without gradients that were computed from arrays with gradients."""
-    carrying: dict[Allocation, Record] = {}
+    carrying: Carrying = {}
     found: dict[int, list[Passive]] = {}
     if all(target.allocation.requires_grad for step in steps for target in step.written):
         return found
     for i, step in enumerate(steps):
-        carried = [source for source in step.read if source.allocation in carrying]
+        carried = _carry(step, carrying)
         if carried:
-            found[i] = [Passive(source, carrying[source.allocation], step.record) for source in carried]
-        depends = bool(carried) or any(source.requires_grad for source in step.reached)
-        for target in step.written:
-            if depends and not target.requires_grad and not _detaches(step.record):
-                carrying.setdefault(target.allocation, step.record)
-            elif isinstance(step.record, CopyRecord | OverwriteRecord):
-                carrying.pop(target.allocation, None)
+            found[i] = [Passive(source, producer, step.record) for source, producer in carried]
     return found
+
+
+Carrying = dict[Allocation, Record]
+"""Memory without gradients that holds values computed from arrays with gradients, and what computed them."""
+
+
+def carrying_at(steps: Sequence[Step], record: int) -> Carrying:
+    """What carries such values when that many records have been made."""
+    carrying: Carrying = {}
+    for step in steps[:record]:
+        _carry(step, carrying)
+    return carrying
+
+
+def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
+    """What of it a step reads, and who computed that; then `carrying` is what it is after the step."""
+    carried = [(source, carrying[source.allocation]) for source in step.read if source.allocation in carrying]
+    depends = bool(carried) or any(source.requires_grad for source in step.reached)
+    for target in step.written:
+        if depends and not target.requires_grad and not _detaches(step.record):
+            carrying.setdefault(target.allocation, step.record)
+        elif isinstance(step.record, CopyRecord | OverwriteRecord):
+            carrying.pop(target.allocation, None)
+    return carried
 
 
 def _detaches(record: Record) -> bool:
@@ -191,126 +208,6 @@ def rounded(
                 integers.setdefault(source.allocation, through or record)
             elif source.requires_grad and source.allocation not in on_the_way:
                 yield Rounded(source, record, cast.span, through)
-
-
-# ------------------------------------------------------------------------------ a detour through the host
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Detour:
-    """An array of the host's values, made after the host had looked at what nothing on the tape uses."""
-
-    elements: array
-    values: HostValues
-
-    @property
-    def place(self) -> Place:
-        return self.values.place
-
-    @property
-    def key(self) -> object:
-        return self.elements.allocation
-
-    def describe(self) -> Diagnostic:
-        seen = called(self.values.source)
-        way = f"from {called(self.elements)} back to {seen}: the"
-        if self.values.source.allocation is self.elements.allocation:
-            way = f"through {seen} here: its new"
-        return Diagnostic(
-            f"no gradient flows {way} values came by the host",
-            self.place.span,
-            "cut",
-            hint="compute it on the tape (kl.map, operators of arrays, copy, a kernel); if the gradient is "
-            "meant to end there, take the values from a clone: clone(x, requires_grad=False).numpy()",
-            related=(Related(f"the host took {seen} here:", self.values.taken.span),),
-        )
-
-
-def detours(
-    values: Mapping[Allocation, HostValues],
-    on_the_way: Mapping[Allocation, array],
-    steps: Sequence[Step],
-    seeds: Iterable[array],
-) -> Iterator[Detour]:
-    """The arrays on the way from the loss whose values the host seems to have computed from the tape's."""
-    ends = {seed.allocation for seed in seeds}
-    for memory, made in values.items():
-        if memory not in on_the_way:
-            continue
-        back = made.source.allocation is memory
-        if _is_replaced(memory, steps, set(ends)) if back else made.source.allocation not in on_the_way:
-            yield Detour(on_the_way[memory], made)
-
-
-def _is_replaced(memory: Allocation, steps: Sequence[Step], needed: set[Allocation]) -> bool:
-    """Whether the host replaced what launches had computed, before anything on the way read it."""
-    steps = list(steps)
-    while steps and not _replaces(steps[-1], memory):
-        _follow(steps.pop(), needed)
-    needed.discard(memory)
-    computed = False
-    for step in reversed(steps):
-        computed = computed or (bool(step.reached) and any(w.allocation is memory for w in step.written))
-        _follow(step, needed)
-    return computed and memory not in needed
-
-
-def _follow(step: Step, needed: set[Allocation]) -> None:
-    if not needed.isdisjoint([target.allocation for target in step.written]):
-        needed.update([source.allocation for source in step.reached if source.requires_grad])
-
-
-def _replaces(step: Step, memory: Allocation) -> bool:
-    """Whether the host sets all elements."""
-    record = step.record
-    if not isinstance(record, OverwriteRecord) or record.dest.allocation is not memory:
-        return False
-    return record.dest.size * bytes_of(record.dest.dtype) == memory.nbytes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Number:
-    """A number that the host saw in an array of the tape, and gave to a launch."""
-
-    record: Record
-    source: array
-    taken: Place
-
-    @property
-    def place(self) -> Place:
-        return self.record.place
-
-    @property
-    def key(self) -> object:
-        return self.source.allocation
-
-    def describe(self) -> Diagnostic:
-        seen = called(self.source)
-        return Diagnostic(
-            f"no gradient flows from {self.record.title} back to {seen}: the host took a number there and "
-            "passed it on",
-            self.place.span,
-            "cut",
-            hint="pass the array itself to a kernel: one element may stand for a number; if the gradient is "
-            "meant to end there, take the number from a clone: clone(x, requires_grad=False).item()",
-            related=(Related(f"the host took {seen} here:", self.taken.span),),
-        )
-
-
-def passed_on(
-    numbers: Iterable[PassedOn],
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Mapping[Allocation, array],
-) -> Iterator[Number]:
-    """The numbers from the tape on the way from the loss.
-
-    Of those that may have been written by hand, only where nothing else leads back to their arrays.
-    """
-    for number in numbers:
-        doubtful = number.written and number.source.allocation in on_the_way
-        if number.record in live and not doubtful:
-            yield Number(steps[number.record].record, number.source, number.taken)
 
 
 # ------------------------------------------------------------------------------ launches that no tape saw

@@ -1,36 +1,26 @@
-"""What the host has seen of a tape's arrays, and what may come from that: arrays, fills, launched numbers.
+"""What the host has seen of a tape's arrays, and what comes from that: arrays, fills, launched numbers.
 
-No tape can follow values through the host.  That they were seen first is all that is known of arrays; a
-number either says itself where it was taken, or is one of those seen last in a result or a leaf and taken for
-it.  Knows arrays and lines; must not know records.
+Numbers and NumPy's arrays say themselves where they were taken.  What has lost that (`float()`, `math`, lists
+put together by NumPy) is known again by its value, or guessed: an array that the host makes after it had
+looked at one as large.  Knows arrays and lines; must not know records.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernelab.lang.types import Scalar, is_differentiable
+from kernelab.lang.structs import Struct
+from kernelab.lang.traced import Origins, origins
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
-from kernelab.runtime.taken import Taken, TakenFloat
-
-FEW = 16
-"""Of arrays with more elements no number is remembered."""
-
-MANY = 256
-"""How many numbers are remembered, the latest."""
-
-LATEST = 256
-"""How many numbers are known by where they were taken, the latest."""
-
-ORDINARY = frozenset((0.0, 1.0, -1.0))
-"""Numbers that everybody writes."""
+from kernelab.runtime.structs import Instance
+from kernelab.runtime.taken import FEW, Taken, origin, takings
 
 DIGITS = 6
 """A number with more significant digits has hardly been written by hand."""
@@ -38,98 +28,142 @@ DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class HostValues:
-    """Where the host made an array of its values, and what of the tape it had looked at before, and where."""
+    """Where the host made an array of its values, or changed one, after how many records, and how.
+
+    `taken` says of what on the tape they were computed; if not `certain`, of what they may have been.
+    """
 
     place: Place
-    source: array
-    taken: Place
+    record: int
+    how: str
+    taken: tuple[Taken, ...]
+    certain: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """The record, counted from 0, that was given a number which the host had seen in `source`, and where.
+    """A number that a record, counted from 0, was given for a parameter, and where the host took it.
 
-    `written` says that it may as well have been written by hand.
+    If not `certain`, it is only equal to one that was taken; `written` says that it may as well have been
+    written by hand.
     """
 
     record: int
-    source: array
-    taken: Place
-    written: bool
+    position: int
+    taken: tuple[Taken, ...]
+    certain: bool = True
+    written: bool = False
 
 
 class FromHost:
-    """What the host saw last, the arrays that it made or changed afterwards, and the numbers passed on.
+    """What the host saw, the arrays that it made or changed afterwards, and the numbers passed on.
 
-    `seen` are the latest numbers that it has seen, with their arrays and lines.
+    `lost` are the latest numbers that it has seen and that do not know it, with where they were taken.
     """
 
     def __init__(self) -> None:
-        self.arrays: WeakKeyDictionary[Allocation, HostValues] = WeakKeyDictionary()
+        self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
-        self._last: tuple[array, Place] | None = None
-        self.seen: dict[float, tuple[array, Place]] = {}
-        self.taken: deque[Taken] = deque(maxlen=LATEST)
+        self.lost: dict[float, Taken] = {}
+        self._last: Taken | None = None
+        self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
+        self._known: set[Taken] = set()
 
     def clear(self) -> None:
         """Forget everything."""
         self.arrays.clear()
         self.numbers.clear()
+        self.lost.clear()
         self._last = None
-        self.seen.clear()
-        self.taken.clear()
+        self._taken.clear()
+        self._known.clear()
 
-    def saw(self, elements: array, computed: bool) -> Taken | None:
-        """Remember what the host looks at: of what the tape has not computed, only numbers."""
-        last = elements, caller()
+    def saw(self, elements: array, record: int, computed: bool) -> Origins:
+        """Remember what the host looks at; what that is to carry."""
+        came = [taken for values in self.arrays.get(elements.allocation, ()) for taken in values.taken]
+        if came and not elements.requires_grad:
+            return tuple(chain.from_iterable(map(origin, came[-1:])))
+        place = caller()
+        key = elements.allocation, place, elements.allocation.version
+        taken = self._taken.get(key)
+        if taken is None:
+            taken = self._taken[key] = Taken(elements, place, record, self.lost)
+            self._known.add(taken)
         if computed:
-            self._last = last
-        self.seen |= dict.fromkeys(_numbers(elements), last)
-        for old in list(islice(self.seen, max(0, len(self.seen) - MANY))):
-            del self.seen[old]
-        if elements.size != 1:
-            return None
-        self.taken.append(Taken(*last))
-        return self.taken[-1]
+            self._last = taken
+        return origin(taken)
 
-    def saw_constants(self, elements: array) -> None:
-        """Take numbers of an array without gradients for its own, wherever they were seen before."""
-        for value in _numbers(elements) if self.seen else ():
-            self.seen.pop(value, None)
+    def came_in(self, elements: array, data: Any, record: int, how: str, replaced: bool = True) -> None:
+        """Remember an array that the host has made of data, or changed; `replaced` if not by one number."""
+        elem: Any = elements.dtype
+        if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
+            return
+        found = self._takings(data)
+        if any(taken.elements.allocation is elements.allocation for taken in found) and how == "array":
+            return  # another view of the same memory
+        certain = bool(found)
+        if not found:
+            found = self._guessed(elements, data, replaced)
+        if found:
+            values = HostValues(caller(), record, how, found, certain)
+            self.arrays.setdefault(elements.allocation, []).append(values)
 
-    def came_in(self, elements: array) -> None:
-        """Remember an array that the host has made or changed."""
-        if (
-            self._last is not None
-            and is_differentiable(elements.dtype)
-            and elements.size <= self._last[0].size
-        ):
-            self.arrays[elements.allocation] = HostValues(caller(), *self._last)
+    def passed_on(self, record: int, given: Iterable[tuple[int, Any]]) -> None:
+        """Look for numbers that the host has taken, or made of these, among those that a record is given."""
+        if not self._known:
+            return
+        for position, value in given:
+            found = self._takings(value)
+            if found:
+                self.numbers.append(PassedOn(record, position, found))
+                continue
+            for number in _components(value) if self.lost else ():
+                taken = self.lost.get(number)
+                if taken is not None:
+                    self.numbers.append(PassedOn(record, position, (taken,), False, _is_short(number)))
 
-    def passed_on(self, record: int, values: Iterable[Any]) -> None:
-        """Look for numbers that the host has seen, or made of these, among those that a record is given."""
-        for value in chain.from_iterable(map(_components, values)):
-            origin = value.taken if isinstance(value, TakenFloat) else None
-            if origin is not None and origin in self.taken:
-                self.numbers.append(PassedOn(record, origin.elements, origin.place, written=False))
-            elif isinstance(value, float | np.floating) and float(value) in self.seen:
-                source, taken = self.seen[float(value)]
-                self.numbers.append(PassedOn(record, source, taken, _is_short(float(value))))
+    def _takings(self, data: Any) -> tuple[Taken, ...]:
+        """Where the numbers in data were taken on this tape."""
+        return tuple(taken for taken in takings(_origins(data)) if taken in self._known)
+
+    def _guessed(self, elements: array, data: Any, replaced: bool) -> tuple[Taken, ...]:
+        """Where numbers without origins may have been taken."""
+        if elements.size <= FEW and self.lost:
+            for number in _components(data):
+                if number in self.lost and not _is_short(number):
+                    return (self.lost[number],)
+        if self._last is None or elements.size > self._last.elements.size:
+            return ()
+        return (self._last,) if replaced and not _is_written(data) else ()
 
 
-def _numbers(elements: array) -> set[float]:
-    if elements.size > FEW or not isinstance(elements.dtype, Scalar) or not is_differentiable(elements.dtype):
-        return set()
-    return {float(value) for value in elements.host().ravel()} - ORDINARY
+def _origins(data: Any) -> Origins:
+    """The origins of numbers, also of those in structs."""
+    if isinstance(data, Instance):
+        return _origins(list(data._values.values()))
+    if isinstance(data, list | tuple) and any(isinstance(part, Instance) for part in data):
+        return tuple(chain.from_iterable(map(_origins, data)))
+    return origins(data)
 
 
-def _components(value: Any) -> Iterable[Any]:
-    """The numbers in what stands for a number, a vector or a matrix."""
+def _components(value: Any) -> Iterable[float]:
+    """The floats in what stands for a number, a vector or a matrix, or in a small array."""
     if isinstance(value, np.ndarray):
-        return value.ravel().tolist()
+        return value.ravel().tolist() if value.size <= FEW and value.dtype.kind == "f" else ()
     if isinstance(value, tuple | list):
         return chain.from_iterable(map(_components, value))
-    return (value,)
+    return (float(value),) if isinstance(value, float | np.floating) else ()
+
+
+def _is_written(data: Any) -> bool:
+    """Whether somebody has written these numbers by hand."""
+    if isinstance(data, list | tuple):
+        return len(data) <= FEW and all(map(_is_written, data))
+    if isinstance(data, np.ndarray):
+        return data.dtype.kind in "biu"
+    if isinstance(data, float | np.floating):
+        return _is_short(float(data))
+    return isinstance(data, int | np.integer)
 
 
 def _is_short(value: float) -> bool:

@@ -16,12 +16,12 @@ from kernelab.autodiff.levels import Argument, Extents, Kept, KeptStarts, Level,
 from kernelab.autodiff.programs import Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
+from kernelab.lang.traced import Origins
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
-from kernelab.runtime.taken import Taken
 
 
 class Batch(Level):
@@ -39,7 +39,7 @@ class Batch(Level):
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
 
-    def looked_at(self, elements: array) -> Taken | None:
+    def looked_at(self, elements: array) -> Origins:
         if elements.allocation in self.wide:
             message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
             hint = "compute with them in kernels, and return the array"

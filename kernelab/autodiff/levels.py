@@ -21,6 +21,7 @@ import numpy as np
 
 from kernelab.autodiff.programs import Positions, Program
 from kernelab.errors import Diagnostic, GradientError, KernelWarning, TapeError
+from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
@@ -33,7 +34,6 @@ from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
-from kernelab.runtime.taken import Taken
 
 
 class Kept:
@@ -122,14 +122,14 @@ class Level:
             raise GradientError(Diagnostic(message, caller().span, "overlap", hint="clone the source first"))
         self.move(dest, src)
 
-    def overwritten(self, dest: array, how: str) -> None:
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self.move(dest, duplicate(dest))
 
     def carries(self, memory: Allocation) -> bool:
         """Whether a derivative goes with the values of a memory."""
         return False
 
-    def looked_at(self, elements: array) -> Taken | None:
+    def looked_at(self, elements: array) -> Origins:
         if self.carries(elements.allocation):
             place = caller()
             message = "NumPy sees values that are being differentiated: what it computes has no derivative"
@@ -138,9 +138,9 @@ class Level:
             warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
         if self.parent is not self:
             return self.parent.looked_at(elements)
-        return None
+        return ()
 
-    def came_in(self, elements: array) -> None:
+    def came_in(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants."""
 
     def marked_read(self, elements: array) -> None:

@@ -52,13 +52,21 @@ def _pick(positions: tuple[int, ...]) -> Pick:
 
 
 def reverse_of(
-    kernel: Kernel, active: Collection[int], groups: Groups, settled: tuple[str, ...] = ()
+    kernel: Kernel,
+    active: Collection[int],
+    groups: Groups,
+    settled: tuple[str, ...] = (),
+    ahead: bool = True,
 ) -> Reverse | KernelTypeError:
-    """Reverse mode with respect to the parameters at some positions, or why there is none."""
+    """Reverse mode with respect to the parameters at some positions, or why there is none.
+
+    Built in the background, unless not `ahead`.
+    """
     names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
     try:
         reverse = kernel.reverse(names, groups, settled)
-        reverse.build_ahead()
+        if ahead:
+            reverse.build_ahead()
         return reverse
     except KernelTypeError as error:
         return error  # raised by backward(), if a gradient has to pass through this kernel

@@ -18,6 +18,7 @@ from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, overwrite
 from kernelab.autodiff.outline import Outline, Pick, not_kept, outline_of, reverse_of
 from kernelab.autodiff.unseen import UnseenRecord, WrittenMemory
 from kernelab.errors import KernelTypeError, Related, TapeError
+from kernelab.lang.traced import Origins
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
@@ -29,7 +30,6 @@ from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
-from kernelab.runtime.taken import Taken
 from kernelab.runtime.tracing import Culprit
 
 
@@ -145,8 +145,14 @@ class LaunchRecord:
             if getattr(argument, "array", argument) is primal
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
-        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups())
+        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups(), ahead=False)
         return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
+
+    def would_reach_number(self, position: int) -> bool:
+        """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
+        active = getattr(self.reverse, "active", ())
+        reverse = reverse_of(self.kernel, {*active, position}, self.call.groups(), ahead=False)
+        return not isinstance(reverse, Reverse) or position in reverse.reached
 
     @property
     def written(self) -> Sequence[array]:
@@ -385,8 +391,9 @@ class Recording:
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
-        if self.from_host.seen or self.from_host.taken:
-            self.from_host.passed_on(len(self.records), map(call.arguments.__getitem__, plan.numbers))
+        if plan.numbers:
+            given = [(i, call.arguments[i]) for i in plan.numbers]
+            self.from_host.passed_on(len(self.records), given)
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in plan.written:
             self.has_written(call.arguments[i].allocation)
@@ -435,26 +442,22 @@ class Recording:
         if self.guard.policy != "save":
             self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
 
-    def looked_at(self, elements: array) -> Taken | None:
-        """Remember what of the tape's results the host has seen last, and numbers of its leaves."""
-        if elements.requires_grad:
-            return self.from_host.saw(elements, computed=elements.allocation in self._written)
-        self.from_host.saw_constants(elements)
-        return None
+    def looked_at(self, elements: array) -> Origins:
+        """Remember what of the tape's leaves and results the host sees."""
+        computed = elements.allocation in self._written
+        if computed or elements.requires_grad or elements.allocation in self.from_host.arrays:
+            return self.from_host.saw(elements, len(self.records), computed and elements.requires_grad)
+        return ()
 
-    def came_in(self, elements: array) -> None:
-        """Remember what the host had seen when it made an array: that may be where the values come from."""
-        self.from_host.came_in(elements)
+    def came_in(self, elements: array, data: Any = None) -> None:
+        """Remember an array of the host's values, if these come from the tape."""
+        self.from_host.came_in(elements, data, len(self.records), "array")
 
-    def overwritten(self, dest: array, how: str) -> None:
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         """Record an overwrite from the host."""
-        if how not in FILLS:
-            self.from_host.came_in(dest)
+        self.from_host.came_in(dest, data, len(self.records), how, how not in FILLS)
         targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
         if targets:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
-            made = [overwrite_of(target, how, caller()) for target in targets]
-            if self.from_host.seen:
-                self.from_host.passed_on(len(self.records), [made[0].value])
-            self.records += made
+            self.records += [overwrite_of(target, how, caller()) for target in targets]

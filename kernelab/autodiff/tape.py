@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.adjoints import Adjoints
-from kernelab.autodiff.cuts import Cut, described, detours, passed_on, unrecorded, warn_of
+from kernelab.autodiff.cuts import Cut, described, unrecorded, warn_of
+from kernelab.autodiff.detours import detours
 from kernelab.autodiff.finite import FiniteChecks, check_seeds, check_sums
 from kernelab.autodiff.flow import Flow, flow
 from kernelab.autodiff.forgotten import tell_inputs_without_gradients
@@ -328,9 +329,7 @@ class Tape(Observed, Habits):
         """Where chains go on outside of the tape: by the host, or through launches that it did not see."""
         on_the_way = found.on_the_way(seeds)
         leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
-        host = self._recording.from_host
-        outside: list[Cut] = [*detours(host.arrays, on_the_way, steps, seeds)]
-        outside += passed_on(host.numbers, steps, found.live, on_the_way)
+        outside = detours(self._recording.from_host, steps, found.live, on_the_way, seeds)
         strangers = unrecorded(steps, leaves)
         if len(strangers) == len(leaves):
             return [*outside, *strangers]

@@ -25,8 +25,10 @@ from kernelab.lang.ops import (
     Pattern,
     ScalarPattern,
     VecPattern,
+    Zero,
 )
 from kernelab.lang.rounding import computed, rounded
+from kernelab.lang.traced import follow, untraced
 from kernelab.lang.types import (
     SCALARS,
     Array,
@@ -98,10 +100,11 @@ class Builtin:
 
     def _on_host(self, operands: tuple[Any, ...]) -> Any:
         op, result, types = self._resolved(operands)
-        values = [_held(x, t) for x, t in zip(operands, types, strict=True)]
+        values = [_held(untraced(x), t) for x, t in zip(operands, types, strict=True)]
         with np.errstate(all="ignore"):
             value = computed(op.numpy, values, _dtype(result))
-        return _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
+        made = _taken_apart(value, op.results(result)) if op.parts else value_of(result, value)
+        return made if op.derivative.__class__ is Zero else follow(made, *operands)
 
     def _resolved(self, operands: tuple[Any, ...]) -> tuple[Op, Value, list[Type]]:
         given = [host_type(x) for x in operands]

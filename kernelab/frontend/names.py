@@ -37,6 +37,7 @@ from kernelab.lang.absent import absent
 from kernelab.lang.constants import BARE, CONSTANTS
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
+from kernelab.lang.traced import untraced
 from kernelab.lang.types import (
     LARGEST,
     SCALARS,
@@ -291,6 +292,7 @@ def meaning_of(name: str, value: Any) -> Meaning | None:
         return FunctionRef(function)
     if getattr(value, "__kernelab_kernel__", None) is not None:
         return KernelRef(name)
+    value = untraced(value)
     match value:
         case bool() | int() | float() if type(value) in (bool, int, float):
             return Weak(value)

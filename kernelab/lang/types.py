@@ -15,6 +15,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.aliases import base_of
 from kernelab.lang.rounding import BFLOAT16, rounded
+from kernelab.lang.traced import follow, untraced
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -72,8 +73,9 @@ class Scalar:
     def __call__(self, value: Any = 0) -> Any:
         """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
         try:
-            given = value if value is not None else ""
-            return rounded(np.float64(given), BFLOAT16)[()] if self.flavor else self.dtype.type(given)
+            given = untraced(value) if value is not None else ""
+            made = rounded(np.float64(given), BFLOAT16)[()] if self.flavor else self.dtype.type(given)
+            return follow(made, value)
         except (TypeError, ValueError):
             message = f"{value!r} cannot become {self}"
             raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None

@@ -22,6 +22,7 @@ from kernelab.errors import (
 )
 from kernelab.lang import ops, unsuited
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
+from kernelab.lang.traced import CONSTANT, Traced, follow, origins, traced, untraced
 from kernelab.lang.types import (
     LARGEST,
     SCALARS,
@@ -47,15 +48,14 @@ class NoComponent(KernelError, AttributeError):
     """A component that a value does not have."""
 
 
-class HostValue(np.ndarray[Any, Any]):
+class HostValue(np.ndarray[Any, Any], Traced):
     """What `kl.vec3(1.0, 2.0, 3.0)`, an element of an array of vectors, or a field of a struct is.
 
     ``v.x``, ``v.xz``, ``v[0]`` and ``v[1:]`` read components, ``v.x = 1.0`` and ``v[0] = 1.0`` set them;
     ``==`` compares whole values, also with tuples.  ``v += w`` makes a new value, as in a kernel.
     """
 
-    __slots__ = ()
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def type(self) -> Vec | Mat | None:
@@ -64,6 +64,9 @@ class HostValue(np.ndarray[Any, Any]):
         return _type(kind, self.dtype, self.shape)
 
     # -------------------------------------------------------------------------------------- NumPy
+
+    def copy(self, order: Any = "C") -> Any:
+        return traced(super().copy(order), self._origins)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         operator = _OPERATORS.get(ufunc)
@@ -75,16 +78,19 @@ class HostValue(np.ndarray[Any, Any]):
             and not options
         ):
             return _operate(operator, *inputs)
-        return getattr(ufunc, method)(*_plain(inputs), **_plain(options))
+        result = getattr(ufunc, method)(*_plain(inputs), **_plain(options))
+        return result if ufunc in CONSTANT else follow(result, *inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return func(*_plain(args), **_plain(kwargs))
+        return follow(func(*_plain(args), **_plain(kwargs)), args, kwargs)
 
     # -------------------------------------------------------------------------------------- components
 
     def __getitem__(self, key: Any) -> Any:
         found = np.asarray(self)[key]
-        return _part(found) if isinstance(found, np.ndarray) and self.type is not None else found
+        if isinstance(found, np.ndarray) and self.type is not None:
+            found = _part(found)
+        return traced(found, self._origins)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         type = self.type
@@ -95,12 +101,13 @@ class HostValue(np.ndarray[Any, Any]):
             message = f"this {type} is a copy of an element: setting a component would not change the array"
             hint = "write x[i] = ..., or v = x[i].copy(), change v, and x[i] = v"
             raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
-        given = widened(np.asarray(value))
+        given = widened(np.asarray(untraced(value)))
         if given.dtype.kind not in ("biuf" if type.scalar.is_float else "biu"):
             message = f"{value!r} cannot be a component of a {type}"
             raise KernelTypeError(Diagnostic(message, hint=f"give a number of {type.scalar}", code="value"))
         try:
             np.asarray(self)[key] = rounded(given, self.dtype)
+            self._origins = origins(self, value)
         except ValueError:
             message = f"components of a {type} cannot be set to numbers of shape {given.shape}"
             raise KernelValueError(
@@ -112,7 +119,7 @@ class HostValue(np.ndarray[Any, Any]):
 
     def __getattr__(self, name: str) -> Any:
         places = _places(self.type, name)
-        return self[places[0]] if len(name) == 1 else _part(np.asarray(self)[places])
+        return self[places[0]] if len(name) == 1 else traced(_part(np.asarray(self)[places]), self._origins)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(self.__class__, name):
@@ -302,18 +309,18 @@ def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
     if not components:
         return value_of(type, np.zeros(type.shape, type.scalar.dtype))
     try:
-        given = [_as_components(component, type.scalar) for component in components]
+        given = [_as_components(untraced(component), type.scalar) for component in components]
     except (TypeError, ValueError, OverflowError) as error:
         message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
         raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
     if len(given) == 1 and given[0].shape in ((), type.shape):
-        return value_of(type, np.broadcast_to(given[0], type.shape).copy())
+        return follow(value_of(type, np.broadcast_to(given[0], type.shape).copy()), *components)
     joined = np.concatenate([component.ravel() for component in given])
     size = math.prod(type.shape)
     if joined.size != size:
         message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
         raise KernelTypeError(Diagnostic(message, code="count"))
-    return value_of(type, joined.reshape(type.shape))
+    return follow(value_of(type, joined.reshape(type.shape)), *components)
 
 
 def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
@@ -446,7 +453,7 @@ def _operate(name: str, *operands: Any) -> Any:
         for x, t in zip(operands, types, strict=True)
     ]
     with np.errstate(all="ignore"):
-        return value_of(result, computed(op.numpy, numbers, scalar_of(result).dtype))
+        return follow(value_of(result, computed(op.numpy, numbers, scalar_of(result).dtype)), *operands)
 
 
 def _divides_ints(name: str, operands: tuple[Any, ...], types: list[Value]) -> bool:
@@ -503,6 +510,7 @@ def _operand_type(operand: Any, model: HostValue) -> Value:
 
 def _number(value: Any, type: Type) -> Any:
     assert isinstance(type, Scalar)
+    value = untraced(value)
     given = widened(np.asarray(value))
     if given.dtype.kind not in ("iuf" if type.is_float else "iu"):
         message = f"{value} cannot stand for {type}"

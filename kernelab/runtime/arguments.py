@@ -13,6 +13,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
+from kernelab.lang.traced import untraced
 from kernelab.lang.types import (
     Array,
     Scalar,
@@ -112,7 +113,8 @@ class Parameter:
         elif isinstance(argument, np.ndarray) or (
             hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
         ):
-            found = self._borrowed(np.asarray(argument), wanted)
+            given = argument if isinstance(argument, np.ndarray) else np.asarray(argument)
+            found = self._borrowed(given, wanted)
         else:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
             if isinstance(argument, bool | int | float | np.number):
@@ -163,7 +165,8 @@ class Parameter:
         return Reference(argument), self._components(value, wanted)
 
     def _number(self, argument: Any, wanted: Scalar) -> bytes:
-        value = argument.item() if isinstance(argument, np.generic) else argument
+        value = untraced(argument)
+        value = value.item() if isinstance(value, np.generic) else value
         if not isinstance(value, (int, float) if wanted.is_float else int):
             raise self.wrong(_described(argument), _number_hint(argument, wanted), "type")
         try:
@@ -183,7 +186,7 @@ class Parameter:
     def _components(self, argument: Any, wanted: Value) -> bytes:
         shape, scalar = shape_of(wanted), scalar_of(wanted)
         try:
-            values = np.asarray(argument)
+            values = np.asarray(untraced(argument))
         except ValueError:
             values = np.empty(0)
         if values.shape not in (shape, (size_of(wanted),)):

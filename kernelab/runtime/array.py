@@ -9,6 +9,7 @@ import numpy as np
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
+from kernelab.lang.traced import follow
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described
@@ -119,6 +120,9 @@ def full(
     filling = None if isinstance(elem, Struct) else element(value, elem)
     made = _made(shape, elem, device, requires_grad, options, cleared=False)
     made.blank()[...] = made._fitting(value) if filling is None else filling
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.came_in(made, value)
     return made
 
 
@@ -200,7 +204,8 @@ def from_numpy(
     The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.  Raises
     KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
     """
-    made: array = array(np.asarray(data), dtype, shape, device, requires_grad, copy=False)
+    values = data if isinstance(data, np.ndarray) else np.asarray(data)
+    made: array = array(values, dtype, shape, device, requires_grad, copy=False)
     return made
 
 
@@ -224,7 +229,7 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     if kind != DLPACK_CPU:
         message = f"this {type(source).__name__} is in the memory of neither the CPU nor a CUDA device"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first"))
-    values = np.from_dlpack(source)
+    values = follow(np.from_dlpack(source), source)
     wanted = values.dtype if dtype is None else scalar_of(value_type(dtype)).dtype
     if wanted != values.dtype:
         if wanted.kind not in "biu" or values.dtype.kind not in "biu" or wanted.itemsize != values.itemsize:
@@ -241,7 +246,7 @@ def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
         made.requires_grad = True
     recorder = RECORDER.get()
     if recorder is not None:
-        recorder.came_in(made)
+        recorder.came_in(made, source)
     return made
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.rounding import largest, rounded, widened
+from kernelab.lang.traced import untraced
 from kernelab.lang.types import Scalar
 
 _NONE = object()
@@ -21,7 +22,7 @@ HostArray = np.ndarray[Any, Any]
 def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
     try:
-        values = data if isinstance(data, np.ndarray) else np.asarray(data)
+        values = untraced(data) if isinstance(data, np.ndarray) else np.asarray(data)
     except ValueError:
         message = f"cannot {purpose} {described(data)}: its rows have different lengths"
         hint = "give every row the same number of elements"

@@ -34,6 +34,7 @@ from kernelab.frontend.frame import BrokenCall
 from kernelab.frontend.promote import default_scalar
 from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
 from kernelab.lang.structs import AnyType, Struct, has_derivative
+from kernelab.lang.traced import origins
 from kernelab.lang.types import (
     LARGEST,
     Array,
@@ -65,7 +66,7 @@ from kernelab.runtime.operands import (
     require_place,
     value_type_of,
 )
-from kernelab.runtime.recorder import caller
+from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.streams import shaped
 from kernelab.runtime.strided import array
 from kernelab.runtime.viewing import is_picked
@@ -117,7 +118,19 @@ def map(
         return kernel
     with shaped(shape_of(block_dim, 0)):
         made = _into(name, callee, given, outs)
+        _tell_captured(func, made)
     return made[0] if len(made) == 1 else list(made)
+
+
+def _tell_captured(func: Any, made: Sequence[Any]) -> None:
+    """Numbers of the host that the function captured are constants to a tape, which may have made them."""
+    recorder = RECORDER.get()
+    if recorder is None or not inspect.isfunction(func):
+        return
+    captured = list(_named_in(func).values())
+    if origins(captured):
+        for results in made:
+            recorder.came_in(results, captured)
 
 
 def _into(name: str, callee: UserFunction, given: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
@@ -344,12 +357,17 @@ def _only(lowered: Lowered) -> UserFunction:
 
 
 def _python(func: Callable[..., Any]) -> UserFunction:
-    names = {**func.__globals__, **closure(func)}
     code: Any = func.__code__
+    used = _named_in(func)
     words = tuple(dict.fromkeys(_names_of(code)))
-    used = {name: names[name] for name in words if name in names}
     key = tuple((name, _same(value, words)) for name, value in used.items())
     return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
+
+
+def _named_in(func: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function's text stand for around it."""
+    names = {**func.__globals__, **closure(func)}
+    return {name: names[name] for name in dict.fromkeys(_names_of(func.__code__)) if name in names}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,9 +4,12 @@ The methods here are those of `array` that need nothing of its inside.
 """
 
 import math
+from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.traced import Origins, traced
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.dlpack import CPU, CUDA
 from kernelab.runtime.interop import HostArray, itemsize, value_type
@@ -14,6 +17,7 @@ from kernelab.runtime.memory import Allocation, contiguous_strides
 from kernelab.runtime.outside import capsule, interface_of
 from kernelab.runtime.pinned import pinned_like
 from kernelab.runtime.recorder import RECORDER
+from kernelab.runtime.taken import let_go
 from kernelab.runtime.transfers import look_at
 
 if TYPE_CHECKING:
@@ -51,6 +55,22 @@ class Exchange:
             return values.astype(dtype)
         return values.copy() if copy else values
 
+    def __array_wrap__(self, values: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What NumPy has computed of the elements: ``np.sin(x)`` is NumPy's array."""
+        return traced(values if values.ndim else values[()], self._origins())
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """What a function of NumPy's makes of the elements, such as ``np.dot(x, y)``."""
+        found = tuple(chain.from_iterable(each._origins() for each in _exchanged((args, kwargs))))
+        return traced(func._implementation(*args, **kwargs), found)
+
+    def _origins(self) -> Origins:
+        """What numbers computed of the elements are to remember, if a tape records."""
+        recorder = RECORDER.get()
+        if recorder is None or not recorder.sees_values:
+            return ()
+        return recorder.looked_at(cast("array", self))
+
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's description of the memory, which it keeps alive; it has no word for bfloat16.
@@ -59,8 +79,8 @@ class Exchange:
         """
         if scalar_of(self.dtype) == bfloat16 or self.allocation.space is not None:
             raise AttributeError("__array_interface__")
-        look_at(cast("array", self))
         values = self.host()
+        let_go(values, look_at(cast("array", self)))
         described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
         if not self.allocation.writable:
             return described | {"data": (self.ptr, True), "strides": values.strides}
@@ -162,6 +182,15 @@ class Exchange:
     def retain_grad(self, wanted: bool) -> None:
         if wanted:
             self.requires_grad = True
+
+
+def _exchanged(values: Any) -> Iterator[Exchange]:
+    """The arrays among arguments."""
+    if isinstance(values, Exchange):
+        yield values
+    elif isinstance(values, list | tuple | dict):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from _exchanged(value)
 
 
 class Capsule:

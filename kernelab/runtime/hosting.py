@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from kernelab.lang.traced import traced
 from kernelab.lang.types import Value, scalar_of, shape_of
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, contiguous_strides
@@ -70,16 +71,19 @@ class Hosting:
 
         What is written through it changes the array; a tape that needs the old values notices.  What is on a
         CUDA device is copied, and the copy cannot be written: nothing would come of it.
+
+        While a tape records, this is a subclass of NumPy's array for what gradients depend on.  It remembers
+        where it comes from, and so does what NumPy makes of it: `backward` warns where that reached a launch.
         """
-        look_at(cast("array", self))
+        found = look_at(cast("array", self))
         if self.allocation.space is not None:
             copied = self.seen().copy()
             copied.flags.writeable = False
-            return copied
+            return traced(copied, found) if found else copied
         view = self._view(self.allocation.expose())
         if not self.allocation.writable:
             view.flags.writeable = False
-        return view
+        return traced(view, found) if found else view
 
     def _view(self, buffer: Any) -> HostArray:
         known = self._host

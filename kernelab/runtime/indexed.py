@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError, Source
 from kernelab.lang.structs import Struct
+from kernelab.lang.traced import traced
 from kernelab.lang.types import int32
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
@@ -202,9 +203,9 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
 
     def numpy(self) -> HostArray:
         """A copy of the elements as a NumPy array."""
-        look_at(self.data)
-        found: HostArray = self.data.seen()[self._places()]
-        return found.copy()
+        origins = look_at(self.data)
+        found: HostArray = traced(self.data.seen()[self._places()].copy(), origins)
+        return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)

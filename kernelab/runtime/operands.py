@@ -14,6 +14,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError
 from kernelab.frontend.promote import default_scalar
 from kernelab.lang.structs import AnyType, Struct, StructArray
+from kernelab.lang.traced import follow, untraced
 from kernelab.lang.types import (
     Array,
     Mat,
@@ -83,7 +84,7 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
         return (
             array(value, wanted, device=place, copy=False)
             if several
-            else value_of(wanted, element(value, wanted))
+            else follow(value_of(wanted, element(untraced(value), wanted)), value)
         )
     if isinstance(value, np.ndarray) and value.ndim:
         return array(value, device=place, copy=False)
@@ -91,11 +92,12 @@ def argument(value: Any, wanted: object, arrays: Sequence[array]) -> Any:
         message = f"arrays, numbers, vectors and structs are mapped over, not {described(value)}"
         hint = "write kl.array(...) around it, or kl.vec3(...) for one vector"
         raise KernelTypeError(Diagnostic(message, code="map", hint=hint))
-    number = value if isinstance(value, bool | int) else value.item() if hasattr(value, "item") else value
+    number = untraced(value)
+    number = number.item() if hasattr(number, "item") else number
     scalar = wanted if isinstance(wanted, Scalar) else _scalar_for(number, arrays)
     if isinstance(number, int) and scalar.is_int and not holds(scalar, number):
         raise KernelValueError(Diagnostic(f"{number} does not fit {scalar}", code="range"))
-    return scalar(number)
+    return follow(scalar(number), value)
 
 
 def require_place(place: Device | None, given: Sequence[Any], what: str = "map()") -> None:

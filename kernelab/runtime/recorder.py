@@ -14,11 +14,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kernelab.errors import Source, Span, label_of
+from kernelab.lang.traced import Origins
 
 if TYPE_CHECKING:
     from kernelab.runtime.launch import Call
     from kernelab.runtime.strided import array
-    from kernelab.runtime.taken import Taken
 
 
 class Recorder(Protocol):
@@ -38,17 +38,17 @@ class Recorder(Protocol):
     def copied(self, dest: "array", src: "array", how: str) -> None:
         """`dest` now holds the elements of `src`; `how` names the operation."""
 
-    def overwritten(self, dest: "array", how: str) -> None:
-        """`dest` now holds values that come from no array; `how` names the operation."""
+    def overwritten(self, dest: "array", how: str, data: Any = None) -> None:
+        """`dest` now holds values of the host's, made of `data`; `how` names the operation."""
 
-    def looked_at(self, elements: "array") -> "Taken | None":
-        """The host gets the values of an array; what a number of it is to remember."""
+    def looked_at(self, elements: "array") -> Origins:
+        """The host gets the values of an array; what these are to remember."""
 
     def marked_read(self, elements: "array") -> None:
         """Code that is no kernel has read an array."""
 
-    def came_in(self, elements: "array") -> None:
-        """An array was made of values that the host had."""
+    def came_in(self, elements: "array", data: Any = None) -> None:
+        """An array was made of values that the host had, of `data`."""
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """What follows belongs together, under a name."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.lang.traced import traced, untraced
 from kernelab.lang.types import Array, Value, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
@@ -46,7 +47,7 @@ from kernelab.runtime.memory import (
 from kernelab.runtime.outside import at_address, from_interface, is_outside
 from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
-from kernelab.runtime.taken import remembering
+from kernelab.runtime.taken import let_go
 from kernelab.runtime.transfers import look_at, transfer, write
 from kernelab.runtime.viewing import (
     Index,
@@ -177,12 +178,12 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             self._adopt(shared, elem, shape, True, shared.device if place is None else place)
             return
         self._setup(shared.allocation, shared.offset, shared.shape, shared.strides, shared.dtype)
-        self._came_in()
+        self._came_in(shared)
 
-    def _came_in(self) -> None:
+    def _came_in(self, data: Any) -> None:
         recorder = RECORDER.get()
         if recorder is not None:
-            recorder.came_in(self)
+            recorder.came_in(self, data)
 
     def _allocate(
         self,
@@ -199,8 +200,9 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     def _adopt(
         self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool, place: Device
     ) -> None:
+        given = data
         if isinstance(data, array):
-            look_at(data)
+            given = traced(data.seen(), look_at(data))
             copy |= data.allocation.space is not None
             elem, data = elem or data.dtype, data.seen()
         values, elem = host_values(data, elem)
@@ -221,7 +223,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             offset = address_of(values) - allocation.address
             self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
             allocation.folded |= self.folds
-        self._came_in()
+        self._came_in(given)
 
     def _setup(
         self,
@@ -350,23 +352,25 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
 
     def list(self) -> list[Any]:
         """The elements in order, as Python numbers, or as vectors and matrices."""
-        look_at(self)
-        return _listed(self)
+        found: list[Any] = traced(_listed(self), look_at(self))
+        return found
 
     def item(self) -> Any:
         """The only element of a one-element array; raises KernelValueError otherwise.
 
-        While a tape records, a float of an array with gradients remembers where it comes from: `backward`
-        warns where it, or what Python's arithmetic made of it, was passed to a launch.
+        While a tape records, a float that gradients depend on remembers where it comes from: `backward` warns
+        where it, or what Python's arithmetic and NumPy made of it, was passed to a launch.
         """
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
             raise KernelValueError(Diagnostic(message, code="size"))
-        taken = look_at(self)
-        return remembering(_listed(self)[0], taken)
+        found = look_at(self)
+        return traced(_listed(self)[0], found)
 
     def __float__(self) -> float:
-        return float(self.item())
+        number = untraced(self.item())
+        let_go(self.seen(), look_at(self))
+        return float(number)
 
     def __int__(self) -> int:
         return int(self.item())
@@ -394,9 +398,9 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
         axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
         if axes == 0:
-            look_at(self)
+            found = look_at(self)
             values = values if self.allocation.space is None else self.seen()[keys]
-            return values if not values.ndim else frozen(self.dtype, values.copy())
+            return traced(values if not values.ndim else frozen(self.dtype, values.copy()), found)
         return self._seen(values, axes)
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
@@ -427,7 +431,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     # -------------------------------------------------------------------------------------- writing
 
     def _overwrite(self, values: Any, how: str) -> None:
-        write(self, self._fitting(values), how)
+        write(self, self._fitting(values), how, values)
 
     def _fitting(self, values: Any) -> HostArray:
         """Host data as they can be written into this array; raises where they cannot."""
@@ -440,12 +444,12 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
 
     def fill_(self, value: Any) -> "array":
         """Set every element to `value`: a number, or components of a vector or matrix."""
-        write(self, value if is_plain(value, self.dtype) else element(value, self.dtype), "fill_")
+        write(self, value if is_plain(value, self.dtype) else element(value, self.dtype), "fill_", value)
         return self
 
     def zero_(self) -> "array":
         """Set every element to zero."""
-        write(self, 0, "zero_")
+        write(self, 0, "zero_", 0)
         return self
 
     def assign(self, src: Any) -> "array":
@@ -456,7 +460,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         values, _ = host_values(src, self.dtype)
         if values.shape != self.outline().shape:
             raise KernelValueError(other_shape(self.shape, values.shape))
-        write(self, values, "assign")
+        write(self, values, "assign", src)
         return self
 
 

@@ -17,6 +17,7 @@ from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.memory import Allocation, address_of, borrow
 from kernelab.runtime.strided import array
 from kernelab.runtime.structs import Instance, class_of
+from kernelab.runtime.transfers import look_at
 
 
 class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(n, dtype=Particle)`)
@@ -63,13 +64,14 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         if copy or not shared or place.is_cuda:
             self._allocate(values.shape, elem, place=place)
             self.blank()[...] = values
+            self._came_in(data)
             return
         whole = borrow(values)
         self._setup(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
         whole.folded |= self.folds
 
     def _fitting(self, values: Any) -> HostArray:
-        return np.asarray(values) if isinstance(values, np.ndarray | np.void) else _values(values, self.dtype)
+        return _values(values, self.dtype)
 
     def _view(self, buffer: Any) -> HostArray:
         return np.ndarray(self.shape, layout(self.dtype), buffer, self.offset, self.strides)
@@ -104,18 +106,23 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         if isinstance(key, str):
             return self.field(key)
         found = super().__getitem__(key)
-        return class_of(self.dtype)._read(found, self) if isinstance(found, np.void) else found
+        return self._instance(found) if isinstance(found, np.void) else found
+
+    def _instance(self, element: np.void) -> Instance:
+        found, made = look_at(self), class_of(self.dtype)._read(element, self)
+        if found:
+            made._follow(found)
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(key, str):
             self.field(key).assign(value)
             return
-        given = value if isinstance(value, array) else _values(value, self.dtype)
-        super().__setitem__(key, given)
+        super().__setitem__(key, value)
 
     def fill_(self, value: Any) -> "structarray":
         """Set every element to one struct."""
-        self._overwrite(_values(value, self.dtype), "fill_")
+        self._overwrite(value, "fill_")
         return self
 
     def assign(self, src: Any) -> "structarray":
@@ -125,8 +132,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
 
     def list(self) -> list[Any]:
         """The elements in order, as structs."""
-        made = class_of(self.dtype)
-        return [made._read(value, self) for value in self.host().reshape(-1)]
+        return [self._instance(value) for value in self.host().reshape(-1)]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))

@@ -12,6 +12,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, a_thing
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
+from kernelab.lang.traced import Origins, follow, traced, untraced
 from kernelab.lang.types import (
     Array,
     Mat,
@@ -27,7 +28,6 @@ from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.strided import array
-from kernelab.runtime.taken import TakenFloat, remembering
 from kernelab.runtime.viewing import is_picked
 
 
@@ -69,6 +69,14 @@ class Instance:
         """The dtype of NumPy arrays of the struct; raises KernelTypeError for a struct that holds arrays."""
         array_type(cls.__kernelab_struct__, 1)  # refuses a struct that holds arrays
         return layout(cls.__kernelab_struct__)
+
+    def _follow(self, found: Origins) -> None:
+        """Let the numbers of all fields come from there."""
+        for name, value in self._values.items():
+            if isinstance(value, Instance):
+                value._follow(found)
+            else:
+                self._values[name] = traced(value, found)
 
     @classmethod
     def _read(cls, value: Any, of: array) -> "Instance":
@@ -207,8 +215,8 @@ class Instance:
 
     def _grad(self) -> "Instance | None":
         found = {name: _gradient(value) for name, value in self._values.items()}
-        for name, traced in self._traced.items():
-            gradient = traced.grad
+        for name, primal in self._traced.items():
+            gradient = primal.grad
             assert gradient is not None
             found[name] = _copied(_element_of(gradient))
         if all(gradient is None for gradient in found.values()):
@@ -351,7 +359,8 @@ def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
 
 
 def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
-    given = value.item() if isinstance(value, np.generic | np.ndarray) and np.ndim(value) == 0 else value
+    given = untraced(value)
+    given = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
     kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
     if not isinstance(given, kinds) or (isinstance(given, bool) and scalar.kind != "bool"):
         raise _wrong(entry, struct, _described(value))
@@ -362,12 +371,12 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
             number = rounded(given, scalar.dtype).item()
         except OverflowError:
             raise _wrong(entry, struct, "an int of so many digits", "no float is that large") from None
-    return remembering(number, value.taken) if isinstance(value, TakenFloat) else number
+    return follow(number, value)
 
 
 def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     try:
-        given = widened(np.asarray(value))
+        given = widened(np.asarray(untraced(value)))
     except ValueError:
         raise _wrong(entry, struct, _described(value)) from None
     kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
@@ -375,7 +384,7 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     if not fits:
         hint = f"give {size_of(type)} numbers, or kl.{type}(...)"
         raise _wrong(entry, struct, _described(value), hint)
-    return value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type)))
+    return follow(value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type))), value)
 
 
 def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:

@@ -1,71 +1,67 @@
-"""Numbers that host code takes out of arrays: floats that know where they come from while a tape records.
+"""Where host code took numbers out of arrays while a tape records: the origins that `lang.traced` carries.
 
-No tape can follow what the host computes, but a float can: what Python's arithmetic makes of a `TakenFloat`
-is one again.  Where such a number reaches a launch, the recorder knows that a chain of gradients ends there.
-Numbers go through NumPy, `math` and `float()` without a trace.
+No tape can follow what the host computes, but numbers can say what they come from.  Where such a number
+reaches a launch, or an array, the recorder knows that a chain of gradients ends there.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import ReferenceType, ref
+from weakref import ref
 
+from kernelab.lang.traced import Origins, leave
 from kernelab.runtime.recorder import Place
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
 
+MANY = 256
+"""How many numbers that have lost their origins are remembered, the latest."""
+
+FEW = 16
+"""Of arrays with more elements no number is remembered that loses its origins."""
+
+ORDINARY = frozenset((0.0, 1.0, -1.0))
+"""Numbers that everybody writes."""
+
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Taken:
-    """Where the host took a number, and of which array; whoever made this decides how long that matters."""
+    """Where the host took numbers, of which array, and after how many records; its maker keeps it alive.
+
+    `lost` are the latest numbers, of this array and others, that go on without their origins.
+    """
 
     elements: "array"
     place: Place
+    record: int
+    lost: "dict[float, Taken]"
+
+    def left(self, number: float) -> None:
+        """A number that was taken here, or computed from one, goes on without knowing it."""
+        if number in ORDINARY:
+            return
+        self.lost.pop(number, None)
+        self.lost[number] = self
+        if len(self.lost) > MANY:
+            del self.lost[next(iter(self.lost))]
 
 
-class TakenFloat(float):
-    """A float that host code took from an array, or computed from one; a float in every other respect.
-
-    Copies and pickles of it are plain floats.
-    """
-
-    __slots__ = ("_taken",)
-
-    _taken: "ReferenceType[Taken]"
-
-    @property
-    def taken(self) -> Taken | None:
-        """Where it comes from, None where that does not matter any more."""
-        return self._taken()
-
-    def __reduce_ex__(self, _protocol: Any) -> Any:
-        return float, (float(self),)
+def origin(taken: Taken) -> Origins:
+    """What numbers that were taken there carry."""
+    return (ref(taken),)
 
 
-def remembering(value: Any, taken: Taken | None) -> Any:
-    """A number that remembers where it was taken; anything but a float of Python's itself."""
-    return value if taken is None or value.__class__ is not float else _made(value, ref(taken))
+def takings(found: Origins) -> Iterator[Taken]:
+    """Where numbers were taken that come from these origins."""
+    for known in found:
+        taken = known()
+        if isinstance(taken, Taken):
+            yield taken
 
 
-def _made(value: float, taken: "ReferenceType[Taken]") -> TakenFloat:
-    made = TakenFloat(value)
-    made._taken = taken
-    return made
-
-
-def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of float whose results are taken from where the number itself is."""
-
-    def computed(self: TakenFloat, *others: Any) -> Any:
-        result = compute(self, *others)
-        return _made(result, self._taken) if result.__class__ is float else result
-
-    return computed
-
-
-_BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-_UNARY = ("__neg__", "__pos__", "__abs__")
-
-for _name in (*_UNARY, *(f"__{side}{name}__" for name in _BINARY for side in ("", "r"))):
-    setattr(TakenFloat, _name, _following(getattr(float, _name)))
+def let_go(values: Any, found: Origins) -> None:
+    """Somebody gets numbers in a way that no origin can go with."""
+    if found and values.size <= FEW and values.dtype.kind == "f":
+        for number in values.ravel().tolist():
+            leave(number, found)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.traced import Origins
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import copy_bytes
 from kernelab.runtime.recorder import RECORDER
@@ -16,13 +17,12 @@ from kernelab.runtime.viewing import other_shape
 
 if TYPE_CHECKING:
     from kernelab.runtime.strided import array
-    from kernelab.runtime.taken import Taken
 
 
-def look_at(elements: "array") -> "Taken | None":
-    """To be called where the host is about to see elements; what a number of them is to remember."""
+def look_at(elements: "array") -> Origins:
+    """To be called where the host is about to see elements; what these are to remember."""
     recorder = RECORDER.get()
-    return None if recorder is None else recorder.looked_at(elements)
+    return () if recorder is None else recorder.looked_at(elements)
 
 
 def transfer(dest: "array", src: "array", how: str) -> None:
@@ -47,8 +47,8 @@ def transfer(dest: "array", src: "array", how: str) -> None:
         recorder.copied(dest, src, how)
 
 
-def write(target: "array", values: Any, how: str) -> None:
-    """Set the elements to host data that are known to fit, and tell the watchers and the recorder."""
+def write(target: "array", values: Any, how: str, data: Any) -> None:
+    """Set the elements to numbers that fit, made of host `data`, and tell the watchers and the recorder."""
     memory = target.allocation
     if memory.folded or not memory.writable:
         require_writable(target)
@@ -63,7 +63,7 @@ def write(target: "array", values: Any, how: str) -> None:
     memory.publish()
     recorder = RECORDER.get()
     if recorder is not None:
-        recorder.overwritten(target, how)
+        recorder.overwritten(target, how, data)
 
 
 def _other_extents(dest: "array", src: "array") -> Diagnostic:

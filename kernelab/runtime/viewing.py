@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.lang.traced import traced
 from kernelab.lang.types import Value, int32, shape_of
 from kernelab.lang.values import frozen
 from kernelab.runtime.conversion import described
@@ -58,11 +59,12 @@ class Views:
                 return None
             if self.ndim == 1:
                 recorder = RECORDER.get()
-                if recorder is not None:
-                    recorder.looked_at(self)  # type: ignore[arg-type]
                 values = self._host
                 value = (self.seen() if values is None else values)[key]
-                return frozen(self.dtype, value.copy()) if value.ndim else value
+                value = frozen(self.dtype, value.copy()) if value.ndim else value
+                if recorder is None:
+                    return value
+                return traced(value, recorder.looked_at(self))  # type: ignore[arg-type]
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
         start, stop, step = key.indices(extent)

@@ -157,9 +157,9 @@ LATER = (
     ),
     Fault(
         "a number that is computed from another forgets where that was taken",
-        RUNTIME,
-        "return _made(result, self._taken) if result.__class__ is float else result",
-        "return result",
+        "kernelab/lang",
+        "return traced(compute(untraced(self), untraced(other)), origins(self, other))",
+        "return compute(untraced(self), untraced(other))",
         (f"{CONTRACT}taken.py",),
     ),
     Fault(

@@ -1,0 +1,377 @@
+"""Numbers of the host that know what they were computed from: floats and NumPy arrays, and what those give.
+
+    v = traced(1.5, origins)          a float in every other respect
+    2.0 * v, np.sqrt(v), v ** 2       know the same origins; v > 1.0, int(v), round(v) are plain
+
+A derivative that is zero everywhere hands no origin on: comparisons, integers, `np.floor`.  `math` and
+`float()` lose sight of a number; a conversion is told to its origins.  What an origin is, is not known here.
+"""
+
+import operator
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+from weakref import ReferenceType
+
+import numpy as np
+
+MOST = 4
+"""How many origins a number remembers."""
+
+
+class Origin(Protocol):
+    """Where numbers come from; whoever made it decides how long that matters."""
+
+    def left(self, number: float) -> None:
+        """A number that comes from here goes on without knowing it."""
+
+
+Origins = tuple[ReferenceType[Origin], ...]
+
+
+class Traced:
+    """What numbers with origins have in common."""
+
+    __slots__ = ()
+
+    _origins: Origins = ()
+
+
+_PLAIN = frozenset((float, int, bool, np.float32, np.float64))
+"""The most frequent kinds of numbers that have no origins."""
+
+
+def origins(*values: Any) -> Origins:
+    """What numbers come from, those in lists, tuples and dicts too; nothing that does not matter any more."""
+    found: Origins = ()
+    for value in values:
+        if value.__class__ in _PLAIN:
+            continue
+        if isinstance(value, Traced):
+            found += value._origins
+        elif value.__class__ is np.ndarray:
+            found += _of_view(value)
+        elif value.__class__ in (list, tuple):
+            found += origins(*value)
+        elif value.__class__ is dict:
+            found += origins(*value.values())
+    return _that_matter(found) if found else found
+
+
+def _of_view(values: Any) -> Origins:
+    """What a plain view comes from: NumPy's `asarray` leaves the array behind it as its base."""
+    return values.base._origins if isinstance(values.base, TracedArray) else ()
+
+
+def _that_matter(found: Origins) -> Origins:
+    # By identity: a reference to what has gone away has no hash.
+    known = {id(origin): origin for origin in found if origin() is not None}
+    return tuple(known.values())[:MOST]
+
+
+def traced(value: Any, found: Origins) -> Any:
+    """A result that knows what it comes from: floats, arrays of floats, and those in lists and tuples."""
+    if not found:
+        return value
+    if value.__class__ is float:
+        return _made(TracedFloat, float, value, found)
+    if isinstance(value, np.ndarray):
+        return _traced_array(value, found)
+    if isinstance(value, np.floating):
+        base = type(value)
+        return _made(_SCALARS[base], base, value, found) if base in _SCALARS else value
+    if isinstance(value, list | tuple):
+        parts = [traced(part, found) for part in value]
+        return value.__class__(*parts) if hasattr(value, "_fields") else value.__class__(parts)
+    return value
+
+
+def follow(value: Any, *operands: Any) -> Any:
+    """A result that comes from where its operands come from."""
+    return traced(value, origins(*operands))
+
+
+def untraced(value: Any) -> Any:
+    """The same numbers without origins, over the same memory; those in lists, tuples and dicts too."""
+    if value.__class__ in _PLAIN:
+        return value
+    if isinstance(value, TracedArray):
+        return value.view(np.ndarray)
+    if isinstance(value, TracedFloat | TracedNumber):
+        return value._plain()
+    if value.__class__ in (list, tuple):
+        return value.__class__([untraced(part) for part in value])
+    if value.__class__ is dict:
+        return {name: untraced(part) for name, part in value.items()}
+    return value
+
+
+def _traced_array(values: Any, found: Origins) -> Any:
+    if values.dtype.kind not in "fc":
+        return values
+    if not isinstance(values, Traced):
+        if values.__class__ is not np.ndarray:
+            return values  # another library's, which knows better what its results are
+        values = values.view(TracedArray)
+    values._origins = found
+    return values
+
+
+def _made(kind: Any, base: Any, value: Any, found: Origins) -> Any:
+    made = base.__new__(kind, value)
+    made._origins = found
+    return made
+
+
+def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
+    """What a function of NumPy's makes of numbers with origins."""
+    out = options.pop("out", ())
+    found = origins(*inputs, options)
+    options = untraced(options) | ({"out": untraced(out)} if out else {})
+    result = getattr(ufunc, method)(*untraced(inputs), **options)
+    if method == "at":
+        _changed(inputs[0], found)
+        return result
+    if ufunc in CONSTANT:
+        return result
+    for target in out:
+        _changed(target, found)
+    if len(out) == 1:
+        return out[0] if isinstance(out[0], Traced) else traced(result, found)
+    return traced(result, found)
+
+
+def _changed(target: Any, found: Origins) -> None:
+    """What some elements of a target come from now."""
+    if isinstance(target, TracedArray) and target.dtype.kind in "fc":
+        target._origins = _that_matter((*found, *target._origins))
+
+
+CONSTANT = frozenset((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.heaviside))
+"""Functions whose derivative is zero wherever there is one."""
+
+_SHAPED_LIKE: frozenset[Any] = frozenset((np.zeros_like, np.ones_like, np.empty_like))
+"""Functions that look at the shape of their argument, not at its numbers."""
+
+
+# ------------------------------------------------------------------------------------------ numbers
+
+
+class TracedFloat(Traced, float):
+    """A float with origins.  Copies and pickles of it are plain floats."""
+
+    __slots__ = ("_origins",)
+
+    def __new__(cls, value: Any = 0.0) -> Any:
+        return follow(float(untraced(value)), value)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return _computed(ufunc, method, inputs, options)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _applied(func, args, kwargs)
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return float, (self._plain(),)
+
+    def __float__(self) -> float:
+        return _left(self, self._plain())
+
+    def __round__(self, digits: Any = None) -> Any:
+        found = round(self._plain(), digits)
+        return traced(found, self._origins) if digits is not None else found
+
+    def _plain(self) -> float:
+        return float.__pos__(self)
+
+
+class TracedNumber(Traced):
+    """A number of NumPy's with origins.  Copies and pickles of it are plain."""
+
+    __slots__ = ()
+
+    _plain: Callable[[], Any]
+
+
+def leave(number: float, found: Origins) -> float:
+    """A number that goes on without its origins, which are told so."""
+    for origin in found:
+        known = origin()
+        if known is not None:
+            known.left(number)
+    return number
+
+
+def _left(value: Traced, number: float) -> float:
+    """The number that somebody converts; what kernelab itself does with it is no matter."""
+    if sys._getframe(2).f_globals.get("__name__", "").startswith("kernelab."):
+        return number
+    return leave(number, value._origins)
+
+
+def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose results come from where the number and its arguments come from."""
+
+    def computed(self: Any, *others: Any, **options: Any) -> Any:
+        return traced(compute(untraced(self), *untraced(others), **untraced(options)), origins(self, *others))
+
+    return computed
+
+
+def _operators(compute: Callable[[Any, Any], Any], known: tuple[type, ...]) -> tuple[Any, Any]:
+    """A binary operator from both sides; operands of other kinds may know what it means."""
+
+    def ahead(self: Any, other: Any) -> Any:
+        if other.__class__ not in known and not isinstance(other, Traced | np.generic):
+            return NotImplemented
+        return traced(compute(untraced(self), untraced(other)), origins(self, other))
+
+    def behind(self: Any, other: Any) -> Any:
+        if other.__class__ not in known and not isinstance(other, Traced | np.generic):
+            return NotImplemented
+        return traced(compute(untraced(other), untraced(self)), origins(self, other))
+
+    return ahead, behind
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
+    "floordiv": operator.floordiv, "mod": operator.mod, "divmod": divmod, "pow": operator.pow,
+}  # fmt: skip
+_OPERANDS = (bool, int, float, np.ndarray)
+_SIGNS = ("__neg__", "__pos__", "__abs__")
+_METHODS = (
+    "item",
+    "tolist",
+    "astype",
+    "sum",
+    "mean",
+    "prod",
+    "min",
+    "max",
+    "round",
+    "clip",
+    "squeeze",
+    "copy",
+)
+
+
+def _follow_methods(kind: Any, base: Any, names: Iterable[str]) -> None:
+    for name in names:
+        setattr(kind, name, _following(getattr(base, name)))
+
+
+def _follow_operators(kind: Any, known: tuple[type, ...]) -> None:
+    for name, compute in _BINARY.items():
+        ahead, behind = _operators(compute, known)
+        setattr(kind, f"__{name}__", ahead)
+        setattr(kind, f"__r{name}__", behind)
+
+
+def _number_of(base: Any) -> Any:
+    """The class of numbers of a NumPy type with origins; it goes by the same name."""
+
+    def made(cls: Any, value: Any = 0) -> Any:
+        return follow(base(untraced(value)), value)
+
+    def plain_number(self: Any) -> Any:
+        return base.__pos__(self)
+
+    def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return _computed(ufunc, method, inputs, options)
+
+    def array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _applied(func, args, kwargs)
+
+    def reduce(self: Any, protocol: Any) -> Any:
+        return plain_number(self).__reduce_ex__(protocol)
+
+    def copied(self: Any, memo: Any = None) -> Any:
+        return plain_number(self)
+
+    def converted(self: Any) -> float:
+        return _left(self, float(plain_number(self)))
+
+    def rounded(self: Any, digits: int | None = None) -> Any:
+        found = round(plain_number(self), digits)
+        return found if digits is None else traced(found, self._origins)
+
+    members = {
+        "__slots__": ("_origins",), "__new__": made, "__module__": base.__module__, "__hash__": base.__hash__,
+        "__array_ufunc__": array_ufunc, "__array_function__": array_function, "_plain": plain_number,
+        "__reduce_ex__": reduce, "__copy__": copied, "__deepcopy__": copied,
+        "__float__": converted, "__round__": rounded,
+    }  # fmt: skip
+    # NumPy takes the first base for the kind of number that this is.
+    kind: Any = type(base.__name__, (base, TracedNumber), members)
+    _follow_methods(kind, base, (*_SIGNS, *_METHODS))
+    _follow_operators(kind, (*_OPERANDS, list, tuple))
+    return kind
+
+
+_follow_methods(TracedFloat, float, (*_SIGNS, "conjugate"))
+_follow_operators(TracedFloat, _OPERANDS)
+_SCALARS = {base: _number_of(base) for base in (np.float16, np.float32, np.float64, np.longdouble)}
+
+
+# ------------------------------------------------------------------------------------------ arrays
+
+
+class TracedArray(Traced, np.ndarray[Any, Any]):
+    """An array of NumPy's with origins.  It prints and pickles as a plain one."""
+
+    __slots__ = ("_origins",)
+
+    def __array_finalize__(self, source: Any) -> None:
+        self._origins = getattr(source, "_origins", ()) if self.dtype.kind in "fc" else ()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return _computed(ufunc, method, inputs, options)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _applied(func, args, kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return found if isinstance(found, np.ndarray) else traced(found, origins(self))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.view(np.ndarray)[key] = untraced(value)
+        _changed(self, origins(value))
+
+    def __float__(self) -> float:
+        return _left(self, float(self.view(np.ndarray)))
+
+    def __repr__(self) -> str:
+        return repr(self.view(np.ndarray))
+
+    def __str__(self) -> str:
+        return str(self.view(np.ndarray))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.view(np.ndarray), spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(np.ndarray).__reduce_ex__(protocol)
+
+
+def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    """What one of NumPy's functions of arrays makes of numbers with origins."""
+    given = dict(kwargs)
+    result = func(*untraced(args), **untraced(given))
+    if func in _SHAPED_LIKE:
+        return result
+    if func is np.full_like:
+        return follow(result, args[1:], given.get("fill_value"))
+    found = origins(args, given)
+    _changed(given.get("out"), found)
+    if func is np.copyto:
+        _changed(args[0] if args else given["dst"], found)
+    return traced(result, found)
+
+
+_follow_methods(
+    TracedArray,
+    np.ndarray,
+    ("item", "tolist", "sum", "mean", "var", "std", "prod", "min", "max", "trace", "dot", "round", "take"),
+)

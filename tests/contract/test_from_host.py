@@ -1,0 +1,394 @@
+"""G6 for what the host computes of the tape's values: where that comes back to the tape, it is reported."""
+
+import copy
+import io
+import json
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+kernels = kl.compile("""
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def total(x: array[float], s: array[float]):
+    s[0] += x[tid()]
+
+def scaled(x: array[float], factor: float, y: array[float]):
+    i = tid()
+    y[i] = x[i] * factor
+
+def above(x: array[float], limit: float, y: array[float]):
+    i = tid()
+    if x[i] > limit:
+        y[i] = x[i]
+
+def repeated(x: array[float], n: int, y: array[float]):
+    i = tid()
+    for _ in range(n):
+        y[i] += x[i]
+
+def mixed(x: array[float], weights: vec2, y: array[float]):
+    i = tid()
+    y[i] = weights[0] * x[i] * weights[1]
+
+def weighted(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * w[i]
+
+@struct
+class Spring:
+    stiffness: float
+    axis: vec3
+
+def pulled(x: array[float], springs: array[Spring], y: array[float]):
+    i = tid()
+    y[i] = x[i] * springs[i].stiffness * springs[i].axis[0]
+""")
+Spring = kernels["Spring"]
+Use = Callable[[Any, Any, Any, Any], Any]
+
+
+def told_of(use: Use) -> list[str]:
+    """What `backward` says of a program that uses x, its squares q, their sum s, and y for the loss."""
+    x = kl.array([1.1, 2.3, 3.7], requires_grad=True)
+    q, y = (kl.zeros(3, requires_grad=True) for _ in range(2))
+    s, loss = (kl.zeros(1, requires_grad=True) for _ in range(2))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with kl.Tape() as tape:
+            kernels["square"][3](x, q)
+            kernels["total"][3](q, s)
+            made = use(x, s, q, y)
+            kernels["total"][3](y if made is None else made, loss)
+            kernels["total"][3](x, loss)
+        tape.backward(loss)
+    return [str(warning.message) for warning in seen]
+
+
+def by_number(number: Callable[[Any, Any], Any]) -> Use:
+    """A program that scales x by a number made of s and q."""
+    return lambda x, s, q, y: kernels["scaled"][3](x, number(s, q), y)
+
+
+def by_array(values: Callable[[Any, Any], Any]) -> Use:
+    """A program that weights x by an array made of s and q."""
+    return lambda x, s, q, y: kernels["weighted"][3](x, values(s, q), y)
+
+
+# ------------------------------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda s, q: 2.0 * s[0],
+        lambda s, q: np.sqrt(s.item()),
+        lambda s, q: np.sqrt(s[0]),
+        lambda s, q: np.sqrt(s.numpy())[0],
+        lambda s, q: s.numpy().sum(),
+        lambda s, q: np.mean(q.numpy()),
+        lambda s, q: q.numpy().std(),
+        lambda s, q: np.median(q.numpy()),
+        lambda s, q: 0.1 / np.linalg.norm(q.numpy()),
+        lambda s, q: np.max(np.abs(q.numpy())),
+        lambda s, q: min(1.0, 0.3 / q.numpy().max()),
+        lambda s, q: (q.numpy() @ q.numpy()) ** 0.5,
+        lambda s, q: (np.ones((2, 3)) @ q.numpy())[0],
+        lambda s, q: sum(v * v for v in q.numpy()),
+        lambda s, q: max(q.list()),
+        lambda s, q: q.numpy().tolist()[1],
+        lambda s, q: round(s.item(), 3),
+        lambda s, q: divmod(s.item(), 2.0)[1],
+        lambda s, q: np.float32(2.0) * s[0],
+        lambda s, q: np.clip(s.item(), 0.0, 100.0),
+        lambda s, q: np.interp(s.item(), [0.0, 100.0], [0.0, 1.0]),
+        lambda s, q: np.where(s.numpy() > 0, s.numpy(), 0)[0],
+        lambda s, q: np.sort(q.numpy())[1],
+        lambda s, q: kl.sqrt(s.item()),
+        lambda s, q: kl.float64(s.item()) * 0.5,
+        lambda s, q: 0.5 * kl.utils.array_sum(q),
+        lambda s, q: np.dot(q, q),
+        lambda s, q: np.linalg.norm(q),
+        lambda s, q: np.sin(q)[0],
+        lambda s, q: float(s),
+        lambda s, q: kl.array([0.1 * s.item()]),
+        lambda s, q: kl.array([0.1 * s.item()]).item(),
+        lambda s, q: kl.zeros(1).fill_(0.1 * s.item()),
+    ],
+)
+def test_a_number_made_of_the_tapes_is_reported(number: Callable[[Any, Any], Any]) -> None:
+    (text,) = told_of(by_number(number))
+    assert "no gradient flows from" in text and "the host took" in text
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda s, q: 0.5 if s.item() > 3.0 else 0.25,
+        lambda s, q: 1.0 / len(q.numpy()),
+        lambda s, q: 1.0 / q.numpy().size,
+        lambda s, q: (q.numpy() > 1.0).mean(),
+        lambda s, q: [0.1, 0.2, 0.3][int(q.numpy().argmax())],
+        lambda s, q: float(np.floor(s.item())),
+        lambda s, q: 1.0 / kl.clone(s, requires_grad=False).item(),
+        lambda s, q: 0.1 / kl.array([0.3, 0.7]).numpy().max(),
+    ],
+)
+def test_a_number_that_does_not_depend_on_the_tape_is_silent(number: Callable[[Any, Any], Any]) -> None:
+    assert told_of(by_number(number)) == []
+
+
+def test_numbers_equal_to_some_that_were_looked_at_are_silent() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        quarter = kl.array([0.25], requires_grad=True)
+        assert quarter.item() == quarter.numpy()[0] == quarter.list()[0]
+        kernels["scaled"][3](x, 0.25, y)
+
+    assert told_of(use) == []
+
+
+def test_a_number_whose_derivative_is_zero_in_the_kernel_is_silent() -> None:
+    assert told_of(lambda x, s, q, y: kernels["above"][3](x, 0.1 * s.item(), y)) == []
+    assert told_of(lambda x, s, q, y: kernels["repeated"][3](x, int(s.item()), y)) == []
+    assert told_of(lambda x, s, q, y: kernels["repeated"][3](x, int(np.ceil(q.numpy().max())), y)) == []
+
+
+def test_a_number_that_leads_nowhere_is_silent() -> None:
+    unused = kl.zeros(3, requires_grad=True)
+    assert told_of(lambda x, s, q, y: kernels["scaled"][3](x, 2.0 * s.item(), unused)) == []
+
+
+def test_a_number_of_what_a_launch_computed_without_gradients_is_reported() -> None:
+    w = kl.zeros(3)
+
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        kernels["square"][3](x, w)
+        kernels["scaled"][3](x, w.numpy().max(), y)
+
+    (text,) = told_of(use)
+    assert "no gradient flows from the launch of `scaled` back to `w`" in text
+
+
+def test_in_a_loop_it_is_reported_once() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> Any:
+        for _ in range(5):
+            y = kl.zeros(3, requires_grad=True)
+            kernels["scaled"][3](x, 0.1 * x.numpy()[0], y)
+            x = y
+        return y
+
+    assert len(told_of(use)) == 1
+
+
+# ------------------------------------------------------------------------------------------ arrays
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda s, q: kl.array(np.sin(q.numpy())),
+        lambda s, q: kl.array(np.sin(q.numpy()), requires_grad=True),
+        lambda s, q: kl.from_numpy(np.sqrt(q.numpy())),
+        lambda s, q: kl.from_dlpack(2.0 * q.numpy()),
+        lambda s, q: kl.array([2.0 * v for v in q]),
+        lambda s, q: kl.array(q),
+        lambda s, q: kl.array([0.1 * s.item()] * 3),
+        lambda s, q: kl.full(3, 0.1 * s.item()),
+        lambda s, q: kl.zeros(3).fill_(0.1 * s.item()),
+        lambda s, q: kl.zeros(3).assign(2.0 * q.numpy()),
+        lambda s, q: kl.array((q.numpy() - q.numpy().mean()) / q.numpy().std()),
+        lambda s, q: kl.array(np.stack([q.numpy()] * 2)[0]),
+        lambda s, q: kl.array(np.linalg.solve(np.eye(3), q.numpy()), dtype=float),
+        lambda s, q: kl.array(np.where(q.numpy() > 2.0, q.numpy(), 0.0), dtype=float),
+        lambda s, q: kl.clone(kl.array(2.0 * q.numpy())),
+        lambda s, q: kl.ones(3) * (0.1 * s.item()),
+        lambda s, q: kl.ones(3) * (2.0 * q.numpy()),
+        lambda s, q: 2.0 * q.numpy(),
+    ],
+)
+def test_an_array_made_of_the_tapes_values_is_reported(values: Callable[[Any, Any], Any]) -> None:
+    (text,) = told_of(by_array(values))
+    assert "no gradient flows from" in text and "the host took" in text
+
+
+def test_the_report_names_array_reader_and_both_lines() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        root = np.sqrt(q.numpy())
+        w = kl.array(root)
+        kernels["weighted"][3](x, w, y)
+
+    (text,) = told_of(use)
+    assert "w = kl.array(root)" in text and "root = np.sqrt(q.numpy())" in text
+    assert "the launch of `weighted` reads them here:" in text
+    assert "requires_grad=False" in text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda s, q: kl.array((q.numpy() > 2.0).astype(np.float32)),
+        lambda s, q: kl.array(np.ones_like(q.numpy())),
+        lambda s, q: kl.array(np.sign(q.numpy())),
+        lambda s, q: kl.array(np.histogram(q.numpy(), bins=3)[0].astype(np.float32)),
+        lambda s, q: kl.array(np.sin(kl.clone(q, requires_grad=False).numpy())),
+    ],
+)
+def test_an_array_that_does_not_depend_on_the_tape_is_silent(values: Callable[[Any, Any], Any]) -> None:
+    assert told_of(by_array(values)) == []
+
+
+def test_memory_of_the_tape_that_comes_back_as_it_is_cuts_nothing() -> None:
+    x, y, loss = kl.array([1.0, 2.0], requires_grad=True), kl.zeros(2, requires_grad=True), kl.zeros(1)
+    loss.requires_grad = True
+    with kl.Tape() as tape:
+        kernels["square"][2](x, y)
+        kernels["total"][2](x * y.numpy(), loss)
+        kernels["weighted"][2](np.asarray(y), x, kl.zeros(2, requires_grad=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tape.backward(loss)
+    assert x.grad.list() == [3.0, 12.0]
+
+
+def test_values_that_are_added_to_an_array_of_numpys_are_reported() -> None:
+    def use(x: Any, s: Any, q: Any, y: Any) -> None:
+        held = np.zeros(3, np.float32)
+        held += q.numpy()
+        kernels["weighted"][3](x, kl.array(held), y)
+
+    assert len(told_of(use)) == 1
+
+
+# ------------------------------------------------------------------------------------------ other ways
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, s, q, y: x * (0.1 * s.item()),
+        lambda x, s, q, y: x / s.numpy().max(),
+        lambda x, s, q, y: x ** (0.1 * s.item()),
+        lambda x, s, q, y: x * (2.0 * q.numpy()),
+        lambda x, s, q, y: kl.map(lambda a, b: a * b, x, 0.1 * s.item()),
+        lambda x, s, q, y: (lambda factor: kl.map(lambda a: a * factor, x))(0.1 * s.item()),
+    ],
+)
+def test_numbers_in_the_arithmetic_of_arrays_are_reported(use: Use) -> None:
+    assert len(told_of(use)) == 1
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        lambda s, q: kl.vec2(0.1 * s.item(), 1.0),
+        lambda s, q: 2.0 * kl.vec2(s.item(), 1.0) + kl.vec2(1.0, 1.0),
+        lambda s, q: kl.normalize(kl.vec2(s[0], q[1])),
+        lambda s, q: (0.3 * s.item(), 1.0),
+        lambda s, q: 0.3 * q.numpy()[:2],
+    ],
+)
+def test_numbers_in_vectors_are_reported(weights: Callable[[Any, Any], Any]) -> None:
+    assert len(told_of(lambda x, s, q, y: kernels["mixed"][3](x, weights(s, q), y))) == 1
+
+
+def test_components_and_vectors_of_a_leaf_are_reported() -> None:
+    p = kl.array([[1.0, 2.0, 3.0]], dtype=kl.vec3, requires_grad=True)
+    for number in (lambda: 0.1 * p[0].x, lambda: kl.length(p[0]), lambda: p[0][1], lambda: p.list()[0].y):
+        assert len(told_of(by_number(lambda s, q, number=number: number()))) == 1
+
+
+def test_numbers_in_structs_are_reported() -> None:
+    def one(stiffness: Any) -> Any:
+        return Spring(stiffness, kl.vec3(1.0, 0.0, 0.0))
+
+    def of_list(x: Any, s: Any, q: Any, y: Any) -> None:
+        kernels["pulled"][3](x, kl.array([one(0.1 * s.item())] * 3, dtype=Spring), y)
+
+    def of_field(x: Any, s: Any, q: Any, y: Any) -> None:
+        springs = kl.array([one(1.0)] * 3, dtype=Spring)
+        springs["stiffness"].fill_(0.1 * s.item())
+        kernels["pulled"][3](x, springs, y)
+
+    def of_element(x: Any, s: Any, q: Any, y: Any) -> None:
+        springs = kl.array([one(1.0)] * 3, dtype=Spring)
+        springs[1] = one(0.1 * s.item())
+        kernels["pulled"][3](x, springs, y)
+
+    def read(x: Any, s: Any, q: Any, y: Any) -> None:
+        springs = kl.array([one(1.5)] * 3, dtype=Spring, requires_grad=True)
+        kernels["scaled"][3](x, springs[0].stiffness, y)
+
+    for use in (of_list, of_field, of_element, read):
+        assert len(told_of(use)) == 1
+    constant = kl.array([one(0.5)] * 3, dtype=Spring)
+    assert told_of(lambda x, s, q, y: kernels["pulled"][3](x, constant, y)) == []
+
+
+# ------------------------------------------------------------------------------------------ as plain ones
+
+
+def viewed() -> Any:
+    with kl.Tape():
+        return kl.array([1.5, 2.5, 3.5], requires_grad=True).numpy()
+
+
+def test_an_array_that_remembers_looks_and_travels_like_a_plain_one() -> None:
+    values, plain = viewed(), np.array([1.5, 2.5, 3.5], np.float32)
+    assert isinstance(values, np.ndarray) and values.base is not None
+    for shown in (repr, str, "{}".format, np.array2string):
+        assert shown(values) == shown(plain)
+    assert json.dumps(values.tolist()) == "[1.5, 2.5, 3.5]"
+    assert type(pickle.loads(pickle.dumps(values))) is np.ndarray
+    assert repr(values[0]) == repr(plain[0]) and f"{values[0]:.2f}" == "1.50"
+    assert hash(values[0]) == hash(plain[0]) and {values[0]: 1}[plain[0]] == 1
+    assert type(copy.deepcopy(values[0])) is type(pickle.loads(pickle.dumps(values[0]))) is np.float32
+    assert (values == plain).all() and type(values == plain) is type(values > 2.0) is np.ndarray
+    assert type(values.argmax()) is np.int64
+    assert values.astype(int).tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(values, plain)
+    file = io.BytesIO()
+    np.save(file, values)
+    file.seek(0)
+    np.testing.assert_array_equal(np.load(file), plain)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda a: a.mean(), lambda a: a.std(), lambda a: a.sum(), lambda a: a[0] * 2, lambda a: 2.0 * a,
+        lambda a: a / np.float64(3), lambda a: np.sqrt(a), lambda a: a @ a, lambda a: a[0] / 3,
+        lambda a: np.float64(2) * a[0], lambda a: a.max() ** 2, lambda a: divmod(a[0], 2), lambda a: -a[1],
+        lambda a: a[0].item() * np.float64(2), lambda a: np.linalg.norm(a), lambda a: round(a[0], 1),
+        lambda a: a[0] + [1, 2], lambda a: np.add.accumulate(a), lambda a: np.modf(a)[1], lambda a: a[0] == 1,
+    ],
+)  # fmt: skip
+def test_what_is_computed_of_it_is_the_same_as_of_a_plain_one(compute: Callable[[Any], Any]) -> None:
+    found, wanted = compute(viewed()), compute(np.array([1.5, 2.5, 3.5], np.float32))
+    np.testing.assert_array_equal(found, wanted)
+    assert np.result_type(*np.atleast_1d(found)) == np.result_type(*np.atleast_1d(wanted))
+    assert isinstance(found, type(wanted))
+
+
+def test_outside_of_a_tape_it_is_a_plain_one() -> None:
+    x = kl.array([1.0, 2.0], requires_grad=True)
+    assert type(x.numpy()) is type(np.sin(x)) is np.ndarray
+    assert type(x[0]) is type(np.sum(x)) is np.float32
+    with kl.Tape():
+        assert type(kl.array([1.0]).numpy()) is np.ndarray
+
+
+def test_what_is_written_through_it_changes_the_array() -> None:
+    x = kl.array([1.0, 2.0], requires_grad=True)
+    with kl.Tape():
+        view = x.numpy()
+        view[0] = 5.0
+        view *= 2.0
+    assert x.list() == [10.0, 4.0]
