@@ -33,7 +33,10 @@ class _PlainLoops(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
-        if isinstance(node.test, ast.Constant) and node.test.value:
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if endless and not node.orelse:
+            return node
+        if endless:
             return self._without_else(node, lambda body: ast.While(node.test, body, []))
         leave = ast.copy_location(LoopEnd(), node.test)
 
@@ -45,6 +48,8 @@ class _PlainLoops(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
+        if not node.orelse:
+            return node
         return self._without_else(node, lambda body: ast.For(node.target, node.iter, body, []))
 
     def _without_else(
@@ -83,7 +88,10 @@ def _set(name: str, value: bool, node: ast.stmt) -> ast.stmt:
 
 
 def plain_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements with every `while` as an endless loop that is left by `break`."""
+    """The statements with every `while` as an endless loop that is left by `break`, and no loop with an else.
+
+    Loops that are plain already stay the nodes that they are.
+    """
     module = _PlainLoops().visit(ast.Module(list(body), []))
     assert isinstance(module, ast.Module)
     return module.body

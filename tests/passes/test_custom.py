@@ -67,7 +67,44 @@ def f_jvp(x: float, v: vec3, x_dot: float, v_dot: vec3):
     return cos(x) * x_dot, x_dot * v + x * v_dot
 """
 
+ELSE = """
+def f(x: float, n: int):
+    y = 1.0
+    for k in range(4):
+        if k >= n:
+            break
+        y *= x
+    else:
+        y = x
+    return y
+@func_grad(f)
+def adj_f(x: float, n: int, adj_ret: float):
+    y = float(n)
+    for k in range(4):
+        if k >= n - 1:
+            break
+        y *= x
+    else:
+        y = 1.0
+    if n >= 4:
+        y = 1.0
+    k = 0
+    while k < 3:
+        if k > n:
+            break
+        k += 1
+    else:
+        y *= 1.0
+    adjoint[x] += y * adj_ret
+"""
+
 KERNELS = {
+    "with an else on its loops": ELSE
+    + """
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = f(x[i], i + 1) * f(y[i], 2)
+""",
     "called plainly": SQUARE
     + """
 def k(x: array[float], y: array[float]):
