@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab.builtins.arithmetic import NONZERO, bit_and, bit_or, bit_xor, invert, mod, shl, shr, where
 from kernelab.builtins.components import each, zero_of
-from kernelab.builtins.patterns import Float, IntVecN, MatNM, VecN
+from kernelab.builtins.patterns import Float, IntMatNM, IntVecN, MatNM, VecN
 from kernelab.builtins.table import ANYWHERE, builtin
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Expanded, Zero, overloads
@@ -40,6 +40,19 @@ for _operation in (bit_and, bit_or, bit_xor, shl, shr):
     def bits_of_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
         """The same component by component."""
 
+    @builtin(
+        name=_op.name,
+        symbol=_op.symbol,
+        expand=_by_component(_operation),
+        numpy=_op.numpy,
+        derivative=Zero(),
+        exact=True,
+        domain=_op.domain,
+        tags=sorted(_op.tags),
+    )
+    def bits_of_matrices(a: IntMatNM, b: IntMatNM) -> IntMatNM:
+        """The same entry by entry."""
+
 
 @builtin(
     name="invert",
@@ -52,6 +65,19 @@ for _operation in (bit_and, bit_or, bit_xor, shl, shr):
 )
 def invert_vector(a: IntVecN) -> IntVecN:
     """All bits of each component flipped."""
+
+
+@builtin(
+    name="invert",
+    symbol="~",
+    expand=_by_component(invert),
+    numpy=np.invert,
+    derivative=Zero(),
+    exact=True,
+    domain=(0.0, 9.0),
+)
+def invert_matrix(a: IntMatNM) -> IntMatNM:
+    """All bits of each entry flipped."""
 
 
 def _mod_or_zero(a: Expr, b: Expr) -> Expr:

@@ -43,10 +43,10 @@ from kernelab.builtins.patterns import (
     NumMatMN,
     NumMatNK,
     NumMatNM,
+    NumMatNN,
     NumVecM,
     NumVecN,
     Vec3,
-    VecN,
 )
 from kernelab.builtins.selection import differ_expand, equal_expand
 from kernelab.builtins.table import ANYWHERE, builtin
@@ -265,7 +265,7 @@ def transpose(a: NumMatNM) -> NumMatMN:
     numpy=lambda m: added([m[..., i, i] for i in range(m.shape[-1])]),
     derivative=Linear(lambda w, m: (diag(vector([w] * m.type.n)),)),
 )
-def trace(a: MatNN) -> Float:
+def trace(a: NumMatNN) -> Number:
     """The sum of the diagonal."""
 
 
@@ -280,7 +280,7 @@ def _diag_expand(v: Expr) -> Expr:
     exact=True,
     derivative=Linear(lambda w, v: (get_diag(w),)),
 )
-def diag(vec: VecN) -> MatNN:
+def diag(vec: NumVecN) -> NumMatNN:
     """The matrix with ``vec`` as its diagonal and 0 elsewhere."""
 
 
@@ -290,7 +290,7 @@ def diag(vec: VecN) -> MatNN:
     numpy=lambda m: np.diagonal(m, axis1=-2, axis2=-1),
     derivative=Linear(lambda w, m: (diag(w),)),
 )
-def get_diag(mat: MatNN) -> VecN:
+def get_diag(mat: NumMatNN) -> NumVecN:
     """The diagonal as a vector."""
 
 
@@ -306,7 +306,7 @@ def _ddot_numpy(a: Numpy, b: Numpy) -> Any:
     tags=COMMUTATIVE,
     derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: w * a),
 )
-def ddot(a: MatNM, b: MatNM) -> Float:
+def ddot(a: NumMatNM, b: NumMatNM) -> Number:
     """The inner product of matrices: the sum of the products of the entries."""
 
 

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     Mat44: TypeAlias = Any
     Mat66: TypeAlias = Any
     IntVecN: TypeAlias = Any
+    IntMatNM: TypeAlias = Any
+    NumMatNN: TypeAlias = Any
 else:
     Float = ScalarPattern("Float", ("float",))
     Signed = ScalarPattern("Signed", ("int",))
@@ -91,3 +93,5 @@ else:
     Mat44 = MatPattern(Float, 4, 4)
     Mat66 = MatPattern(Float, 6, 6)
     IntVecN = VecPattern(Int, "n")
+    IntMatNM = MatPattern(Int, "n", "m")
+    NumMatNN = MatPattern(Number, "n", "n")

@@ -20,7 +20,7 @@ from kernelab.builtins.arithmetic import (
     where,
 )
 from kernelab.builtins.components import Numpy, added, each, matrix, or_zero, parts, stacked, vector, zero_of
-from kernelab.builtins.patterns import Float, MatNM, Number, NumVec3, NumVecN, VecM, VecN
+from kernelab.builtins.patterns import Float, Number, NumMatNM, NumVec3, NumVecM, NumVecN, VecN
 from kernelab.builtins.scalar import sqrt
 from kernelab.builtins.table import ANYWHERE, builtin
 from kernelab.lang.build import Expr
@@ -242,7 +242,7 @@ def cross(a: NumVec3, b: NumVec3) -> NumVec3:
     numpy=lambda a, b: a[..., :, None] * b[..., None, :],
     derivative=Bilinear(lambda w, a, b: w * b, lambda w, a, b: a * w),
 )
-def outer(a: VecN, b: VecM) -> MatNM:
+def outer(a: NumVecN, b: NumVecM) -> NumMatNM:
     """The matrix of all products ``a[i] * b[j]``."""
 
 

@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend import interp
 from kernelab.backend.cpu import CpuBackend
 from kernelab.backend.packing import pack
@@ -240,3 +241,30 @@ def test_the_inverse_of_a_singular_matrix_poisons_no_derivative_that_is_zero() -
 def test_on_the_host_wrong_operands_are_named_with_what_is_taken() -> None:
     with pytest.raises(TypeError, match=r"cross takes no \(vec3d, float32\); it is defined as cross\("):
         cross(np.zeros(3), 1.0)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interp"])
+def test_sums_products_and_bits_of_matrices_of_integers_are_integers(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KERNELAB_BACKEND", backend)
+    text = """
+def k(m: array[mat22i], v: array[vec2i], n: array[int], out: array[mat22i], w: array[vec2i]):
+    n[0] = trace(m[0])
+    n[1] = ddot(m[0], m[1])
+    out[0] = outer(v[0], v[1])
+    out[1] = (m[0] << m[1]) | (~m[0] & m[1])
+    out[2] = diag(v[0])
+    w[0] = get_diag(m[1])
+"""
+    a, b, v = np.array([[1, 2], [3, 4]]), np.array([[3, 1], [0, 2]]), np.array([[5, -6], [7, 8]])
+    n, out, w = kl.zeros(2, dtype=int), kl.zeros(3, dtype=kl.mat22i), kl.zeros(1, dtype=kl.vec2i)
+    kl.launch(
+        kl.compile(text)["k"],
+        1,
+        inputs=[kl.array(np.stack([a, b]), dtype=kl.mat22i), kl.array(v, dtype=kl.vec2i), n, out, w],
+    )
+    assert n.list() == [np.trace(a), (a * b).sum()]
+    expected = [np.outer(v[0], v[1]), (a << b) | (~a & b), np.diag(v[0])]
+    assert out.numpy().tolist() == np.stack(expected).tolist()
+    assert w.numpy().tolist() == [[3, 2]]
