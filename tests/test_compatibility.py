@@ -112,3 +112,10 @@ def test_constants_are_numbers_on_the_host_and_in_kernels() -> None:
 def test_the_letter_e_alone_is_a_variable_that_is_missing() -> None:
     with pytest.raises(kl.KernelNameError, match="the name e is not known"):
         kl.compile("def f(x: array[float]):\n    x[0] = e")
+
+
+def test_types_of_values_answer_to_the_names_that_programs_for_warp_ask_by() -> None:
+    mat23d = kl.types.matrix((2, 3), kl.float64)
+    assert (kl.vec3._shape_, kl.vec3._length_, kl.vec3._wp_scalar_type_) == ((3,), 3, kl.float32)
+    assert (mat23d._shape_, mat23d._length_, mat23d._wp_scalar_type_) == ((2, 3), 6, kl.float64)
+    assert (kl.quath._length_, kl.transform._shape_) == (4, (7,))

@@ -97,8 +97,31 @@ HALVES = (float16, bfloat16)
 """The floats of 16 bits, which are computed in float32."""
 
 
+class _Shaped:
+    """The names by which programs written for Warp ask a type of values for its shape and its numbers."""
+
+    __slots__ = ()
+    scalar: "Scalar"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def _shape_(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def _length_(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def _wp_scalar_type_(self) -> "Scalar":
+        return self.scalar
+
+
 @dataclass(frozen=True, slots=True)
-class Vec:
+class Vec(_Shaped):
     """A vector of `n` scalars, a value like a number."""
 
     scalar: Scalar
@@ -159,7 +182,7 @@ class Transform(Vec):
 
 
 @dataclass(frozen=True, slots=True)
-class Mat:
+class Mat(_Shaped):
     """A matrix of `n` rows and `m` columns, a value like a number."""
 
     scalar: Scalar
