@@ -1,8 +1,8 @@
 """What every backend offers, and how the status of a launch becomes an error.
 
 A backend turns functions into entries; an entry runs over packed arguments as `kernelab.codegen.entry` lays
-them out, and raises the KernelError that its status stands for.  Knows which
-backends there are, not how they work.
+them out, and raises the KernelError that its status stands for.  Knows which backends there are, not how
+they work.
 """
 
 import ctypes
@@ -15,26 +15,8 @@ from importlib import import_module
 from typing import Protocol
 
 from kernelab.backend.compiler import ADVICE, find_compiler
-from kernelab.codegen.entry import (
-    ASSERTION,
-    AXIS,
-    CODE,
-    DIVISION,
-    EXTENT,
-    FULL,
-    GRID_SLOTS,
-    INDEX,
-    KEPT,
-    MEMORY,
-    OFFENDER,
-    ROOM,
-    SITE,
-    STOPPED,
-    THREAD,
-    EntryInfo,
-    Site,
-    thread_position,
-)
+from kernelab.codegen import entry as abi
+from kernelab.codegen.entry import GRID_SLOTS, EntryInfo, Site, thread_position
 from kernelab.errors import (
     NOWHERE,
     BuildError,
@@ -142,28 +124,29 @@ class Outside:
 
 def failure(info: EntryInfo, status: Sequence[int], grid: Sequence[int]) -> KernelError:
     """The error that a status block stands for; its code is not OK."""
-    site = info.sites[status[SITE]] if info.sites else None
-    place = thread_text(status[THREAD], grid, info.coordinates)
+    site = info.sites[status[abi.SITE]] if info.sites else None
+    place = thread_text(status[abi.THREAD], grid, info.coordinates)
     thread = f"{place} of `{info.name}`"
-    match status[CODE], site:
-        case code, Site() if code == INDEX:
-            error = index_error(site, status[OFFENDER], status[EXTENT], status[AXIS], thread)
-            error.outside = Outside(site, *(status[k] for k in (OFFENDER, EXTENT, AXIS, THREAD)))
+    match status[abi.CODE], site:
+        case abi.INDEX, Site():
+            where = status[abi.OFFENDER], status[abi.EXTENT], status[abi.AXIS]
+            error = index_error(site, *where, thread)
+            error.outside = Outside(site, *where, status[abi.THREAD])
             return error
-        case code, Site() if code == ASSERTION:
+        case abi.ASSERTION, Site():
             return assertion_error(site, thread)
-        case code, Site() if code == DIVISION:
+        case abi.DIVISION, Site():
             return division_error(site, thread)
-        case code, _ if code == MEMORY:
+        case abi.MEMORY, _:
             return memory_error(info.name, place)
-        case code, _ if code == FULL:
+        case abi.FULL, _:
             full = StorageFull(memory_error(info.name, place).diagnostics[0])
-            rest = math.prod(grid[:GRID_SLOTS]) - 1 - status[THREAD]
-            full.done = rest if info.descending else status[THREAD]
+            rest = math.prod(grid[:GRID_SLOTS]) - 1 - status[abi.THREAD]
+            full.done = rest if info.descending else status[abi.THREAD]
             return full
-        case code, Site() if code == KEPT:
-            return kept_error(info.name, site, place, status[ROOM])
-        case code, _ if code == STOPPED:
+        case abi.KEPT, Site():
+            return kept_error(info.name, site, place, status[abi.ROOM])
+        case abi.STOPPED, _:
             return stopped_error(info.name)
         case code, _:
             raise AssertionError(f"entry {info.name} ended with the unknown status {code}")
