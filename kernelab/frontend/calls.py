@@ -134,15 +134,19 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             operands = [number(frame, name, a) for a in ordered]
             return power(frame, operands, node, [a.node for a in ordered])
         case _:
-            ordered = in_order(frame, name, arguments, node)
-            if name == "where" and (there := _has_elements(frame, ordered[:1])) is not None:
-                ordered = [Argument(there, ordered[0].node), *ordered[1:]]
-            operands = [number(frame, name, a) for a in ordered]
-            if name == "where":
-                operands[:1] = [_as_condition(frame, operand) for operand in operands[:1]]
-            result = operate(frame, name, operands, node, [a.node for a in ordered])
-            advance(frame, name, node)
-            return several.taken_apart(frame, name, result)
+            return _operation(frame, name, in_order(frame, name, arguments, node), node)
+
+
+def _operation(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """An operation of the table, applied to its operands in order."""
+    if name == "where" and (there := _has_elements(frame, arguments[:1])) is not None:
+        arguments = [Argument(there, arguments[0].node), *arguments[1:]]
+    operands = [number(frame, name, a) for a in arguments]
+    if name == "where":
+        operands[:1] = [_as_condition(frame, operand) for operand in operands[:1]]
+    result = operate(frame, name, operands, node, [a.node for a in arguments])
+    advance(frame, name, node)
+    return several.taken_apart(frame, name, result)
 
 
 def _has_elements(frame: Frame, arguments: Arguments) -> Typed | None:

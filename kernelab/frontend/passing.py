@@ -153,38 +153,45 @@ def _passed(
             f"a row of {value.name} cannot be passed to a function",
             hint="pass the whole array and the index of the row",
         )
+    purpose = f"the argument {parameter.name} of {function.name} is"
     if isinstance(value, ArrayRef | View) and views.is_view(value):
         if parameter.type is None or parameter.type == views.type_of(value):
             return views.passed(value)
-        purpose = f"the argument {parameter.name} of {function.name} is"
         raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
-    if parameter.type is None:
-        match value:
-            case Typed(atom):
-                return value.type, [atom]
-            case ArrayRef(var):
-                return var.type, [var]
-            case TupleOf(_, Struct() as struct):
-                return struct, structs.atoms(frame, value, argument.node)
-            case StructArrayRef(struct=struct):
-                return StructArray(struct, value.ndim), list(value.vars)
-            case Weak() | TypeRef() | BuiltinRef() | FunctionRef():
-                return value, []
-            case _:
-                raise frame.error(
-                    argument.node, f"{function.name} cannot take {describe(value)} for {parameter.name}"
-                )
-    purpose = f"the argument {parameter.name} of {function.name} is"
-    if isinstance(parameter.type, TupleType):
-        raise frame.error(argument.node, f"{purpose} a tuple, not {describe(value)}")
-    if isinstance(parameter.type, Array):
-        if isinstance(value, ArrayRef) and value.var.type == parameter.type:
-            return parameter.type, [value.var]
-        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
-    if isinstance(parameter.type, Struct | StructArray):
-        given = structs.require(frame, value, parameter.type, argument.node, purpose)
-        return parameter.type, structs.atoms(frame, given, argument.node)
-    return parameter.type, [convert(frame, value, parameter.type, argument.node, purpose)]
+    match parameter.type:
+        case None:
+            return _as_it_is(frame, function, parameter, argument)
+        case TupleType():
+            raise frame.error(argument.node, f"{purpose} a tuple, not {describe(value)}")
+        case Array() as type:
+            if isinstance(value, ArrayRef) and value.var.type == type:
+                return type, [value.var]
+            raise frame.error(argument.node, f"{purpose} {type}, not {describe(value)}")
+        case Struct() | StructArray() as wanted:
+            given = structs.require(frame, value, wanted, argument.node, purpose)
+            return wanted, structs.atoms(frame, given, argument.node)
+        case wanted:
+            return wanted, [convert(frame, value, wanted, argument.node, purpose)]
+
+
+def _as_it_is(
+    frame: Frame, function: Callee, parameter: Parameter, argument: Argument
+) -> tuple[Bound, list[Atom]]:
+    """The same for a parameter without a type, which takes that of the argument."""
+    match argument.value:
+        case Typed(atom) as value:
+            return value.type, [atom]
+        case ArrayRef(var):
+            return var.type, [var]
+        case TupleOf(_, Struct() as struct) as value:
+            return struct, structs.atoms(frame, value, argument.node)
+        case StructArrayRef(struct=struct) as value:
+            return StructArray(struct, value.ndim), list(value.vars)
+        case Weak() | TypeRef() | BuiltinRef() | FunctionRef() as value:
+            return value, []
+        case value:
+            message = f"{function.name} cannot take {describe(value)} for {parameter.name}"
+            raise frame.error(argument.node, message)
 
 
 def _tuple(
