@@ -6,6 +6,7 @@ are Matplotlib's, made without pyplot; the text form needs nothing.  Must not kn
 computed.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,20 +98,14 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
     limit = max((_largest(p, chosen) for p in parts), default=0.0)
     by_place = {(p.output, p.input): p for p in parts}
     images = []
-    for j, output in enumerate(outputs):
-        for i, input in enumerate(inputs):
-            panel = by_place.get((output, input))
-            if panel is None:
-                axes[j][i].set_axis_off()
-                continue
-            images.append(
-                _draw(axes[j][i], panel, chosen, _largest(panel, chosen) if chosen.scale_each else limit)
-            )
-            axes[j][i].set_label(_key(panel))
-            axes[j][i].set_xlabel(input)
-            axes[j][i].set_ylabel(output)
-            if chosen.colorbar and chosen.scale_each:
-                drawn.colorbar(images[-1], ax=axes[j][i], shrink=0.85)
+    for place, axis in zip(itertools.product(outputs, inputs), axes.flat, strict=True):
+        panel = by_place.get(place)
+        if panel is None:
+            axis.set_axis_off()
+            continue
+        images.append(_draw(axis, panel, chosen, _largest(panel, chosen) if chosen.scale_each else limit))
+        if chosen.colorbar and chosen.scale_each:
+            drawn.colorbar(images[-1], ax=axis, shrink=0.85)
     if chosen.colorbar and images and not chosen.scale_each:
         drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if chosen.log_scale else "")
     if chosen.title:
@@ -174,6 +169,9 @@ def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
             )
     _lines(axis, panel)
     figures.whole_ticks(axis)
+    axis.set_label(_key(panel))
+    axis.set_xlabel(panel.input)
+    axis.set_ylabel(panel.output)
     return image
 
 
