@@ -4,14 +4,15 @@ A program's parameters are told by position, so that programs can be derived of 
 an adjoint, and many lanes of both.  Knows passes and how to build; must not know what runs where.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from kernelab.backend.base import Entry
 from kernelab.backend.order import independent, may_meet
 from kernelab.codegen.totals import is_deferred
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Function, Load, Storage, Store, Var, walk
 from kernelab.lang.types import Array, Value, int32, is_differentiable
 from kernelab.passes import batch
@@ -26,6 +27,7 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.rulecheck import check_rules
 
 Positions = tuple[int, ...]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +57,7 @@ class Program:
     def __init__(self, function: Function, frugal: "Callable[[], Program] | None" = None) -> None:
         self.function = function
         self._frugal = frugal
-        self._made: dict[Any, Any] = {}
+        self._made: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
         return f"<program {self.function.name}>"
@@ -158,20 +160,25 @@ class Program:
         frugal = self._frugal
         return Program(function, None if frugal is None else lambda: again(frugal()))
 
+    def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made when it is first asked for."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: Made = self._made[key]
+        return found
+
     def tangent(self, active: Positions) -> "Program":
         """The tangent program; its last parameters are the tangents of the active ones."""
-        key = "tangent", active
-        if key not in self._made:
+
+        def make() -> Program:
             function = self._unlike(jvp(self.function, self._names(active)))
-            self._made[key] = self._derived(function, lambda other: other.tangent(active))
-        return self._made[key]  # type: ignore[no-any-return]
+            return self._derived(function, lambda other: other.tangent(active))
+
+        return self._once(("tangent", active), make)
 
     def pullback(self, active: Positions, groups: Sequence[Positions] = ()) -> Pullback:
         """Reverse mode; the adjoint's last parameters are the adjoints, then what `Run.pull` hands to it."""
-        key = "pullback", active, tuple(groups)
-        if key not in self._made:
-            self._made[key] = self._pullback(active, groups)
-        return self._made[key]  # type: ignore[no-any-return]
+        return self._once(("pullback", active, tuple(groups)), lambda: self._pullback(active, groups))
 
     def _pullback(self, active: Positions, groups: Sequence[Positions]) -> Pullback:
         made = self._vjp(active, groups)
@@ -182,7 +189,7 @@ class Program:
 
         primal, adjoint = Program(made.primal), Program(self._unlike(made.adjoint), frugal)
         needed = tuple(i for i in range(len(self.function.params)) if i in adjoint.reads)
-        residuals = tuple(residual.array.type.elem for residual in made.residuals)  # type: ignore[union-attr]
+        residuals = tuple(elem_of(residual.array) for residual in made.residuals)
         return Pullback(primal, adjoint, active, needed, residuals, made.reopened, made.memories)
 
     @cached_property
@@ -206,26 +213,25 @@ class Program:
 
     def batched(self, wide: Positions, rank: int, distinct: bool = False) -> "Program":
         """The program for many lanes; `wide` are the arrays with an axis for them."""
-        key = "batched", wide, rank, distinct
-        if key not in self._made:
+
+        def make() -> Program:
             function = batch.batched(self.flat, wide, rank, distinct)
-            self._made[key] = self._derived(function, lambda other: other.batched(wide, rank, distinct))
-        return self._made[key]  # type: ignore[no-any-return]
+            return self._derived(function, lambda other: other.batched(wide, rank, distinct))
+
+        return self._once(("batched", wide, rank, distinct), make)
 
     def to_widen(self, wide: Positions) -> frozenset[int]:
         """Which of the changed arrays differ between lanes, if those of `wide` do."""
-        key = "to widen", wide
-        if key not in self._made:
-            self._made[key] = batch.to_widen(self.flat, wide)
-        return self._made[key]  # type: ignore[no-any-return]
+        return self._once(("to widen", wide), lambda: batch.to_widen(self.flat, wide))
 
     def by_thread(self, wide: Positions) -> "Program":
         """The program in which each thread has its own copy of some arrays, along a new first axis."""
-        key = "by thread", wide
-        if key not in self._made:
+
+        def make() -> Program:
             function = batch.by_thread(self.flat, wide)
-            self._made[key] = self._derived(function, lambda other: other.by_thread(wide))
-        return self._made[key]  # type: ignore[no-any-return]
+            return self._derived(function, lambda other: other.by_thread(wide))
+
+        return self._once(("by thread", wide), make)
 
     def _vjp(self, active: Positions, groups: Sequence[Positions], storage: Storage = "save") -> Vjp:
         shared = [[self.function.params[i] for i in group] for group in groups]

@@ -18,6 +18,7 @@ from kernelab.autodiff.structs import fields
 from kernelab.autodiff.trees import leaves as arrays_of
 from kernelab.autodiff.trees import name_of, refusal, scalar_shape
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
@@ -222,7 +223,7 @@ def _borrowed(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for param, value in zip(kernel.primal.params, given, strict=True):
         borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)
-        named[param.hint] = from_numpy(value, dtype=param.type.elem) if borrowed else value  # type: ignore[union-attr]
+        named[param.hint] = from_numpy(value, dtype=elem_of(param)) if borrowed else value
     return named
 
 

@@ -29,7 +29,7 @@ from kernelab.codegen.printing import Message, message_of
 from kernelab.codegen.saving import early_saves
 from kernelab.codegen.totals import totals, wide
 from kernelab.errors import Diagnostic, KernelTypeError, Span
-from kernelab.lang.build import type_of
+from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -312,10 +312,9 @@ class Chunk:
         return (*lanes, *(i[:live] for i in found), *_component(stmt)), live
 
     def allocate(self, var: Var, shape: tuple[int, ...], frame: Frame) -> None:
-        assert isinstance(var.type, Array)
         if var not in self.locals:
-            whole = (len(self.threads), *shape, *shape_of(var.type.elem))
-            self.locals[var] = np.empty(whole, scalar_of(var.type.elem).dtype)
+            whole = (len(self.threads), *shape, *shape_of(elem_of(var)))
+            self.locals[var] = np.empty(whole, scalar_of(elem_of(var)).dtype)
         self.locals[var][self.own(frame)] = 0
 
     def storage(self, array: Var) -> Numpy:
@@ -410,8 +409,7 @@ def _from_start(index: Numpy, atom: Atom, extent: int) -> Numpy:
 def _component(stmt: Load | Store | Atomic) -> tuple[int, ...]:
     if stmt.component is None:
         return ()
-    assert isinstance(stmt.array.type, Array)
-    return tuple(int(k) for k in np.unravel_index(stmt.component, shape_of(stmt.array.type.elem)))
+    return tuple(int(k) for k in np.unravel_index(stmt.component, shape_of(elem_of(stmt.array))))
 
 
 def _filled(values: Numpy, live: int, frame: Frame) -> Numpy:

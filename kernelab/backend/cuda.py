@@ -46,6 +46,7 @@ from kernelab.codegen.entry import (
 from kernelab.codegen.flavors import Cuda
 from kernelab.codegen.totals import met_by_all, wide
 from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning, LaunchError
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
 
@@ -158,12 +159,12 @@ class CudaEntry:
         self._summed = summed(function)
         self._usual: list[int] = []
         self._unordered = unordered(function)
-        joint = [scalar_of(stmt.array.type.elem) for stmt in met_by_all(function)]  # type: ignore[union-attr]
+        joint = [scalar_of(elem_of(stmt.array)) for stmt in met_by_all(function)]
         self._joint = bool(joint)
         self._one_block = any(scalar in HALVES for scalar in joint)
         self._careful: CudaEntry | None = None
         sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
-        self._narrow = [array.hint for array in sums if scalar_of(array.type.elem) in HALVES]  # type: ignore[union-attr]
+        self._narrow = [array.hint for array in sums if scalar_of(elem_of(array)) in HALVES]
 
     def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
         """Run the threads of the grid, and wait for them; see `start`."""

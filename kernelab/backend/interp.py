@@ -21,6 +21,7 @@ from kernelab.backend.printing import Output
 from kernelab.backend.sums import Sums
 from kernelab.codegen.apart import changed
 from kernelab.codegen.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Var
 from kernelab.lang.types import Array, bytes_of, scalar_of
 
@@ -128,8 +129,7 @@ class Launch:
     @property
     def kept(self) -> int:
         """How many bytes the residuals take."""
-        sizes = {var: bytes_of(var.type.elem) for var in self.residuals if isinstance(var.type, Array)}
-        return sum(sizes[var] * int(handle[1]) for var, (handle, _) in self.residuals.items())
+        return sum(bytes_of(elem_of(var)) * int(handle[1]) for var, (handle, _) in self.residuals.items())
 
     def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:
         if len(self.program.function.threads) < 2:
@@ -138,8 +138,7 @@ class Launch:
 
     def _append(self, chunk: Chunk) -> Failure | None:
         for var, (handle, starts) in self.residuals.items():
-            assert isinstance(var.type, Array)
-            dtype = scalar_of(var.type.elem).dtype
+            dtype = scalar_of(elem_of(var)).dtype
             pieces = chunk.appended.get(var, [])
             owners = np.concatenate([np.zeros(0, np.int64), *(threads for threads, _ in pieces)])
             values = np.concatenate([np.zeros(0, dtype), *(values for _, values in pieces)])

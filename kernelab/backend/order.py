@@ -13,6 +13,7 @@ from kernelab.codegen.apart import changed, is_apart, own_atomics
 from kernelab.codegen.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.snippets import has_device_words
 from kernelab.codegen.totals import met_by_all
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import (
     Atom,
     Atomic,
@@ -25,7 +26,7 @@ from kernelab.lang.ir import (
     reads,
     walk,
 )
-from kernelab.lang.types import Array, scalar_of
+from kernelab.lang.types import scalar_of
 
 
 def independent(function: Function) -> bool:
@@ -137,13 +138,10 @@ def unordered(function: Function) -> str:
     Running totals of one element are left out: a block adds them up in one order.
     """
     known = {*own_atomics(function), *met_by_all(function)}
-    for stmt in walk(function.body):
-        if isinstance(stmt, Atomic) and stmt.kind == "add" and stmt not in known:
-            assert isinstance(stmt.array.type, Array)
-            if scalar_of(stmt.array.type.elem).is_float:
-                return (
-                    f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
-                )
+    adding = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic) and stmt.kind == "add"]
+    for stmt in adding:
+        if stmt not in known and scalar_of(elem_of(stmt.array)).is_float:
+            return f"kl.config.deterministic is set, and its threads add to elements of `{stmt.array.hint}`"
     return ""
 
 

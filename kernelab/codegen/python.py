@@ -18,7 +18,7 @@ from kernelab.codegen.expressions import NOT, Expressions, spelt
 from kernelab.codegen.folding import Folded, fold, leaves
 from kernelab.codegen.reordering import tidy
 from kernelab.errors import NOWHERE, Span
-from kernelab.lang.build import type_of
+from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -47,7 +47,7 @@ from kernelab.lang.ir import (
     defs,
     walk,
 )
-from kernelab.lang.types import Array, bytes_of
+from kernelab.lang.types import bytes_of
 
 WIDTH = 64
 """How wide a signature becomes before it is broken."""
@@ -206,8 +206,7 @@ class _Printer:
                 return self.let(stmt)
             case Alloc(out, shape):
                 sizes = str(shape[0]) if len(shape) == 1 else str(shape)
-                assert isinstance(out.type, Array)
-                return f"{self.name(out)} = zeros({sizes}, {spelt(str(out.type.elem))})"
+                return f"{self.name(out)} = zeros({sizes}, {spelt(str(elem_of(out)))})"
             case Load():
                 return self.assignment(self.name(stmt.out), stmt)
             case Store(array, indices, value):

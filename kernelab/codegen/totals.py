@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelab.codegen.names import Names
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import (
     Alloc,
     Atom,
@@ -128,8 +129,7 @@ def _looked_at(function: Function) -> frozenset[Var]:
 
 
 def _is_sum(stmt: Atomic, looked_at: frozenset[Var]) -> bool:
-    assert isinstance(stmt.array.type, Array)
-    return stmt.array not in looked_at and scalar_of(stmt.array.type.elem) in (float16, bfloat16, float32)
+    return stmt.array not in looked_at and scalar_of(elem_of(stmt.array)) in (float16, bfloat16, float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +274,5 @@ def wide_of(array: Var, names: Names) -> Wide:
 
 def total_of(stmt: Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:
     """The running total of an addition, with fresh names, and the sums that it goes to."""
-    assert isinstance(stmt.array.type, Array)
-    array, scalar = names(stmt.array), scalar_of(stmt.array.type.elem)
+    array, scalar = names(stmt.array), scalar_of(elem_of(stmt.array))
     return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside, is_own)

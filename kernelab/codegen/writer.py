@@ -21,6 +21,7 @@ from kernelab.codegen.spelling import unwrapped
 from kernelab.codegen.structure import ordered, used
 from kernelab.codegen.totals import Total, Wide
 from kernelab.errors import NOWHERE, Span
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import HALVES, Array, Scalar, scalar_of, size_of
@@ -169,8 +170,7 @@ class Writer:
 
     def access(self, stmt: Load | Store | Atomic) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""
-        assert isinstance(stmt.array.type, Array)
-        scalar = scalar_of(stmt.array.type.elem)
+        scalar = scalar_of(elem_of(stmt.array))
         self.need_half(scalar)
         element = self.address(stmt.array, stmt.indices, stmt.span)
         return scalar, spelling.offset(element, (stmt.component or 0) * spelling.size(scalar))

@@ -61,6 +61,12 @@ def type_of(atom: Atom) -> Value:
     return atom.type
 
 
+def elem_of(array: Var) -> Value:
+    """The type of the elements of an array."""
+    assert isinstance(array.type, Array)
+    return array.type.elem
+
+
 class Builder:
     """Collects statements into blocks; `span` is what the next statements inherit."""
 
@@ -116,8 +122,7 @@ class Builder:
 
     def load(self, array: Var, indices: Sequence[Atom], hint: str = "") -> Var:
         """Read an element of an array."""
-        assert isinstance(array.type, Array)
-        out = Var(array.type.elem, hint, self.span)
+        out = Var(elem_of(array), hint, self.span)
         self.emit(Load(out, array, tuple(indices), self.span))
         return out
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from kernelab.lang.build import Builder, Expr, constant, type_of
+from kernelab.lang.build import Builder, Expr, constant, elem_of, type_of
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -279,8 +279,7 @@ class _Scalariser(Builder):
 
 def _components(stmt: Load | Store | Atomic) -> tuple[int | None, ...]:
     """The components that an access touches, each on its own; what is scalar already stays as it is."""
-    assert isinstance(stmt.array.type, Array)
-    type = stmt.array.type.elem
+    type = elem_of(stmt.array)
     if stmt.component is not None or isinstance(type, Scalar):
         return (stmt.component,)
     return tuple(range(size_of(type)))

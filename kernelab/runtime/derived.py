@@ -11,8 +11,8 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from kernelab.backend.base import Args, Entry
-from kernelab.lang.ir import Custom, Function, Var, walk
-from kernelab.lang.types import Array, Value
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Custom, Function, walk
 from kernelab.passes.boxes import regions
 from kernelab.passes.effects import effects
 from kernelab.passes.inline import inline
@@ -45,7 +45,7 @@ class Reverse:
         self.spilled = 0
         self._ahead: Future[Entry] | None = None
         self._process = 0
-        self.residuals = tuple(_scalar(residual.array) for residual in program.residuals)
+        self.residuals = tuple(elem_of(residual.array) for residual in program.residuals)
         found, count = effects(program.adjoint), len(kernel.primal.params)
         params = program.adjoint.params
         known = regions(program.adjoint, "read")
@@ -137,8 +137,3 @@ def _builder() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_builder.cache_clear)
-
-
-def _scalar(var: Var) -> Value:
-    assert isinstance(var.type, Array)
-    return var.type.elem
