@@ -125,30 +125,53 @@ class View {
   }
 }
 
-/** One for each model, as hosts call it: the store that its views share lives in here. */
+/** What hosts give beside the model; a signal only some of them do. */
+interface Given {
+  model: Model;
+  signal?: AbortSignal;
+}
+
+/** Once at most, whether the host calls what it was given back, aborts its signal, or both. */
+function ending(signal: AbortSignal | undefined, end: () => void): () => void {
+  let hasEnded = false;
+  const once = () => {
+    if (hasEnded) return;
+    hasEnded = true;
+    end();
+  };
+  signal?.addEventListener("abort", once, { once: true });
+  return once;
+}
+
+/** One for each model, as most hosts call it: the store that the views of a model share lives in here. */
 export default function () {
-  let known: ReturnType<typeof storeOf> | undefined;
-  const knownOf = (model: Model) => (known ??= storeOf(model));
+  const stores = new Map<Model, Store>();
+  /** Hosts may give `render` another face of the model that they gave `initialize`. */
+  const shared = (model: Model) => stores.get(model) ?? (stores.size === 1 ? [...stores.values()][0] : undefined);
   return {
-    initialize({ model }: { model: Model }): () => void {
-      const { leave } = knownOf(model), keep = () => keepInNotebook(model);
+    initialize({ model, signal }: Given): () => void {
+      const { store, leave } = storeOf(model), keep = () => keepInNotebook(model);
+      stores.set(model, store);
       model.on("change:snapshot", keep);
-      return () => {
+      return ending(signal, () => {
         model.off("change:snapshot", keep);
         leave();
-      };
+        if (stores.get(model) === store) stores.delete(model);
+      });
     },
-    render({ model, el }: { model: Model; el: HTMLElement }): () => void {
-      const { store } = knownOf(model), view = new View(store, model);
+    render({ model, el, signal }: Given & { el: HTMLElement }): () => void {
+      const known = shared(model), { store, leave } = known ? { store: known, leave: () => {} } : storeOf(model);
+      const view = new View(store, model);
       el.append(view.element);
       view.update();
       const stop = store.listen(view.schedule);
       keepInNotebook(model);
-      return () => {
+      return ending(signal, () => {
         stop();
+        leave();
         view.close();
         view.element.remove();
-      };
+      });
     },
   };
 }
