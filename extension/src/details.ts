@@ -1,5 +1,6 @@
 // What is known of the picked record and array, and the questions that a reader can ask about them.
 
+import type { Connection } from "./connection";
 import { html } from "./dom";
 import type { Target } from "./elements";
 import { factsOfMemory, factsOfRecord, threads } from "./facts";
@@ -17,9 +18,9 @@ export class Details {
   private askedFor = "";
   private named: Record<string, string> = {};
 
-  constructor(private store: Store, private selection: Selection, model: Model, private reveal: (record: number) => void) {
+  constructor(private store: Store, private selection: Selection, model: Model, connection: Connection, private reveal: (record: number) => void) {
     this.element = html("div", { class: "klt-details", role: "region", "aria-label": "what is picked" }, this.facts, this.questions);
-    this.answers = new Reply(model, (to) => this.go(to));
+    this.answers = new Reply(model, connection, (to) => this.go(to));
     selection.listen(() => {
       this.answers.clear();
       this.update();
@@ -101,7 +102,7 @@ export class Details {
   }
 
   private askRecord(record: number): void {
-    this.answers.ask({ ask: "record", number: record }, "the kernel");
+    this.answers.ask({ ask: "record", number: record }, "the kernel and its arguments");
   }
 
   private askThread(record: number, thread: number): void {

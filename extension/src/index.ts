@@ -1,5 +1,6 @@
 // The live tape, for any host of anywidget's front-end modules.
 
+import { Connection } from "./connection";
 import { bytes, count, html } from "./dom";
 import { Details } from "./details";
 import { Graph } from "./graph";
@@ -25,6 +26,7 @@ class View {
   private title = html("span", { class: "klt-heading" });
   private problems: Problems;
   private details: Details;
+  private connection: Connection;
   private waiting = 0;
   private pausing: ReturnType<typeof setTimeout> | undefined;
   /** When the page may be drawn again. */
@@ -40,7 +42,8 @@ class View {
       selection.pick(record, memory);
       timeline.reveal(record);
     };
-    this.details = new Details(store, selection, model, reveal);
+    this.connection = new Connection(model);
+    this.details = new Details(store, selection, model, this.connection, reveal);
     this.problems = new Problems(store, reveal);
     this.panels = { timeline, graph: new Graph(store, selection, `${id}-graph`), backward: new Sweep(store, selection) };
     const tabs = html("div", { class: "klt-tabs", role: "tablist", "aria-label": "views of the tape", keydown: (event: KeyboardEvent) => this.key(event) });
@@ -54,9 +57,10 @@ class View {
     }
     const panels = html("div", { class: "klt-panels" }, ...Object.values(this.panels).map((panel) => panel.element));
     this.element = html("section", { class: "klt", "aria-label": "tape" },
-      html("header", {}, this.title, tabs), this.problems.element,
+      html("header", {}, this.title, tabs), this.connection.element, this.problems.element,
       html("div", { class: "klt-body", keydown: (event: KeyboardEvent) => this.enter(event) }, panels, this.details.element), this.details.reply);
     this.open("timeline");
+    this.connection.greet();
   }
 
   private open(name: string): void {
@@ -122,6 +126,7 @@ class View {
     cancelAnimationFrame(this.waiting);
     for (const panel of Object.values(this.panels)) panel.close();
     this.details.close();
+    this.connection.close();
   }
 }
 

@@ -85,7 +85,7 @@ export interface Message {
 }
 
 /** What the front-end sends. */
-export type Asked = { op: "settle" } | ({ op: "ask"; id: string } & Question);
+export type Asked = { op: "settle" } | { op: "hello" } | ({ op: "ask"; id: string } & Question);
 
 /** The part of the anywidget model that is used. */
 export interface Model {

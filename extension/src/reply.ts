@@ -2,6 +2,7 @@
 
 import { html } from "./dom";
 import { arm, type Target } from "./elements";
+import type { Connection } from "./connection";
 import type { Message, Model, Question } from "./protocol";
 
 const PATIENCE = 4000;
@@ -16,7 +17,7 @@ export class Reply {
   /** Several views of one tape hear each other's answers. */
   private readonly prefix = Math.random().toString(36).slice(2);
 
-  constructor(private model: Model, private go: (to: Target) => void) {
+  constructor(private model: Model, private connection: Connection, private go: (to: Target) => void) {
     model.on("msg:custom", this.answered);
   }
 
@@ -35,13 +36,14 @@ export class Reply {
   ask(question: Question, title: string, below = false): void {
     this.asked++;
     const first = this.element.querySelector(".klt-part");
-    const place = html("div", { class: "klt-part" }, html("p", { class: "klt-quiet" }, `asking the kernel for ${title} …`));
+    const place = html("div", { class: "klt-part" }, html("p", { class: "klt-quiet" }, `asking for ${title} …`));
     const close = html("button", { type: "button", class: "klt-button klt-close", "aria-label": "close the answer", click: () => this.clear() }, "✕");
     this.element.replaceChildren(close, ...(below && first ? [first] : []), place);
     this.place = place;
-    this.model.send({ op: "ask", id: this.id, ...question });
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => place.replaceChildren(html("p", { class: "klt-quiet" }, SILENCE)), PATIENCE);
+    const silent = () => place.replaceChildren(html("p", { class: "klt-quiet" }, SILENCE));
+    if (this.connection.send({ op: "ask", id: this.id, ...question })) this.waiting = setTimeout(silent, PATIENCE);
+    else silent();
   }
 
   private get id(): string {

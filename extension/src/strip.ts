@@ -103,8 +103,10 @@ export class Strip {
   }
 
   private stepsAt(event: MouseEvent): [from: number, to: number] | undefined {
-    const at = Math.floor((event.clientX - this.picture.getBoundingClientRect().left - LEFT) / this.wide), { span } = this.bars;
-    return this.bars.bars[at] && [at * span, Math.min(this.course.sizes.length, (at + 1) * span)];
+    const { bars, span } = this.bars, place = (event.clientX - this.picture.getBoundingClientRect().left - LEFT) / this.wide;
+    // Behind the last bar there is room, and before the first a scale.
+    const at = Math.max(0, Math.min(bars.length - 1, Math.floor(place)));
+    return bars[at] && [at * span, Math.min(this.course.sizes.length, (at + 1) * span)];
   }
 
   private clicked(event: MouseEvent): void {

@@ -10,7 +10,7 @@ const ROW = 24, HEAD = 40, MOST_HEIGHT = 384;
 const LABELS = 300, FEW_LABELS = 150, NARROW = 560;
 /** The width before it is in the page, or while another tab is open. */
 const USUAL = 800;
-const NARROWEST = 64, WIDEST = 130;
+const NARROWEST = 44, WIDEST = 130;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
 export class Timeline {

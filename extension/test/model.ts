@@ -4,6 +4,8 @@ import type { News } from "../src/protocol";
 
 export class FakeModel {
   sent: any[] = [];
+  /** How often a page has asked whether anybody is there. */
+  greeted = 0;
   widget_manager: unknown = undefined;
   private heard = new Map<string, Set<(...args: any[]) => void>>();
 
@@ -18,8 +20,9 @@ export class FakeModel {
   off(event: string, callback: (...args: any[]) => void): void {
     this.heard.get(event)?.delete(callback);
   }
-  send(content: unknown): void {
-    this.sent.push(content);
+  send(content: any): void {
+    if (content.op === "hello") this.greeted++;
+    else this.sent.push(content);
   }
   listeners(event: string): number {
     return this.heard.get(event)?.size ?? 0;

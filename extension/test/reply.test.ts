@@ -1,22 +1,24 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import type { Target } from "../src/elements";
+import { Connection } from "../src/connection";
 import { Reply } from "../src/reply";
 import { FakeModel } from "./model";
 
-let model: FakeModel, went: Target[], reply: Reply;
+let model: FakeModel, went: Target[], reply: Reply, connection: Connection;
 
 beforeEach(() => {
   vi.useFakeTimers();
   model = new FakeModel();
   went = [];
-  reply = new Reply(model, (to) => went.push(to));
+  connection = new Connection(model);
+  reply = new Reply(model, connection, (to) => went.push(to));
 });
 
 const answered = (html: string) => model.message({ op: "answer", id: model.sent.at(-1).id, html });
 
 test("an answer stands where its question was, and what it marks can be clicked", () => {
   reply.ask({ ask: "array", number: 0 }, "the values");
-  expect(reply.element.textContent).toContain("asking the kernel for the values");
+  expect(reply.element.textContent).toContain("asking for the values");
   answered("<table><tr><td data-asks='record 2'>square</td></tr></table>");
   reply.element.querySelector<HTMLElement>(".klt-cell")!.click();
   expect(went).toEqual([{ to: "record", record: 2 }]);
@@ -48,6 +50,7 @@ test("the answer is closed by its button, and a late one stays away", () => {
 });
 
 test("a closed view hears no answers", () => {
+  connection.close();
   reply.close();
   expect(model.listeners("msg:custom")).toBe(0);
 });

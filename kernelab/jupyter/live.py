@@ -75,9 +75,13 @@ class TapeWidget(anywidget.AnyWidget):
 
     def _asked(self, _: Any, question: Any, buffers: Any) -> None:
         """Answer a page: `question` is what its `ask` sent."""
-        if question.get("op") == "settle":
-            self.settle()
-            return
+        match question.get("op"):
+            case "settle":
+                self.settle()
+                return
+            case "hello":
+                self.send({"op": "here"})
+                return
         with self._lock:
             node = answer(self._digest, question)
         self.send({"op": "answer", "id": question.get("id"), "html": page.render(node)})

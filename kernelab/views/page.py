@@ -7,7 +7,7 @@ so that equal views are equal text and two views never share a rule.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -39,6 +39,9 @@ WIDEST = 76
 
 GUTTER = 6
 """The room that the gutter and the edges of a pane take, in characters."""
+
+CHARACTER = 0.6
+"""The width of a character of code, in em of what stands around it."""
 
 INVITATION = "point at a line, or press Tab: what comes from it lights up"
 
@@ -77,29 +80,35 @@ def _html(node: Node) -> str:
 
 
 def _shares(parts: tuple[Node, ...]) -> str:
-    """Parts beside each other, which share the room in proportion to their longest lines."""
-    widths = [_longest(part) + GUTTER for part in parts]
+    """Parts beside each other, which share the room in proportion to their longest lines.
+
+    The last is never given more than it needs: the signatures of the others may need it.
+    """
+    widths = [min(WIDEST, _longest(part, _is_body)) + GUTTER for part in parts]
     bases = [NARROWEST * len(parts) * width // sum(widths) for width in widths]
+    styles = [f"flex-grow:{width};flex-basis:{basis}em" for width, basis in zip(widths, bases, strict=True)]
+    needed = _longest(parts[-1], lambda line: True)
+    if len(parts) > 1 and needed > 1:
+        styles[-1] += f";max-width:{CHARACTER * (needed + GUTTER):.1f}em"
     return "".join(
-        f'<div style="flex-grow:{width};flex-basis:{basis}em">{_html(part)}</div>'
-        for part, width, basis in zip(parts, widths, bases, strict=True)
+        f'<div style="{style}">{_html(part)}</div>' for part, style in zip(parts, styles, strict=True)
     )
 
 
-def _longest(node: Node) -> int:
+def _longest(node: Node, counts: Callable[[CodeLine], bool]) -> int:
     match node:
         case Code(_, lines):
-            return min(WIDEST, max((len(line.text) for line in lines if not _is_head(line)), default=1))
+            return max((len(line.text) for line in lines if counts(line)), default=1)
         case Beside(parts) | Below(parts):
-            return max(map(_longest, parts), default=1)
+            return max((_longest(part, counts) for part in parts), default=1)
         case _:
             return 1
 
 
-def _is_head(line: CodeLine) -> bool:
-    """Whether a line of code is a signature or prose, which may be longer than its pane."""
+def _is_body(line: CodeLine) -> bool:
+    """Whether a line of code is neither a signature nor prose, which may be longer than their pane."""
     styles = {run.style for run in line.runs if run.text.strip()}
-    return "name" in styles or styles <= {"string", "comment"}
+    return "name" not in styles and not styles <= {"string", "comment"}
 
 
 def _runs(runs: tuple[Run, ...]) -> str:

@@ -146,3 +146,24 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
     rows(again).nth(0).locator("text.klt-title").click()
     again.get_by_role("button", name="kernel and arguments").click()
     expect(again.locator(".klt-answer")).to_contain_text("No answer", timeout=10_000)
+    expect(again.locator(".klt-offline")).to_contain_text("not connected: no kernel answers")
+
+
+def test_a_tape_whose_kernel_is_restarted_stays_and_says_that_it_is_not_connected(
+    open_notebook: Open, lab: Lab, front_end: Path
+) -> None:
+    (lab.root / "go-on").touch()
+    notebook = open_notebook(LOAD, KERNELS, SHOW, RECORD)
+    page = notebook.page
+    notebook.run_all()
+    shown = page.locator(".klt")
+    expect(rows(shown)).to_have_count(3)
+    expect(shown.locator(".klt-offline")).to_be_empty()
+    page.evaluate(
+        "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart().then(() => null)"
+    )
+    expect(shown.locator(".klt-offline")).to_contain_text("the kernel that recorded this tape has ended")
+    rows(shown).nth(0).locator("text.klt-title").click()
+    shown.get_by_role("button", name="kernel and arguments").click()
+    expect(shown.locator(".klt-answer")).to_contain_text("No answer")
+    expect(rows(shown)).to_have_count(3)

@@ -94,6 +94,11 @@ def test_settling_puts_the_whole_into_the_state_that_notebooks_save(
     assert [m["state"].keys() for m in widget.comm.messages if m.get("method") == "update"] == [{"snapshot"}]
 
 
+def test_a_page_that_asks_whether_anybody_is_there_is_answered(widget: live.TapeWidget) -> None:
+    widget._asked(widget, {"op": "hello"}, [])
+    assert widget.comm.messages[-1]["content"] == {"op": "here"}
+
+
 def test_a_question_gets_an_answer_with_its_number(widget: live.TapeWidget, tape: kl.Tape) -> None:
     record(tape, 1)
     widget.refresh()

@@ -66,6 +66,12 @@ def test_parts_beside_each_other_share_the_room_by_their_code_not_by_signatures_
     assert shares == [11 + page.GUTTER, 26 + page.GUTTER]
 
 
+def test_the_last_of_parts_beside_each_other_leaves_the_room_that_it_does_not_need() -> None:
+    derived = Code("", (CodeLine((Run("y_bar[i] += 1.0 * x_bar[i]"),)),))
+    widest = re.findall(r"max-width:([\d.]+)em", page.render(Beside((SOURCE, derived))))
+    assert [float(width) for width in widest] == [pytest.approx(page.CHARACTER * (26 + page.GUTTER), abs=0.1)]
+
+
 VIEWS: list[Node] = [
     words("a < b", Run("strong & dim", "dim"), level=1),
     SOURCE,
