@@ -7,7 +7,7 @@ so that equal views are equal text and two views never share a rule.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -39,6 +39,9 @@ WIDEST = 76
 
 GUTTER = 6
 """The room that the gutter and the edges of a pane take, in characters."""
+
+MOST = 0.6
+"""Which part of scarce room all panes but the last may take."""
 
 CHARACTER = 0.6
 """The width of a character of code, in em of what stands around it."""
@@ -80,35 +83,45 @@ def _html(node: Node) -> str:
 
 
 def _shares(parts: tuple[Node, ...]) -> str:
-    """Parts beside each other, which share the room in proportion to their longest lines.
+    """Parts beside each other: where room is scarce, all but the last get what their code needs, up to a limit.
 
     The last is never given more than it needs: the signatures of the others may need it.
     """
-    widths = [min(WIDEST, _longest(part, _is_body)) + GUTTER for part in parts]
-    bases = [NARROWEST * len(parts) * width // sum(widths) for width in widths]
-    styles = [f"flex-grow:{width};flex-basis:{basis}em" for width, basis in zip(widths, bases, strict=True)]
-    needed = _longest(parts[-1], lambda line: True)
-    if len(parts) > 1 and needed > 1:
+    *first, last = (CHARACTER * (_longest(part, _bodies) + GUTTER) for part in parts)
+    room = NARROWEST * len(parts)
+    bases = [min(need, MOST * room / len(first)) for need in first]
+    bases.append(room - sum(bases))
+    styles = [
+        f"flex-grow:{max(1, round(need - basis))};flex-basis:{basis:.1f}em"
+        for need, basis in zip((*first, last), bases, strict=True)
+    ]
+    needed = _longest(parts[-1], lambda lines: lines)
+    if first and needed > 1:
         styles[-1] += f";max-width:{CHARACTER * (needed + GUTTER):.1f}em"
     return "".join(
         f'<div style="{style}">{_html(part)}</div>' for part, style in zip(parts, styles, strict=True)
     )
 
 
-def _longest(node: Node, counts: Callable[[CodeLine], bool]) -> int:
+def _longest(node: Node, counted: Callable[[Iterable[CodeLine]], Iterable[CodeLine]]) -> int:
     match node:
         case Code(_, lines):
-            return max((len(line.text) for line in lines if counts(line)), default=1)
+            return min(WIDEST, max((len(line.text) for line in counted(lines)), default=1))
         case Beside(parts) | Below(parts):
-            return max((_longest(part, counts) for part in parts), default=1)
+            return max((_longest(part, counted) for part in parts), default=1)
         case _:
             return 1
 
 
-def _is_body(line: CodeLine) -> bool:
-    """Whether a line of code is neither a signature nor prose, which may be longer than their pane."""
-    styles = {run.style for run in line.runs if run.text.strip()}
-    return "name" not in styles and not styles <= {"string", "comment"}
+def _bodies(lines: Iterable[CodeLine]) -> Iterator[CodeLine]:
+    """The lines of code that are neither signatures nor prose, which may be longer than their pane."""
+    in_signature = False
+    for line in lines:
+        styles = {run.style for run in line.runs if run.text.strip()}
+        in_signature |= "name" in styles
+        if not in_signature and not styles <= {"string", "comment"}:
+            yield line
+        in_signature &= not line.text.rstrip().endswith(":")
 
 
 def _runs(runs: tuple[Run, ...]) -> str:

@@ -57,13 +57,22 @@ def test_a_table_is_aligned_with_numbers_to_the_right() -> None:
     assert text.render(table).splitlines() == ["name  value", "----  -----", "x       1.5", "long  10"]
 
 
-def test_parts_beside_each_other_share_the_room_by_their_code_not_by_signatures_and_prose() -> None:
+def bases(view: Beside) -> list[float]:
+    return [float(basis) for basis in re.findall(r"flex-basis:([\d.]+)em", page.render(view))]
+
+
+def test_scarce_room_goes_first_to_the_code_of_the_source_not_to_signatures_and_prose() -> None:
     long = "x" * 90
-    shown = f'def f(x: {long}):\n    """{long}"""\n    # {long}\n    y = 1.0'
+    shown = f'def f(x: {long},\n      y: {long}):\n    """{long}"""\n    # {long}\n    y = 1.0'
     source = Code("", tuple(CodeLine(runs) for runs in highlight.python(shown)))
     derived = Code("", (CodeLine((Run("y_bar[i] += 1.0 * x_bar[i]"),)),))
-    shares = [int(share) for share in re.findall(r"flex-grow:(\d+)", page.render(Beside((source, derived))))]
-    assert shares == [11 + page.GUTTER, 26 + page.GUTTER]
+    needed = page.CHARACTER * (11 + page.GUTTER)
+    assert bases(Beside((source, derived))) == pytest.approx([needed, 2 * page.NARROWEST - needed], abs=0.1)
+
+
+def test_a_source_of_long_lines_leaves_the_others_some_of_scarce_room() -> None:
+    wide = Code("", (CodeLine((Run("y = " + "x" * 80),)),))
+    assert bases(Beside((wide, wide))) == pytest.approx([24.0, 16.0])
 
 
 def test_the_last_of_parts_beside_each_other_leaves_the_room_that_it_does_not_need() -> None:
