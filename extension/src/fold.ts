@@ -17,7 +17,7 @@ export type Part = number | Group;
 
 /** The tree of `length` records; records with equal keys do the same. */
 export function tree(length: number, scopes: Others["scopes"], key: (record: number) => number): Part[] {
-  return folded(grouped(scopes, length), key);
+  return folded(grouped(scopes, length), marker(key));
 }
 
 /** Scopes as groups, whatever is in none by itself. */
@@ -43,9 +43,9 @@ function grouped(scopes: Others["scopes"], length: number): Part[] {
   return within(0, length);
 }
 
-function folded(parts: Part[], key: (record: number) => number): Part[] {
-  const inner = parts.map((part) => (typeof part === "number" ? part : { ...part, parts: folded(part.parts, key) }));
-  const marks = inner.map((part) => mark(part, key));
+function folded(parts: Part[], mark: (part: Part) => number): Part[] {
+  const inner = parts.map((part) => (typeof part === "number" ? part : { ...part, parts: folded(part.parts, mark) }));
+  const marks = inner.map(mark);
   const found: Part[] = [];
   let position = 0;
   while (position < inner.length) {
@@ -58,13 +58,20 @@ function folded(parts: Part[], key: (record: number) => number): Part[] {
   return found;
 }
 
-function mark(part: Part, key: (record: number) => number): string {
-  if (typeof part === "number") return String(key(part));
-  return `${JSON.stringify(part.name)}*${part.times}+${part.begun ?? 0}[${part.parts.map((one) => mark(one, key)).join()}]`;
+/** A number for each part, equal for parts that do the same: there are many, and they are compared often. */
+function marker(key: (record: number) => number): (part: Part) => number {
+  const groups = new Map<string, number>();
+  const mark = (part: Part): number => {
+    if (typeof part === "number") return key(part);
+    const text = `${JSON.stringify(part.name)}*${part.times}+${part.begun ?? 0}[${part.parts.map(mark).join()}]`;
+    if (!groups.has(text)) groups.set(text, -1 - groups.size);
+    return groups.get(text)!;
+  };
+  return mark;
 }
 
 /** The shortest period from `start` on that covers most, and how often it occurs. */
-function repetition(marks: string[], start: number): [period: number, times: number] {
+function repetition(marks: number[], start: number): [period: number, times: number] {
   let best: [number, number] = [1, 1];
   const longest = Math.min(LONGEST_PERIOD, Math.floor((marks.length - start) / 2));
   for (let period = 1; period <= longest; period++) {
@@ -77,7 +84,7 @@ function repetition(marks: string[], start: number): [period: number, times: num
 }
 
 /** How many marks are left, if they all go on with what came a period before. */
-function beginning(marks: string[], from: number, period: number): number {
+function beginning(marks: number[], from: number, period: number): number {
   const left = marks.length - from;
   return left < period && marks.slice(from).every((mark, i) => mark === marks[from - period + i]) ? left : 0;
 }
@@ -88,4 +95,22 @@ export function* shown(parts: Part[]): Generator<number> {
     if (typeof part === "number") yield part;
     else yield* shown(part.parts);
   }
+}
+
+/** For each record the one that a tree shows in its place. */
+export function standIns(parts: Part[], length: number): number[] {
+  const found: number[] = [];
+  const walk = (part: Part): void => {
+    if (typeof part === "number") {
+      found.push(found.length);
+      return;
+    }
+    const start = found.length;
+    const ends = part.parts.map((one) => (walk(one), found.length)), period = found.length - start;
+    const begun = part.begun ? ends[part.begun - 1]! - start : 0;
+    for (let more = period * (part.times - 1) + begun; more > 0; more--) found.push(found[found.length - period]!);
+  };
+  parts.forEach(walk);
+  if (found.length !== length) throw new Error(`a tree of ${found.length} records in place of ${length}`);
+  return found;
 }

@@ -18,7 +18,8 @@ export class Graph {
   private named: Record<string, string> = {};
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private pause = PAUSE;
-  private nodes: Node[] = [];
+  private drawn: Drawn | undefined;
+  private wronged = new Set<string>();
   private shape = "";
   private laid: Laid | undefined;
 
@@ -46,7 +47,8 @@ export class Graph {
 
   private draw(): void {
     const drawn = graphOf(this.store);
-    this.nodes = drawn.nodes;
+    this.drawn = drawn;
+    this.wronged = new Set([...this.store.wronged].map(drawn.array));
     if (!drawn.nodes.length) {
       this.element.replaceChildren(html("p", { class: "klt-quiet" }, "Nothing is recorded yet."));
       return;
@@ -82,7 +84,7 @@ export class Graph {
 
   private node(node: Node, at: Box): SVGElement {
     const isArray = node.id.startsWith("m") || node.id.startsWith("a");
-    const overwritten = node.memory !== undefined && this.store.overwrites.some((one) => one.outcome !== "saved" && this.store.memoryOf(one.array) === node.memory);
+    const overwritten = this.wronged.has(node.id);
     return svg("g", { class: `klt-node ${isArray ? "klt-array" : "klt-launch"}${overwritten ? " klt-wronged" : ""}`, "data-node": node.id, click: () => this.pick(node) },
       svg("title", {}, `${node.label} ${node.detail}`),
       svg("rect", { x: at.x - at.width / 2, y: at.y - at.height / 2, width: at.width, height: at.height, rx: isArray ? at.height / 2 : 3 }),
@@ -96,12 +98,10 @@ export class Graph {
   }
 
   private light(): void {
-    const { record, memory } = this.selection;
-    const key = record === null ? -1 : this.store.data.records[record];
-    for (const node of this.nodes) {
-      const same = node.record !== undefined && record !== null && this.store.data.records[node.record] === key;
-      const lit = same || (node.memory !== undefined && node.memory === memory);
-      this.element.querySelector(`[data-node="${CSS.escape(node.id)}"]`)?.classList.toggle("klt-picked", lit);
+    const { record, memory } = this.selection, { drawn } = this;
+    const lit = [record === null ? "" : drawn?.launch(record), memory === null ? "" : drawn?.array(memory)];
+    for (const node of drawn?.nodes ?? []) {
+      this.element.querySelector(`[data-node="${CSS.escape(node.id)}"]`)?.classList.toggle("klt-picked", lit.includes(node.id));
     }
   }
 
@@ -110,8 +110,8 @@ export class Graph {
   }
 
   private key(event: KeyboardEvent): void {
-    const launches = this.nodes.filter((node) => node.record !== undefined);
-    const at = launches.findIndex((node) => node.record === this.selection.record);
+    const launches = this.drawn?.nodes.filter((node) => node.record !== undefined) ?? [], { record } = this.selection;
+    const at = launches.findIndex((node) => record !== null && node.id === this.drawn?.launch(record));
     const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
     if (step === undefined || !launches.length) return;
     this.pick(launches[Math.min(launches.length - 1, Math.max(0, at + step))]!);

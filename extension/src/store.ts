@@ -22,6 +22,8 @@ export class Store {
   savedBytes = 0;
   /** The first overwrite of each clash, and how many there are. */
   clashes = new Map<number, { first: Overwrite; times: number }>();
+  /** The memories that were overwritten without a copy. */
+  wronged = new Set<number>();
   /** Whether a line outside of the tape has overwritten something. */
   outside = false;
   /** The records that write each memory, in order. */
@@ -55,6 +57,7 @@ export class Store {
     this.overwrites = [];
     this.overwritesAt.clear();
     this.clashes.clear();
+    this.wronged.clear();
     this.firstAt.clear();
     this.savedBytes = this.looked = 0;
     this.outside = false;
@@ -91,6 +94,7 @@ export class Store {
       const known = this.clashes.get(clash);
       if (known) known.times++;
       else this.clashes.set(clash, { first: made, times: 1 });
+      if (made.outcome !== "saved") this.wronged.add(this.memoryOf(array));
       this.outside ||= writer < 0;
       for (const record of [reader, writer]) {
         const others = this.overwritesAt.get(record);

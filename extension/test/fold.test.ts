@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { shown, tree } from "../src/fold";
+import { shown, standIns, tree } from "../src/fold";
 
 const keys = (text: string) => (record: number) => text.charCodeAt(record);
 const folded = (text: string, scopes: [string, number, number][] = []) => tree(text.length, scopes, keys(text));
@@ -32,4 +32,12 @@ test("of scopes that begin and end together the one closed last is outside, and 
 test("ten thousand records that repeat fold to one sequence", () => {
   const parts = tree(10_000, [], (record) => record % 4);
   expect(parts).toEqual([{ name: "", parts: [0, 1, 2, 3], times: 2500 }]);
+});
+
+test("each record has one that is shown in its place, through all levels", () => {
+  const stands = (text: string, scopes?: [string, number, number][]) => standIns(folded(text, scopes), text.length);
+  expect(stands("zabcabcab")).toEqual([0, 1, 2, 3, 1, 2, 3, 1, 2]);
+  expect(stands("aabaab")).toEqual([0, 1, 2, 0, 1, 2]);
+  expect(stands("aaab")).toEqual([0, 0, 0, 3]);
+  expect(stands("abab", [["step", 0, 2], ["step", 2, 4]])).toEqual([0, 1, 0, 1]);
 });

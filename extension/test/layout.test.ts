@@ -47,3 +47,15 @@ test("each line leads from its one node to the other, through frames", () => {
     }
   });
 });
+
+test("what is done to other arrays in turn is folded, and the first and last of them are named", () => {
+  const many = 40, store = new Store(), numbers = Array.from({ length: many }, (_, i) => i);
+  store.apply(tape(0, {
+    memories: [...numbers, many].map((i) => [`x${i}`, 4, true]), arrays: [...numbers, many].map((memory) => [memory, 0]), names: {},
+    steps: numbers.map((i) => [0, [i], [i + 1]]), records: numbers, times: [],
+  }));
+  const graph = graphOf(store), name = ["r0", "m0"];
+  expect(graph.nodes.map(({ label, detail }) => [label, detail])).toEqual([["square", "1000"], ["x0 … x40 ∇", "41 arrays"]]);
+  expect([graph.frames.map(({ label }) => label), graph.edges]).toEqual([["40 times"], [["m0", "r0"], ["r0", "m0"]]]);
+  expect([graph.launch(17), graph.array(23)]).toEqual(name);
+});

@@ -205,7 +205,8 @@ test("a graph of what hardly repeats stays small", () => {
   const store = new Store(), many = MOST_LAUNCHES + 50;
   store.apply(tape(0, {
     memories: Array.from({ length: many }, () => ["x", 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]),
-    steps: Array.from({ length: many }, (_, i) => [0, [i], []]), records: Array.from({ length: many }, (_, i) => i), times: [],
+    kinds: Array.from({ length: many }, (_, i) => ({ ...tape(0).kinds![0]!, grid: [i] })),
+    steps: Array.from({ length: many }, (_, i) => [i, [i], []]), records: Array.from({ length: many }, (_, i) => i), times: [],
   }));
   const drawn = graphOf(store);
   expect(drawn.nodes.map((node) => node.detail)).toEqual([`${many} launches`, `${many} arrays`]);
