@@ -33,9 +33,9 @@ __half __float_as_uint __uint_as_float __ldg
 """
 
 OURS = """
-i64 u64 args status budget thread turn total start release rest width end base top limit
+i64 u64 args given status budget thread turn total start release rest width end base top limit
 poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc free say said
-settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
+ahead settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 """
 

@@ -234,7 +234,7 @@ def saving() -> Case:
 
 def hard_names() -> Case:
     """Names that C++ or a library owns, that look like the emitter's own, or that are no ASCII."""
-    names = ("double", "sinf", "status", "x_n0", "x", "α", "char", "atomicAdd", "x_at")
+    names = ("double", "sinf", "status", "x_n0", "x", "α", "char", "atomicAdd", "x_at", "given")
     w = Writer("double", **{name: Array(float32, 1) for name in names})
     (i,) = w.tid("int")
     total: Atom = zero(float32)

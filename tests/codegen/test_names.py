@@ -1,8 +1,17 @@
 """Names of generated C++."""
 
-from kernelab.codegen.names import Names, identifier
+import re
+
+import pytest
+
+from kernelab.codegen.cpp import emit
+from kernelab.codegen.flavors import Cpu, Cuda
+from kernelab.codegen.names import RESERVED, Names, identifier
 from kernelab.lang.ir import Var
 from kernelab.lang.types import float32
+from kernelab.passes.scalarise import scalarise
+from kernelab.passes.vjp import vjp
+from tests.codegen import kernels
 
 
 def test_a_hint_is_kept_and_its_repetition_is_numbered() -> None:
@@ -38,3 +47,17 @@ def test_the_names_around_a_parameter_belong_to_it_alone() -> None:
     assert name.family(Var(float32, "x_n0"), []) == "x_n0"
     assert name.family(Var(float32, "x"), ["_n0"]) == "x_1"
     assert name(Var(float32, "x_1_n0")) == "x_1_n0_1"
+
+
+@pytest.mark.parametrize("flavor", [Cpu(), Cuda()])
+def test_no_variable_of_a_kernel_can_have_a_name_that_the_text_around_it_uses(flavor: Cpu | Cuda) -> None:
+    descending = vjp(kernels.saxpy().function, ("x", "y")).adjoint
+    functions = [kernels.appending(), kernels.saving().function, descending]
+    unit = emit([scalarise(function) for function in functions], flavor)
+    body = "\n".join(unit.text.splitlines()[unit.entries[0].lines.start :])
+    found = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"//.*", "", body)))
+    hints = r"(x|y|a|s|c|k|kk|n|i|f|t|odd|three|kept|flags|slots|ull|C)(_\w+)?"
+    entries = "|".join(entry.symbol for entry in unit.entries)
+    assert not [
+        name for name in found - RESERVED if not re.fullmatch(rf"__.*|{hints}|({entries})(_args)?", name)
+    ]
