@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelab.errors import Source
 from kernelab.runtime.array import from_numpy
+from kernelab.runtime.device import CPU
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import launch
 
@@ -79,7 +80,9 @@ def color_columns(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> Nu
         np.zeros(shape[1] + 1, np.int32),
         colors,
     ]
-    launch(_kernel("color_columns"), 1, [from_numpy(values) for values in given], record_tape=False)
+    launch(
+        _kernel("color_columns"), 1, [from_numpy(values, device=CPU) for values in given], record_tape=False
+    )
     return colors
 
 
@@ -95,5 +98,5 @@ def color_stars(rows: Numbers, columns: Numbers, size: int) -> Numbers:
     moved = np.lexsort((rank[columns], rank[rows]))
     by_rank, colors = rank[rows][moved], np.zeros(size, np.int32)
     given = [starts(by_rank, size), rank[columns][moved], np.zeros(size + 1, np.int32), colors]
-    launch(_kernel("color_stars"), 1, [from_numpy(values) for values in given], record_tape=False)
+    launch(_kernel("color_stars"), 1, [from_numpy(values, device=CPU) for values in given], record_tape=False)
     return colors[rank]

@@ -1,6 +1,7 @@
 """Arrays, launches and gradients on a CUDA device, which is simulated: the same numbers as on the CPU."""
 
 import copy
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.coloring import color_columns, color_stars
 from kernelab.errors import KernelIndexError, KernelMemoryError, KernelWarning, LaunchError
 from tests.support.devices import opened
 from tests.support.hardware import ON_GPU, Watched, open_device
@@ -315,7 +317,7 @@ def test_gradients_pass_from_device_to_device() -> None:
     assert x.grad.list() == [9, 36] and y.grad.list() == [3, 6] and str(y.grad.device) == "cuda:0"
 
 
-@pytest.mark.filterwarnings("ignore:.*no gradient flows through", "ignore:.*runs on one thread")
+@pytest.mark.filterwarnings("ignore:.*no gradient flows through")
 def test_jacobians_tangents_and_checks_are_the_same(kernels: dict[str, Any]) -> None:
     def run(device: str) -> list[Any]:
         x, y = leaf(reals(6), device), kl.zeros(5, device=device, requires_grad=True)
@@ -351,6 +353,38 @@ def test_threads_that_see_each_other_run_in_order_with_a_warning(kernels: dict[s
 
     with pytest.warns(KernelWarning, match="`running` runs on one thread of cuda:0: .* elements of `x`"):
         both(run)
+
+
+def test_columns_are_coloured_on_the_cpu_whatever_device_is_the_default(driver: Watched) -> None:
+    rows = np.repeat(np.arange(20), 2)
+    columns = (rows + np.tile([0, 1], 20)) % 20
+    driver.launches.clear()
+
+    def run(device: str) -> list[Any]:
+        with kl.ScopedDevice(device):
+            return [color_columns(rows, columns, (20, 20)), color_stars(rows, columns, 20)]
+
+    assert max(run("cpu")[0]) > 0
+    both(run)
+    assert not driver.launches
+
+
+def test_the_lanes_of_tangents_run_at_once(kernels: dict[str, Any], driver: Watched) -> None:
+    x, y = leaf(reals(100), "cuda"), kl.zeros(99, device="cuda")
+
+    def f(v: Any) -> Any:
+        kl.launch(kernels["neighbours"], 99, [v, y])
+        return y
+
+    driver.launches.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tangents = kl.func.vmap(lambda v: kl.func.jvp(f, (x,), (v,))[1])(
+            kl.full((40, 100), 1.0, device="cuda")
+        )
+    (plain,) = kl.func.jvp(f, (x,), (kl.full(100, 1.0, device="cuda"),))[1:]
+    np.testing.assert_array_equal(tangents.numpy(), np.tile(plain.numpy(), (40, 1)))
+    assert all(blocks * threads > 1 for blocks, threads in driver.launches)
 
 
 def test_whether_a_value_is_finite_is_found_on_the_device(kernels: dict[str, Any]) -> None:
