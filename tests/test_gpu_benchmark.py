@@ -55,7 +55,6 @@ def test_the_work_is_what_it_says(worker: Any, system: Any) -> None:
     assert found["primal"] == found["adjoint"] == 1.0  # the simulated device counts launches
 
 
-@pytest.mark.filterwarnings("ignore:.*runs on one thread")
 def test_all_work_runs_with_its_adjoint(worker: Any, system: Any) -> None:
     for name in worker.TEXTS:
         found = worker.work(system, name, 20, 1)
@@ -85,7 +84,6 @@ class Simulated:
         return self._worker.MEASURES[measure](self._system, **request)
 
 
-@pytest.mark.filterwarnings("ignore:.*runs on one thread")
 def test_a_row_that_fails_is_told_and_all_others_are_written(
     worker: Any, system: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

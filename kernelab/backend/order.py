@@ -9,7 +9,7 @@ it says no, threads must run one after another to give what a sequential run giv
 from collections.abc import Sequence
 
 from kernelab.backend.reach import reach_of
-from kernelab.codegen.apart import changed, is_apart, own_atomics
+from kernelab.codegen.apart import Pin, changed, is_apart, own_atomics, pins
 from kernelab.codegen.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.snippets import has_device_words
 from kernelab.codegen.totals import met_by_all
@@ -85,9 +85,9 @@ def in_turn(function: Function) -> str:
     for stmt in walk(function.body):
         if isinstance(stmt, Native) and stmt.changed and not has_device_words(stmt.snippet):
             return f"its snippet {stmt.snippet.name} is written for threads that run one after another"
-    places, sensitive = _accesses(function)
+    places, sensitive, pinned = _accesses(function)
     for array in changed(function) - locals_of(function.body):
-        if array in sensitive and not is_apart(function, places[array]):
+        if array in sensitive and not is_apart(function, places[array], pinned[array]):
             return f"its threads may meet at elements of `{array.hint}`, where their order matters"
     return ""
 
@@ -95,12 +95,16 @@ def in_turn(function: Function) -> str:
 _COMMUTATIVE = ("add", "min", "max", "and", "or", "xor")
 
 
-def _accesses(function: Function) -> tuple[dict[Var, list[tuple[Atom, ...]]], set[Var]]:
-    """Where each array is accessed, and the arrays in which the order of accesses can be seen."""
+def _accesses(
+    function: Function,
+) -> tuple[dict[Var, list[tuple[Atom, ...]]], set[Var], dict[Var, set[Var]]]:
+    """Where each array is accessed, the arrays in which the order of accesses can be seen, and the thread
+    indices that have one value wherever an array is accessed."""
     used = frozenset(reads(function.body))
     places: dict[Var, list[tuple[Atom, ...]]] = {}
     sensitive: set[Var] = set()
     kinds: dict[Var, str] = {}
+    known, common = pins(function), dict[Var, frozenset[Pin]]()
     for stmt in walk(function.body):
         match stmt:
             case Load(_, array, indices):
@@ -117,12 +121,13 @@ def _accesses(function: Function) -> tuple[dict[Var, list[tuple[Atom, ...]]], se
             case _:
                 continue
         places.setdefault(array, []).append(indices)
-    return places, sensitive
+        common[array] = common.get(array, known[stmt]) & known[stmt]
+    return places, sensitive, {array: {index for index, _ in found} for array, found in common.items()}
 
 
 def summed(function: Function) -> frozenset[str]:
     """The arrays that a function only adds to, by name: they may share memory, whoever comes first."""
-    _, sensitive = _accesses(function)
+    _, sensitive, _ = _accesses(function)
     handed = {array for stmt in walk(function.body) if isinstance(stmt, Native) for _, array in stmt.arrays}
     kinds: dict[Var, set[str]] = {}
     for stmt in walk(function.body):

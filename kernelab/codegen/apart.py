@@ -4,20 +4,24 @@ Facts of the text of one function.  They hold where elements of an array do not 
 share them with each other, which belongs to a launch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kernelab.lang.ir import (
     Append,
     Atom,
     Atomic,
+    Block,
     Const,
     For,
     Function,
+    If,
     Let,
     Load,
     Native,
+    Stmt,
     Store,
     Var,
+    blocks,
     locals_of,
     walk,
 )
@@ -57,8 +61,38 @@ def read_only(function: Function) -> frozenset[Var]:
     return frozenset(read - changed(function) - locals_of(function.body))
 
 
-def is_apart(function: Function, places: Sequence[tuple[Atom, ...]]) -> bool:
-    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much."""
+Pin = tuple[Var, int]
+"""A thread index, and the only value that it has at some place."""
+
+
+def pins(function: Function) -> dict[Stmt, frozenset[Pin]]:
+    """The thread indices that branches leave a single value, for the statements within these."""
+    found: dict[Stmt, frozenset[Pin]] = {}
+    tested: dict[Var, Pin] = {}
+
+    def visit(block: Block, known: frozenset[Pin]) -> None:
+        for stmt in block.stmts:
+            found[stmt] = known
+            match stmt:
+                case Let(out, op, (Var() as index, Const(value))) if op.name == "eq":
+                    if index in function.threads:
+                        tested[out] = index, int(value)
+                case If(_, Var() as cond, then, orelse) if cond in tested:
+                    visit(then, known | {tested[cond]})
+                    visit(orelse, known)
+                case _:
+                    for inner in blocks(stmt):
+                        visit(inner, known)
+
+    visit(function.body, frozenset())
+    return found
+
+
+def is_apart(function: Function, places: Sequence[tuple[Atom, ...]], pinned: Collection[Var] = ()) -> bool:
+    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much.
+
+    Those that are `pinned` have the same value wherever one comes to these places.
+    """
     shifted = {
         stmt.out: (stmt.args, stmt.op.name)
         for stmt in walk(function.body)
@@ -81,7 +115,7 @@ def is_apart(function: Function, places: Sequence[tuple[Atom, ...]]) -> bool:
     if function.linear is not None and any(alone(axis, function.linear) for axis in axes):
         return True
     return bool(function.threads) and all(
-        any(alone(axis, thread) for axis in axes) for thread in function.threads
+        any(alone(axis, thread) for axis in axes) for thread in function.threads if thread not in pinned
     )
 
 

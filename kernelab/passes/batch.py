@@ -3,7 +3,8 @@
     before    f(x, w, y)            y[i] = w * x[i]
     batched   f(x, w, y)  lane, i   y[lane, i] = w * x[lane, i]
 
-The arrays chosen get an axis in front, which the lane indexes; all others are shared by the lanes.  In
+The arrays chosen get an axis in front, which the lane indexes; all others are shared by the lanes, and since
+all of these would store the same there, the first does it for them (`to_widen` says where that is so).  In
 `by_thread` the lane is the thread itself: each thread then has a copy of the chosen arrays of its own.
 Expects no `Call` and no `Custom`.
 """
@@ -58,7 +59,9 @@ def batched(function: Function, wide: Collection[int], rank: int, distinct: bool
     lane, linear = Var(int32, "lane"), Var(int64, "thread")
     threads, first, before = Var(int64, "threads"), Var(int64, "first_extent"), Var(int64, "lanes_before")
     own = (*function.threads, *(Var(int32) for _ in range(rank - len(function.threads))))
-    writer = _Batcher(lane, _widened(function, wide), before if distinct else None)
+    own_by_lane = _widened(function, wide)
+    shared = frozenset(function.params) - own_by_lane.keys()
+    writer = _Batcher(lane, own_by_lane, shared, before if distinct else None)
     b = writer.builder
     coordinates = (lane, *own)
     if len(coordinates) > MOST_COORDINATES:
@@ -96,10 +99,17 @@ def _widened(function: Function, wide: Collection[int]) -> dict[Var, Var]:
 
 
 class _Batcher(Copier):
-    def __init__(self, lane: Atom, wide: dict[Var, Var], lanes_before: Var | None = None) -> None:
+    def __init__(
+        self,
+        lane: Atom,
+        wide: dict[Var, Var],
+        shared: Collection[Var] = (),
+        lanes_before: Var | None = None,
+    ) -> None:
         super().__init__(env=dict(wide))
         self.lane = lane
         self.wide = wide
+        self.shared = shared
         self.lanes_before = lanes_before
 
     def body(self, function: Function) -> Block:
@@ -112,9 +122,21 @@ class _Batcher(Copier):
                 pass  # once a lane would be no more than noise
             case Load(_, array, indices) | Store(array, indices) | Atomic(_, _, array, indices):
                 around = (self.lane,) if array in self.wide else ()
-                super().stmt(replace(stmt, indices=(*around, *indices)))
+                placed = replace(stmt, indices=(*around, *indices))
+                if isinstance(stmt, Store) and array in self.shared:
+                    self.by_one(placed)
+                else:
+                    super().stmt(placed)
             case _:
                 super().stmt(stmt)
+
+    def by_one(self, stmt: Stmt) -> None:
+        """What all lanes would do alike, done by the first."""
+        first = self.builder.apply("eq", self.lane, Const(0, int32))
+        assert isinstance(first, Var)
+        with self.builder.block() as inner:
+            super().stmt(stmt)
+        self.builder.emit(If((), first, inner.close(), Block((), ()), stmt.span))
 
     def let(self, stmt: Let) -> None:
         if stmt.op is SHAPE and stmt.args[0] in self.wide:

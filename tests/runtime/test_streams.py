@@ -95,7 +95,6 @@ def test_a_prepared_launch_keeps_its_shape(kernels: dict[str, Any], driver: Simu
     assert driver.launches == [(1, 32)] and y.list() == [2] * 50
 
 
-@pytest.mark.filterwarnings("ignore:`double_tangent_batch` runs on one thread")
 def test_maps_jacobians_and_transforms_run_in_the_blocks_that_are_asked_for(
     kernels: dict[str, Any], driver: SimulatedDriver
 ) -> None:
