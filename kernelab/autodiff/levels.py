@@ -23,6 +23,7 @@ from kernelab.autodiff.programs import Positions, Program
 from kernelab.errors import Diagnostic, GradientError, KernelWarning, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
+from kernelab.runtime import inplace
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
 from kernelab.runtime.grid import grid_of
@@ -184,7 +185,8 @@ def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, clear
 def duplicate(elements: array) -> array:
     """The same values in memory of their own, which no level knows yet."""
     made = fresh(elements.shape, elements.dtype, elements, cleared=False)
-    made.blank()[...] = elements.seen()
+    if not inplace.copy(made, elements):
+        made.blank()[...] = elements.seen()
     return made
 
 
@@ -209,6 +211,8 @@ class Base(Level):
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
+        if inplace.add(dest, src) if add else inplace.copy(dest, src):
+            return
         target, values = dest.host(), src.host()
         if not add:
             target[...] = values.copy() if np.may_share_memory(target, values) else values

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.keeps import Keep
+from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import set_aside
 from kernelab.runtime.recorder import Place
@@ -44,11 +45,17 @@ class CopyRecord:
         return (self.dest,)
 
     def pull(self, adjoints: Adjoints) -> None:
-        dest_bar = adjoints.of(self.dest).host()
-        moved = dest_bar.copy()
-        dest_bar[...] = 0
-        if self.src.requires_grad:
-            adjoints.of(self.src).host()[...] += moved
+        dest_bar = adjoints.of(self.dest)
+        if not self.src.requires_grad:
+            cleared(dest_bar)
+            return
+        src_bar = adjoints.of(self.src)
+        if inplace.add(src_bar, dest_bar):
+            cleared(dest_bar)
+            return
+        moved = dest_bar.host().copy()
+        dest_bar.host()[...] = 0
+        src_bar.host()[...] += moved
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -89,7 +96,13 @@ class OverwriteRecord:
     def pull(self, adjoints: Adjoints) -> None:
         dest_bar = adjoints.known(self.dest)
         if dest_bar is not None:
-            dest_bar.host()[...] = 0
+            cleared(dest_bar)
+
+
+def cleared(bar: array) -> None:
+    """Set an adjoint to zero."""
+    if not inplace.clear(bar):
+        bar.host()[...] = 0
 
 
 FILLS = ("fill_", "zero_")
@@ -103,9 +116,9 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
     """The record of an overwrite that has just happened."""
     value = None
     if how in FILLS and dest.size:
-        value = dest.host()[(0,) * dest.ndim].copy()
+        value = dest.seen()[(0,) * dest.ndim].copy()
     elif dest.size <= FEW:
-        value = dest.host().copy()
+        value = dest.seen().copy()
     return OverwriteRecord(dest, how, place, value, dest.allocation.version)
 
 

@@ -14,7 +14,7 @@ from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.fromhost import FromHost
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.keeps import Keep, Marked
-from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, overwrite_of
+from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, cleared, overwrite_of
 from kernelab.autodiff.outline import Outline, Pick, not_kept, outline_of, reverse_of
 from kernelab.autodiff.unseen import UnseenRecord, WrittenMemory
 from kernelab.errors import KernelTypeError, Related, TapeError
@@ -223,7 +223,7 @@ class LaunchRecord:
         for i in self.outline.written:
             bar = adjoints.known(self.call.arguments[i])
             if bar is not None and kernel.primal.params[i] in kernel.effects.writes:
-                bar.host()[...] = 0
+                cleared(bar)
 
 
 def _bar(argument: Any, adjoints: Adjoints) -> array:

@@ -17,6 +17,7 @@ from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.narrow import NarrowSums
 from kernelab.autodiff.publication import Publications
 from kernelab.autodiff.records import Record
+from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, copy_bytes
 from kernelab.runtime.strided import array, duplicate
@@ -105,7 +106,7 @@ def _gradient_now(elements: array) -> HostArray | array | None:
 
 def _adds_there(elements: array) -> bool:
     """Whether gradients grow on the device that they are on, without the host."""
-    return elements.allocation.space is not None and elements.__class__ is array and elements.is_contiguous
+    return elements.allocation.space is not None and elements.__class__ is array
 
 
 def _publish(elements: array, adjoints: Adjoints, before: HostArray | array | None) -> None:
@@ -122,6 +123,9 @@ def _publish(elements: array, adjoints: Adjoints, before: HostArray | array | No
         return
     if isinstance(before, array):
         transfer(gradient, before if bar is None else before + bar, "assign")
+        return
+    if before is None and (inplace.clear(gradient) if bar is None else inplace.copy(gradient, bar)):
+        gradient.allocation.publish()
         return
     values = np.zeros(()) if bar is None else bar.seen()
     if before is None:

@@ -87,8 +87,8 @@ class Driver(Protocol):
     def start_download(self, target: int, address: int, nbytes: int) -> None:
         """Begin to copy to memory that `shared` has made."""
 
-    def clear(self, address: int, nbytes: int) -> None:
-        """Set bytes to zero."""
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """Write one, two or four bytes so often."""
 
     def shared(self, nbytes: int) -> tuple[int, int]:
         """Zeroed memory of the host that the device reads and writes too: its address on either side."""

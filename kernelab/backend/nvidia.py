@@ -285,10 +285,12 @@ class NvidiaDriver:
         self._enter()
         self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
 
-    def clear(self, address: int, nbytes: int) -> None:
-        """Set bytes to zero, likewise."""
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """Write one, two or four bytes so often, likewise."""
         self._enter()
-        self._do("clearing memory", self._api.cuMemsetD8Async(address, 0, nbytes, self._stream))
+        ways = {1: self._api.cuMemsetD8Async, 2: self._api.cuMemsetD16Async, 4: self._api.cuMemsetD32Async}
+        value = int.from_bytes(pattern, sys.byteorder)
+        self._do("filling memory", ways[len(pattern)](address, value, count, self._stream))
 
     def shared(self, nbytes: int) -> tuple[int, int]:
         """Page-locked memory of the host that the device reaches; it lives as long as the process."""

@@ -192,7 +192,7 @@ class DeviceAllocation(Allocation):
     are any, the mirror is never trusted for longer than a moment.
     """
 
-    __slots__ = ("_mirror", "_newer", "_sum", "partners", "space", "used")
+    __slots__ = ("_filled", "_mirror", "_newer", "_sum", "partners", "space", "used")
 
     space: Space
     is_steady = False
@@ -215,6 +215,8 @@ class DeviceAllocation(Allocation):
         self._mirror: Bytes | None = None
         self._newer: Side = "device"
         self._sum: int | None = None
+        self._filled: bytes | None = None
+        """What all bytes repeat, where a fill was the last to change them."""
 
     @property
     def is_exposed(self) -> bool:
@@ -252,12 +254,11 @@ class DeviceAllocation(Allocation):
     def buffer(self) -> Any:
         """The mirror as a buffer that holds the bytes, to be written until the next launch."""
         self._fetch()
-        self._newer = "host"
-        return self.image()
+        return self.blank()
 
     def blank(self) -> Any:
         """The mirror as a buffer of which every byte is about to be written."""
-        self._newer = "host"
+        self._newer, self._filled = "host", None
         return self.image()
 
     def seen(self) -> Any:
@@ -289,12 +290,17 @@ class DeviceAllocation(Allocation):
         """The device has changed bytes."""
         if self.space.capture is not None:
             self.space.capture.changed[self] = None
-        self._newer = "device"
+        self._newer, self._filled = "device", None
         self._sum = None
 
     def _fetch(self) -> None:
         self._require_untouched()
-        if self._newer == "device" or (self.partners and self._newer == "both"):
+        if self._newer == "device" and self._filled is not None and not self.partners:
+            pattern = np.frombuffer(self._filled, f"u{len(self._filled)}")
+            self._image()[: self.nbytes].view(pattern.dtype)[...] = pattern
+            self._newer = "both"
+            self._remember()
+        elif self._newer == "device" or (self.partners and self._newer == "both"):
             if self.nbytes:
                 self.space.require_free("the host looks at an array")
                 self.space.backend.flights.settle()
@@ -331,11 +337,19 @@ class DeviceAllocation(Allocation):
 
     def clear(self, start: int, nbytes: int) -> None:
         """Set bytes to zero."""
+        self.fill(start, bytes(1), nbytes)
+
+    def fill(self, start: int, pattern: bytes, count: int) -> None:
+        """Write one, two or four bytes so often; all bytes before are forgotten where none is left."""
+        whole = len(pattern) * count == self.nbytes
+        if whole:
+            self._newer = "device"
         self.flush()
-        if nbytes:
+        if count:
             with self.alone():
-                self.space.driver.clear(self.address + start, nbytes)
+                self.space.driver.fill(self.address + start, pattern, count)
         self.changed_there()
+        self._filled = pattern if whole else None
 
     def takes_from(self, source: Allocation) -> bool:
         """Whether the bytes come within the device, from one that it reaches, or from pinned memory."""

@@ -10,6 +10,8 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.traced import Origins
+from kernelab.lang.types import scalar_of, shape_of
+from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import copy_bytes
 from kernelab.runtime.recorder import RECORDER
@@ -56,14 +58,26 @@ def write(target: "array", values: Any, how: str, data: Any) -> None:
         memory.will_write(target)
     else:
         memory.version += 1
-    if isinstance(values, np.ndarray):
-        set_elements(target.blank(), values)
-    else:
-        target.blank().fill(values)
+    one = _one_value(target, values) if memory.space is not None else None
+    if one is None or not inplace.fill(target, one.tobytes()):
+        if isinstance(values, np.ndarray):
+            set_elements(target.blank(), values)
+        else:
+            target.blank().fill(values)
     memory.publish()
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.overwritten(target, how, data)
+
+
+def _one_value(target: "array", values: Any) -> HostArray | None:
+    """What every element is to be, if that is one value."""
+    components = shape_of(target.dtype)
+    if isinstance(values, np.ndarray) and values.shape not in ((), components):
+        return None
+    made = np.empty(components, scalar_of(target.dtype).dtype)
+    made[...] = values
+    return made
 
 
 def _other_extents(dest: "array", src: "array") -> Diagnostic:
@@ -77,11 +91,13 @@ def _other_extents(dest: "array", src: "array") -> Diagnostic:
 
 
 def _across(dest: "array", src: "array") -> None:
-    """Copy where a device is involved: without the host, if a device can and all stands side by side."""
+    """Copy where a device is involved: without the host, if a device can."""
     into, source = dest.allocation, src.allocation
     direct = into is not source and into.takes_from(source)
     if direct and dest.is_contiguous and src.is_contiguous:
         copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
+        return
+    if inplace.copy(dest, src):
         return
     values = src.seen()
     dest.blank()[...] = values.copy() if into is source else values

@@ -65,7 +65,8 @@ def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
     driver.begin_capture()
     address = driver.allocate(256)
     driver.upload(address, 1, 256)
-    driver.clear(address, 256)
+    driver.fill(address, b"\0", 256)
+    driver.fill(address, b"\0\0\x80\x3f", 64)
     driver.free(address)
     graph = driver.end_capture()
     driver.replay(graph)
@@ -78,6 +79,7 @@ def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
         ("cuStreamSynchronize", own + 1),
         ("cuMemcpyHtoDAsync", address, 1, 256, own),
         ("cuMemsetD8Async", address, 0, 256, own),
+        ("cuMemsetD32Async", address, 0x3F800000, 64, own),
         ("cuMemFreeAsync", address, own + 1),
         ("cuStreamEndCapture", own),
         ("cuGraphInstantiate", 0x6, 0),

@@ -170,9 +170,10 @@ class SimulatedDriver:
         places = [(ctypes.addressof(held), len(held)) for held in SimulatedDriver._shared]
         assert any(low <= address < low + size for low, size in places), "memory that is not locked in place"
 
-    def clear(self, address: int, nbytes: int) -> None:
-        self._require_mine(address, nbytes)
-        self._put(lambda: ctypes.memset(address, 0, nbytes))
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        assert len(pattern) in (1, 2, 4) and address % len(pattern) == 0
+        self._require_mine(address, len(pattern) * count)
+        self._put(lambda: ctypes.memmove(address, pattern * count, len(pattern) * count))
 
     def _put(self, work: Callable[[], object], stream: int = 0) -> None:
         """Start some work on the memory in a stream."""

@@ -1,0 +1,162 @@
+"""Elements of a device copied, added and set where they are, however they stand in memory: by small kernels.
+
+    copy      dest[i, j] = src[i, j]
+    add       dest[i, j] += src[i, j]
+    clear     dest[i, j] = 0
+
+Axes that follow one another in all arrays are taken as one.  Each function says whether it has done its work;
+where it has not, the host has to, by its mirrors.  Nobody is told of what changes.
+"""
+
+import math
+import struct
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kernelab.errors import Source
+from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
+from kernelab.runtime.interop import itemsize
+from kernelab.runtime.memory import allocate, contiguous_strides
+
+if TYPE_CHECKING:
+    from kernelab.runtime.kernel import Kernel
+    from kernelab.runtime.strided import array
+
+INDICES = ("i", "j", "k", "l")
+
+MOST = 2**31 - 1
+"""The largest number of elements that one launch takes."""
+
+BITS = {1: uint8, 2: uint16, 4: uint32, 8: uint64}
+"""What scalars are copied as, by their size."""
+
+Axis = tuple[int, tuple[int, ...]]
+"""An extent, and the strides of the arrays along it."""
+
+
+def copy(dest: "array", src: "array") -> bool:
+    """Copy elements of equal shape and dtype, which may overlap."""
+    if not _are_together(dest, src):
+        return False
+    apart = dest.extent[1] <= src.extent[0] or src.extent[1] <= dest.extent[0]
+    return _run("copy", BITS[_scalar(dest).bits // 8], dest, src if apart else _aside(src))
+
+
+def add(dest: "array", src: "array") -> bool:
+    """Add elements of equal shape and dtype, of another memory."""
+    return (
+        dest.allocation is not src.allocation
+        and _are_together(dest, src)
+        and _run("add", _scalar(dest), dest, src)
+    )
+
+
+def clear(dest: "array") -> bool:
+    """Set elements to zero."""
+    if dest.allocation.space is None:
+        return False
+    return fill(dest, bytes(1)) or _run("clear", BITS[_scalar(dest).bits // 8], dest)
+
+
+def fill(dest: "array", element: bytes) -> bool:
+    """Set every element of an array without gaps to the bytes of one, or to a part that they repeat."""
+    memory, pattern = dest.allocation, _repeated(element)
+    if memory.space is None or pattern is None or not dest.is_contiguous:
+        return False
+    memory.fill(dest.offset, pattern, dest.size * itemsize(dest.dtype) // len(pattern))  # type: ignore[attr-defined]
+    return True
+
+
+def _repeated(element: bytes) -> bytes | None:
+    """The one, two or four bytes that an element repeats; None where it does not."""
+    sizes = (size for size in (1, 2, 4) if len(element) % size == 0)
+    return next((element[:n] for n in sizes if element[:n] * (len(element) // n) == element), None)
+
+
+def _are_together(dest: "array", src: "array") -> bool:
+    return dest.allocation.space is not None and dest.allocation.space is src.allocation.space
+
+
+def _aside(src: "array") -> "array":
+    """The elements in memory of their own."""
+    size = itemsize(src.dtype)
+    made = src.over(
+        allocate(src.size * size, cleared=False, beside=src.allocation),
+        0,
+        src.shape,
+        contiguous_strides(src.shape, size),
+        src.dtype,
+    )
+    copy(made, src)
+    return made
+
+
+def _scalar(elements: "array") -> Scalar:
+    return scalar_of(elements.dtype)
+
+
+# ------------------------------------------------------------------------------------------ axes
+
+
+def _run(what: str, scalar: Scalar, dest: "array", *others: "array") -> bool:
+    """Run a kernel over all scalars; not where they are too many, or stand along too many axes."""
+    arrays = (dest, *others)
+    axes = _axes(dest, [_strides(elements) for elements in arrays])
+    extents = [extent for extent, _ in axes]
+    if any(extent > 1 and strides[0] == 0 for extent, strides in axes):
+        return False
+    if len(axes) > len(INDICES) or math.prod(extents) > MOST:
+        return False
+    if 0 in extents:
+        return True
+    grid = [*extents, *[1] * (len(INDICES) - len(extents))]
+    slots = [*grid]
+    for n, elements in enumerate(arrays):
+        slots += [elements.allocation.address + elements.offset, *extents, *(s[n] for _, s in axes)]
+    _kernel(what, scalar, len(axes)).primal_entry(struct.pack(f"={len(slots)}q", *slots))
+    return True
+
+
+def _strides(elements: "array") -> tuple[int, ...]:
+    """The strides of the scalars of an array, with those of components."""
+    scalar = _scalar(elements)
+    return (*elements.strides, *contiguous_strides(shape_of(elements.dtype), scalar.bits // 8))
+
+
+def _axes(dest: "array", strides: Sequence[tuple[int, ...]]) -> list[Axis]:
+    """The axes along which there is more than one scalar, the shortest way last; one at the least."""
+    extents = (*dest.shape, *shape_of(dest.dtype))
+    given = [axis for axis in zip(extents, zip(*strides, strict=True), strict=True) if axis[0] != 1]
+    merged: list[Axis] = []
+    for extent, steps in sorted(given, key=lambda axis: -abs(axis[1][0])):
+        if merged and all(outer == extent * inner for outer, inner in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * extent, steps)
+        else:
+            merged.append((extent, steps))
+    return merged or [(1, (_scalar(dest).bits // 8,) * len(strides))]
+
+
+# ------------------------------------------------------------------------------------------ kernels
+
+BODIES = {
+    "copy": ("dest, src", "dest[{at}] = src[{at}]"),
+    "add": ("dest, src", "dest[{at}] += src[{at}]"),
+    "clear": ("dest", "dest[{at}] = {scalar}(0)"),
+}
+
+
+@cache
+def _kernel(what: str, scalar: Scalar, ndim: int) -> "Kernel":
+    from kernelab.runtime.kernel import Kernel, compile_source  # kernels build on arrays
+
+    names, body = BODIES[what]
+    at = ", ".join(INDICES[:ndim])
+    type = f"array[{scalar}]" if ndim == 1 else f"array{ndim}d[{scalar}]"
+    head = ", ".join(f"{name}: {type}" for name in names.split(", "))
+    text = f"def {what}_elements({head}):\n    {at} = tid()\n    {body.format(at=at, scalar=scalar)}\n"
+    compiled = compile_source(Source(text, "kernelab elements"))
+    compiled.raise_errors()
+    found = compiled.definitions[f"{what}_elements"]
+    assert isinstance(found, Kernel)
+    return found
