@@ -18,7 +18,8 @@ class LoopStorage:
     bytes: int
 
     def __repr__(self) -> str:
-        size = f", {self.bytes} bytes an iteration" if self.bytes else ""
+        each = "a checkpoint" if self.storage == "checkpoint" else "an iteration"
+        size = f", {self.bytes} bytes {each}" if self.bytes else ""
         return f"<loop of line {self.line}: {self.storage}{size}>"
 
     @property

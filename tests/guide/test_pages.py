@@ -4,6 +4,7 @@ import contextlib
 import io
 import linecache
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,20 @@ import pytest
 
 import kernelab as kl
 from kernelab.lang.show import show
+from kernelab.views.kernel import view
+from kernelab.views.text import render
 
 ROOT = Path(__file__).resolve().parents[2]
 _CELL = re.compile(
-    r"^```\n%%kernel\n(?P<kernels>.*?)^```$|^```python\n(?P<python>.*?)^```$(?:\n\n```\n(?P<printed>.*?)^```$)?",
+    r"^```(?:\n%%kernel\n(?P<kernels>.*?)|python\n(?P<python>.*?))^```$(?:\n\n```\n(?!%%)(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-"""A kernel cell, or one in Python and, where nothing stands between them, the block of what it prints."""
+"""A kernel cell, or one in Python and, where nothing stands between them, the block of what it shows."""
+
+PAGES = ["wrong-gradients", "tape", "jacobians", "loops", "custom-derivatives", "races"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/wrong-gradients.md"])
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in PAGES)])
 def test_the_cells_of_a_page_print_what_stands_below_them(page: str) -> None:
     _run_cells((ROOT / page).read_text(encoding="utf-8"))
 
@@ -39,16 +44,35 @@ def _run_cells(text: str) -> dict[str, Any]:
     for number, cell in enumerate(cells, 1):
         label = f"Cell In[{number}]"
         if cell["kernels"]:
-            names.update(kl.compile(f"\n{cell['kernels']}", names, label))
+            made = kl.compile(f"\n{cell['kernels']}", names, label)
+            names.update(made)
+            # Of a kernel's view, a page shows some lines only.
+            assert set((cell["shown"] or "").splitlines()) <= set(_views(made.values()))
             continue
         printed = _run(cell["python"], label, names)
-        assert cell["printed"] is None or printed.strip("\n") == cell["printed"].strip("\n")
+        assert cell["shown"] is None or _trimmed(printed) == _trimmed(cell["shown"])
     assert len(cells) >= 2
     return names
 
 
-def _run(text: str, label: str, names: dict[str, Any]) -> str:
-    linecache.cache[label] = (len(text), None, text.splitlines(keepends=True), label)
+def _views(made: Iterable[object]) -> list[str]:
+    kernels = (kernel for kernel in made if isinstance(kernel, kl.Kernel))
+    return [line for kernel in kernels for line in render(view(kernel)).splitlines()]
+
+
+def _trimmed(printed: str) -> list[str]:
+    """The lines without the spaces at their ends, which no page should hold."""
+    return [line.rstrip() for line in printed.strip("\n").splitlines()]
+
+
+def test_every_page_that_shows_cells_is_run_or_written_by_a_test() -> None:
+    written, for_devices = {"builtins", "language", "modules"}, {"devices"}
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md") if "```" in path.read_text(encoding="utf-8")}
+    assert pages - written - for_devices == set(PAGES)
+
+
+def _run(cell: str, label: str, names: dict[str, Any]) -> str:
+    linecache.cache[label] = (len(cell), None, cell.splitlines(keepends=True), label)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(text, label, "exec"), names)
+        exec(compile(cell, label, "exec"), names)
     return printed.getvalue()
