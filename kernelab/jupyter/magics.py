@@ -16,16 +16,20 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from kernelab.config import UNUSED
 from kernelab.errors import Diagnostic
 from kernelab.jupyter import cells
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Compiled, Kernel, compile_source
+from kernelab.runtime.rulecheck import leave_unchecked
 from kernelab.views.code import DEFAULT, PANES
 from kernelab.views.display import View
 from kernelab.views.errors import diagnostic_lines
 from kernelab.views.kernel import differentiable, refusal, view
 
-OPTIONS = ("--show", "--quiet", "--device", "--no-backward")
+OPTIONS = ("--show", "--quiet", "--device", "--no-check", "--no-backward", "--fast-math", "--max-unroll")
+WARPS = {"fast_math": "--fast-math", "max_unroll": "--max-unroll"}
+"""Options that programs for Warp use, by their setting's name: they change nothing, which is told."""
 EVERYTHING, NOTHING = "all", "none"
 CHOICES: dict[str, Sequence[str]] = {"--show": (*PANES, EVERYTHING, NOTHING), "--device": ("cpu",)}
 
@@ -48,6 +52,13 @@ def parsed(magic: Any, line: str) -> Namespace:
     return options
 
 
+def without_effect(options: Namespace) -> list[Diagnostic]:
+    """What is told of options that change nothing."""
+    given = [name for name in WARPS if getattr(options, name) not in (None, False)]
+    messages = (f"{WARPS[name]} changes nothing here: {UNUSED[name]}" for name in given)
+    return [Diagnostic(message, code="option", severity="information") for message in messages]
+
+
 @magics_class
 class KernelMagics(Magics):
     """``%%kernel``."""
@@ -67,9 +78,18 @@ class KernelMagics(Magics):
         help="build machine code for this device at once (cpu), not at the first launch",
     )
     @argument(
+        "--no-check",
+        action="store_true",
+        help="do not compare custom derivatives of the functions that are called here with differences",
+    )
+    @argument(
         "--no-backward",
         action="store_true",
         help="derive no adjoint: a gradient that would pass through these kernels is an error",
+    )
+    @argument("--fast-math", action="store_true", help=f"accepted, changes nothing: {UNUSED['fast_math']}")
+    @argument(
+        "--max-unroll", metavar="N", type=int, help=f"accepted, changes nothing: {UNUSED['max_unroll']}"
     )
     @cell_magic
     def kernel(self, line: str, cell: str) -> None:
@@ -85,6 +105,10 @@ class KernelMagics(Magics):
         compiled = compile_cell(self.shell, cells.running(self.shell, line, cell), **choices)
         kernels = [one for one in compiled.definitions.values() if isinstance(one, Kernel)]
         made = [kernel for kernel in kernels if not kernel.is_generic]
+        tell(without_effect(options))
+        if options.no_check:
+            for one in made:
+                leave_unchecked(one.laid_out)
         if options.device is not None and get_device(options.device).is_cpu:
             build(made)
         if not options.quiet and options.show:

@@ -46,6 +46,11 @@ def check_rules(function: Function) -> None:
                 )
 
 
+def leave_unchecked(function: Function) -> None:
+    """Take the grad functions in a program for compared."""
+    _seen.update(stmt.rules for stmt in walk(function.body) if isinstance(stmt, Custom))
+
+
 def mistake(rules: CustomRules) -> Diagnostic | None:
     """What is wrong with a grad function; None if nothing was found, or if it does not claim to be right."""
     if rules.grad is None or not rules.checked:

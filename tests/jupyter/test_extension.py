@@ -1,5 +1,6 @@
 """Loading and unloading, completion, inspection, and what works without loading anything."""
 
+from kernelab.jupyter.magics import OPTIONS
 from tests.jupyter.conftest import Notebook
 
 MAGIC = "%%kernel --quiet\ndef f(x: array[float]):\n    x[tid()] = 1.0"
@@ -137,8 +138,8 @@ def test_names_that_only_look_alike_and_what_is_unloaded_are_left_alone(notebook
 
 
 def test_the_first_line_completes_options_and_their_values(notebook: Notebook) -> None:
-    assert set(notebook.complete("%%kernel --")) == {"--show", "--quiet", "--device", "--no-backward"}
-    assert set(notebook.complete("%%kernel --quiet --")) == {"--show", "--device", "--no-backward"}
+    assert set(notebook.complete("%%kernel --")) == set(OPTIONS)
+    assert set(notebook.complete("%%kernel --quiet --")) == set(OPTIONS) - {"--quiet"}
     assert set(notebook.complete("%%kernel --show t")) == {"tangent"}
     assert notebook.complete("%%kernel --device ") == {"cpu": "value"}
 

@@ -81,10 +81,38 @@ def test_device_builds_the_machine_code_at_once(notebook: Notebook) -> None:
     assert notebook.run("'primal_entry' in vars(scale)").text == "True"
 
 
+WRONG_RULE = """%%kernel --quiet OPTION
+def cube(x: float):
+    return x * x * x
+
+@func_grad(cube)
+def adj_cube(x: float, adj_ret: float):
+    adjoint[x] += 2.0 * x * adj_ret
+
+def cubes(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = cube(x[i])"""
+
+
+def test_no_check_leaves_the_derivatives_that_users_wrote_uncompared(notebook: Notebook) -> None:
+    asked = "list(cubes.vjp(['x', 'y']).residuals)"
+    notebook.run(WRONG_RULE.replace(" OPTION", " --no-check"))
+    assert notebook.run(asked).stream == ""
+    notebook.run(WRONG_RULE.replace(" OPTION", ""))
+    assert "adj_cube gives" in notebook.run(asked).stream
+
+
+def test_options_of_warp_that_change_nothing_say_so(notebook: Notebook) -> None:
+    told = notebook.run(with_options("--quiet --fast-math --max-unroll 8")).text
+    assert "information: --fast-math changes nothing here: results are the same with every compiler" in told
+    assert "information: --max-unroll changes nothing here: loops are differentiated as loops" in told
+    assert "invalid int value: 'many'" in notebook.run(with_options("--max-unroll many")).stream
+
+
 def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebook) -> None:
     unknown = notebook.run(with_options("--shw all")).stream
     assert "unrecognized arguments: --shw" in unknown
-    assert "the options are --show, --quiet, --device, --no-backward" in unknown
+    assert "the options are --show, --quiet, --device, --no-check, --no-backward, --fast-math" in unknown
     assert "there is no sauce" in notebook.run(with_options("--show sauce")).stream
     device = notebook.run(with_options("--device cuda:99"))
     assert device.error_name == "LaunchError"
