@@ -110,6 +110,8 @@ class Diagnostic:
         if self.hint:
             parts.append(f"  hint: {self.hint}")
         for other in self.related:
+            if other.span == self.span:
+                continue
             parts.append(f"  {other.message}")
             parts += _excerpt(other.span, "")
         return "\n".join(parts)

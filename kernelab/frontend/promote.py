@@ -158,7 +158,8 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
     text = frame.places.text(node)
     match value, type:
         case ((Weak() | Typed()), Scalar()) if not isinstance(value, Typed) or isinstance(value.type, Scalar):
-            return f"write {spelled(type)}({text})"
+            whole = _whole_division(frame, node) if type.is_int else ""
+            return f"write {spelled(type)}({text}){whole}"
         case Typed() as typed, Scalar():
             return f"take one component, such as {text}[0]" if typed.type != type else ""
         case ((Weak() | Typed()), _):
@@ -169,6 +170,13 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
             return f"write {type}{text}"
         case _:
             return ""
+
+
+def _whole_division(frame: Frame, node: ast.expr) -> str:
+    """What else to write for a quotient that is to be an int."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
+        return ""
+    return f", or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
 
 
 def spelled(type: Value) -> str:

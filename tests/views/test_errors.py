@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pytest
 
-from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Source, Span
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Related, Source, Span
 from kernelab.views.errors import diagnostic_lines, error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
@@ -27,6 +27,15 @@ def test_a_mistake_is_shown_with_its_place_a_caret_and_a_hint() -> None:
         "                ^^^^^^^^^^   vec3 + float32\n"
         "  hint: write vec3(1.5)"
     )
+
+
+def test_another_place_is_shown_where_it_is_another() -> None:
+    head = Span(CELL, 2, 0, 2, 22)
+    shown = Diagnostic(
+        "no", SPAN, related=(Related("here too", SPAN), Related("defined here", head))
+    ).render()
+    assert "here too" not in shown
+    assert "  defined here\n  Cell In[12], line 2\n    2 | def f(x: array[vec3]):" in shown
 
 
 def test_the_colours_leave_every_character_in_place() -> None:
