@@ -184,7 +184,8 @@ def _box(record: Record) -> str:
     title, threads = record.title.replace("`", ""), ""
     if isinstance(record, LaunchRecord):
         title = record.kernel.name
-        threads = f"\n{' × '.join(map(str, record.grid.extents))} threads"
+        plural = "s" * (record.grid.threads != 1)
+        threads = f"\n{' × '.join(map(str, record.grid.extents))} thread{plural}"
     return f"shape=box, label={_quoted(title + threads)}, tooltip={_quoted(str(record.place))}"
 
 

@@ -4,11 +4,13 @@ and what was overwritten meanwhile.
 Pure functions from a tape to markup; must not know how a tape records or sweeps.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.tape import Tape
+from kernelab.runtime.memory import Allocation
+from kernelab.runtime.strided import array
 from kernelab.views.code import spill
 from kernelab.views.digest import Digest
 from kernelab.views.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
@@ -48,9 +50,9 @@ def _data(tape: Tape) -> Mapping[str, Any]:
 def _warnings(data: Mapping[str, Any]) -> list[Words]:
     """What was overwritten though an adjoint needs it, and what the last `backward` found."""
     told: dict[str, None] = {}
-    for clash, _, _, array, *_ in data["overwrites"]:
+    for clash, _, _, held, *_ in data["overwrites"]:
         if data["clashes"][clash]["outcome"] != "saved":
-            memory = data["arrays"][array][0]
+            memory = data["arrays"][held][0]
             name = data["names"].get(str(memory), data["memories"][memory][0])
             read, wrote = (data["clashes"][clash][side][0] for side in ("read", "wrote"))
             told[f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"] = None
@@ -82,29 +84,53 @@ def _size(count: int) -> str:
 def _rows(records: tuple[Record, ...]) -> tuple[tuple[Cell, ...], ...]:
     numbered = list(enumerate(records, 1))
     if len(records) <= SHOWN_FIRST + SHOWN_LAST + 1:
-        return tuple(_row(number, record) for number, record in numbered)
+        return _named_rows(numbered)
     left_out = len(records) - SHOWN_FIRST - SHOWN_LAST
     gap = (cell("⋮"), cell(f"{left_out} more", "dim"), *(cell("") for _ in HEAD[2:]))
-    first = [_row(number, record) for number, record in numbered[:SHOWN_FIRST]]
-    return (*first, gap, *(_row(number, record) for number, record in numbered[-SHOWN_LAST:]))
+    rows = _named_rows([*numbered[:SHOWN_FIRST], *numbered[-SHOWN_LAST:]])
+    return (*rows[:SHOWN_FIRST], gap, *rows[SHOWN_FIRST:])
 
 
-def _row(number: int, record: Record) -> tuple[Cell, ...]:
+def _named_rows(numbered: Sequence[tuple[int, Record]]) -> tuple[tuple[Cell, ...], ...]:
+    held = {one.allocation: None for _, record in numbered for one in (*record.read, *record.written)}
+    names = names_now(held)
+    return tuple(_row(number, record, names) for number, record in numbered)
+
+
+def _row(number: int, record: Record, names: Mapping[Allocation, str]) -> tuple[Cell, ...]:
     where = cell(str(record.place), "dim")
     if isinstance(record, LaunchRecord):
         plan = record.kernel.plan
-        read, written = (
-            ", ".join(plan.parameters[i].name for i in positions) for positions in (plan.read, plan.written)
-        )
+        read, written = (_arguments(record, positions, names) for positions in (plan.read, plan.written))
         grid = " × ".join(map(str, record.grid.extents))
         name = cell(record.kernel.name, "name")
-        return (cell(str(number), is_number=True), name, cell(grid), cell(read), cell(written), where)
-    shapes = (f"{array.dtype}, shape {' × '.join(map(str, array.shape))}" for array in record.written)
-    return (
-        cell(str(number), is_number=True),
-        cell(record.title.strip("`"), "name"),
-        cell(""),
-        cell(""),
-        cell(", ".join(shapes)),
-        where,
+        return (cell(str(number), is_number=True), name, cell(grid), read, written, where)
+    read, written = (
+        _listed([_described(one, names) for one in side]) for side in (record.read, record.written)
     )
+    title = cell(record.title.strip("`"), "name")
+    return (cell(str(number), is_number=True), title, cell(""), read, written, where)
+
+
+def _arguments(record: LaunchRecord, positions: Sequence[int], names: Mapping[Allocation, str]) -> Cell:
+    """Arrays by their names in the notebook, and dim by those of their parameters where they have none."""
+    found = []
+    for i in positions:
+        parameter, name = (
+            record.kernel.plan.parameters[i].name,
+            names.get(record.call.arguments[i].allocation),
+        )
+        _, dot, field = parameter.partition(".")
+        found.append(Run(parameter, "dim") if name is None else Run(f"{name}{dot}{field}"))
+    return _listed(found)
+
+
+def _described(elements: array, names: Mapping[Allocation, str]) -> Run:
+    name = names.get(elements.allocation)
+    shape = " × ".join(map(str, elements.shape))
+    return Run(f"{elements.dtype}, shape {shape}", "dim") if name is None else Run(name)
+
+
+def _listed(runs: Sequence[Run]) -> Cell:
+    distinct = list(dict.fromkeys(runs))
+    return Cell(tuple(run for one in distinct for run in (Run(", "), one))[1:])

@@ -10,9 +10,22 @@ from kernelab.views import text
 from kernelab.views.tape import SHOWN_FIRST, SHOWN_LAST, tape_view
 from kernelab.views.timeline import FIRST, LAST, timeline
 
-SQUARE = kl.compile("def square(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]\n")[
-    "square"
-]
+KERNELS = kl.compile(
+    """
+class Node:
+    mass: float
+    height: float
+
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def lift(x: array[float], to: array[Node]):
+    i = tid()
+    to[i].height = x[i]
+"""
+)
+SQUARE, LIFT, NODE = (KERNELS[name] for name in ("square", "lift", "Node"))
 
 
 def shown(tape: kl.Tape) -> list[str]:
@@ -37,11 +50,20 @@ def test_a_launch_shows_its_kernel_grid_arrays_and_line() -> None:
     assert re.search(r"test_tape\.py, line \d+$", row)
 
 
+def test_arrays_have_the_names_that_their_user_gave_them_and_else_those_of_parameters() -> None:
+    angle, nodes = kl.ones(3, dtype=float, requires_grad=True), kl.zeros(3, dtype=NODE, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(SQUARE, dim=3, inputs=[angle], outputs=[kl.zeros_like(angle)])
+        kl.launch(LIFT, dim=3, inputs=[angle], outputs=[nodes])
+    first, second = (row.split()[3:5] for row in shown(tape)[-2:])
+    assert (first, second) == (["angle", "y"], ["angle", "nodes.height"])
+
+
 def test_a_copy_is_a_record_too() -> None:
     x, z = kl.ones(3, dtype=float), kl.zeros(3, dtype=float)
     with kl.Tape() as tape:
         kl.copy(z, x)
-    assert "copy" in shown(tape)[-1]
+    assert shown(tape)[-1].split()[:4] == ["1", "copy", "x", "z"]
 
 
 def test_a_long_tape_shows_its_ends() -> None:
