@@ -388,7 +388,12 @@ def _subject(
     if inputs is None or (dim is None and isinstance(function, Kernel)):
         missing = "inputs" if inputs is None else "dim"
         span = function.span if isinstance(function, Kernel) else None
-        raise KernelTypeError(Diagnostic(f"{what} of {name} needs {missing}=", span, what))
+        hint = (
+            "write dim=n, the number of threads that a launch has"
+            if inputs is not None
+            else "write inputs=[x]"
+        )
+        raise KernelTypeError(Diagnostic(f"{what} of {name} needs {missing}=", span, what, hint=hint))
     given, listed = _listed(what, name, "outputs", outputs), _listed(what, name, "inputs", inputs)
     require_place(place, [*listed, *given], what)
     if isinstance(function, Kernel):

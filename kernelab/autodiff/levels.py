@@ -133,8 +133,13 @@ class Level:
     def looked_at(self, elements: array) -> Origins:
         if self.carries(elements.allocation):
             place = caller()
-            message = "NumPy sees values that are being differentiated: what it computes has no derivative"
-            hint = "compute with kernels; if the derivative is meant to end here, that is fine"
+            message = (
+                "the host takes values that are being differentiated: what it computes has no derivative"
+            )
+            hint = (
+                "compute with kernels, and sum into an array: kl.utils.array_sum(y, out=total); if the "
+                "derivative is meant to end here, that is fine"
+            )
             shown = Diagnostic(message, place.span, "host", "warning", hint=hint).render()
             warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
         if self.parent is not self:

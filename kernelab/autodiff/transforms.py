@@ -143,7 +143,12 @@ def _checked_loss(found: Recorded) -> array:
     (loss,) = found.outputs
     if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
         message = f"{name} returned {loss.size} elements of {loss.dtype}, and a gradient is that of one float"
-        raise refusal(GradientError, message, "loss", "add them up in a kernel, or use vjp or jacrev")
+        raise refusal(
+            GradientError,
+            message,
+            "loss",
+            "add them up: kl.utils.array_sum(y, out=total), or use vjp or jacrev",
+        )
     if not found.depends(loss):
         message = f"the result of {name} was not computed from the arguments to differentiate by"
         hint = "let kernels compute it from them; what goes through NumPy has no derivative"

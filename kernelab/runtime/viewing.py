@@ -176,7 +176,12 @@ def require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
     for axis, (extent, key) in enumerate(zip(shape, keys, strict=True)):
         if is_integer(key) and not -extent <= key < extent:
             message = f"index {key} is out of bounds for axis {axis} with size {extent}"
-            raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index"))
+            hint = (
+                f"indices go from 0 to {extent - 1}, or from -{extent} to -1"
+                if extent
+                else "it has no elements"
+            )
+            raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index", hint=hint))
 
 
 def picked(data: Any, keys: tuple[Any, ...]) -> Any:
