@@ -13,6 +13,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ WIDTH = 76
 """How many characters of a derived program stand on a line."""
 
 _BREAK = re.compile(r"(?<=,) | (?=(?:if|else|and|or|[-+*/<>]|[<>=]=) )")
+
+_COMPONENT = re.compile(r"\[\d+\]$")
 
 MAX_VALUE = 40
 """How many characters of a captured value are shown."""
@@ -246,7 +249,7 @@ def _notes(parts: Parts) -> Iterator[Words]:
     if parts.adjoint is not None:
         yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings, parts.loops))
     if parts.residuals:
-        yield words(Run("kept by a tape: ", "dim"), _savings(parts.residuals))
+        yield words(Run("kept by a tape: ", "dim"), _savings(tuple(_whole(parts.residuals))))
     if parts.spilled:
         yield words(Run("beyond the memory for loops: ", "dim"), spill(parts.spilled))
     if parts.refused:
@@ -261,6 +264,14 @@ def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -
     kept = [saving for saving in savings if saving.names]
     idle = [f"loop of line {loop.line}: nothing" for loop in loops if not loop.bytes]
     return "; ".join([*map(_saving, kept), *(idle if kept else [])]) or "nothing"
+
+
+def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
+    """The savings with the components of one value, which are kept one by one, as that value again."""
+    for _, group in groupby(savings, lambda one: (one.span, one.loop, one.when)):
+        parts = tuple(group)
+        names = dict.fromkeys(_COMPONENT.sub("", name) for one in parts for name in one.names)
+        yield replace(parts[0], names=tuple(names), bytes=sum(one.bytes for one in parts))
 
 
 def _saving(saving: Saving) -> str:

@@ -131,6 +131,12 @@ def test_long_generated_text_is_cut_when_folded_and_whole_when_asked_for() -> No
     assert "search_adjoint_entry" in whole
 
 
+def test_a_vector_that_is_kept_by_components_is_told_as_one_value() -> None:
+    kernel = kl.compile("def square(v: array[vec2]):\n    i = tid()\n    v[i] = cw_mul(v[i], v[i])")["square"]
+    assert isinstance(kernel, kl.Kernel)
+    assert "kept by a tape: line 3: v_i (8 bytes a thread)" in lines(kernel, "none")
+
+
 def test_a_program_shows_itself_as_readable_text_with_the_numbers_of_its_source(scan: kl.Kernel) -> None:
     shown = scan.primal._repr_mimebundle_()["text/plain"]  # type: ignore[attr-defined]
     assert shown.startswith(
