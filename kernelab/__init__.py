@@ -10,11 +10,10 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from kernelab import _load as _load
 from kernelab import func
 from kernelab.autodiff.checkpoint import checkpoint
-from kernelab.autodiff.contributions import contributions
 from kernelab.autodiff.tape import Tape
-from kernelab.autodiff.threadrun import trace_thread as _trace_thread
 from kernelab.builtins.table import Builtin as _Builtin
 from kernelab.errors import (
     BuildError,
@@ -128,7 +127,12 @@ from kernelab.views.display import show_now as _show_now
 if _TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell as _Shell
 
+    from kernelab.autodiff.contributions import contributions
+
 __version__ = "0.1.0"
+
+_LATER = {"contributions": "kernelab.autodiff.contributions"}
+"""Names that are loaded when they are first asked for, and where they stand."""
 
 _FACES = ("autograd", "config", "optim", "types", "utils")
 
@@ -175,11 +179,20 @@ class _Trace(_Builtin):
         thread outside of the grid, and what a launch raises.
         """
         if given and isinstance(given[0], Kernel):
-            return _trace_thread(*given, **named)
+            from kernelab.autodiff.threadrun import trace_thread
+
+            _install_reports()
+            return trace_thread(*given, **named)
         return super().__call__(*given, **named)
 
 
 trace = _Trace("trace")
+
+
+def _install_reports() -> None:
+    from kernelab.views import reports
+
+    reports.install()
 
 
 def _live_tape(tape: Tape, static: dict[str, str]) -> dict[str, _Any]:
@@ -227,6 +240,9 @@ def __getattr__(name: str) -> _Any:
     """The types and operations of the language, and the modules beside this one."""
     if name in _FACES:
         return _import_module(f"kernelab.{name}")
+    if name in _LATER:
+        _install_reports()
+        return getattr(_import_module(_LATER[name]), name)
     try:
         return _word(name)
     except KeyError:
@@ -243,9 +259,8 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(
-        {*(name for name in globals() if not name.startswith("_")), *_language_names(), *_BARE, *_FACES}
-    )
+    public = (name for name in globals() if not name.startswith("_"))
+    return sorted({*public, *_language_names(), *_BARE, *_FACES, *_LATER})
 
 
 __all__ = [

@@ -34,7 +34,7 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.operands import require_place
 from kernelab.runtime.streams import shaped
 from kernelab.runtime.strided import array
-from kernelab.views import display, figures, heatmap, sparsity
+from kernelab.views import display, figures, heatmap, reports, sparsity
 from kernelab.views.report import gradcheck_view, tape_report_view
 from kernelab.views.taylor import taylor_view
 
@@ -50,6 +50,8 @@ __all__ = [
     "plot_sparsity",
     "taylor_test",
 ]
+
+reports.install()
 
 Mask = Sequence[tuple[Key, Key]]
 Function = Kernel | Callable[..., Any]

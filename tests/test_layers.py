@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
-FACES = ("autograd", "func", "types", "optim", "utils", "config", "compatibility")
+FACES = ("autograd", "func", "types", "optim", "utils", "config", "compatibility", "_load")
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel"
@@ -172,3 +172,20 @@ def test_kernelab_imports_without_jupyter_matplotlib_cuda_or_a_compiler() -> Non
         command, cwd=ROOT, env={"PATH": ""}, capture_output=True, text=True, timeout=60, check=False
     )
     assert child.returncode == 0, child.stderr
+
+
+WITHOUT_WAITING = """
+import gc, sys
+import kernelab
+late = ["autodiff.gradcheck", "autodiff.jacobian", "autodiff.contributions", "views.heatmap"]
+print([name for name in late if f"kernelab.{name}" in sys.modules])
+late = ["numpy.random", "cProfile", "importlib.metadata", "matplotlib"]
+print([name for name in late if name in sys.modules])
+print(gc.isenabled(), callable(kernelab.contributions), "contributions" in dir(kernelab))
+"""
+
+
+def test_an_import_does_not_wait_for_what_few_programs_need() -> None:
+    command = [sys.executable, "-c", WITHOUT_WAITING]
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert child.stdout.splitlines() == ["[]", "[]", "True True True"]

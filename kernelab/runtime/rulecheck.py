@@ -100,7 +100,7 @@ def _points(function: Function, positive: bool = False) -> list[Numpy]:
     return [_draw(rng, param, positive) for param in function.params]
 
 
-def _draw(rng: np.random.Generator, param: Var, positive: bool) -> Numpy:
+def _draw(rng: "np.random.Generator", param: Var, positive: bool) -> Numpy:
     scalar, shape = scalar_of(type_of(param)), (POINTS, *shape_of(type_of(param)))
     if not scalar.is_float:
         return rng.integers(0, 2 if scalar.kind == "bool" else 4, shape).astype(scalar.dtype)
@@ -212,7 +212,7 @@ def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
     return pointwise.evaluate(function, *points) if is_native else interp.evaluate(function, *points)
 
 
-def _direction(rng: np.random.Generator, shape: tuple[int, ...]) -> Numpy:
+def _direction(rng: "np.random.Generator", shape: tuple[int, ...]) -> Numpy:
     return rng.normal(size=shape) if len(shape) > 1 else np.ones(shape)
 
 

@@ -88,7 +88,7 @@ class _Check:
         changed = frozenset(var.hint for var in effects(inline(kernel)).changed)
         return _Check(rules, kernel, _entry(kernel), _entry(program.adjoint), bars, changed)
 
-    def point(self, rng: np.random.Generator, positive: bool) -> Point:
+    def point(self, rng: "np.random.Generator", positive: bool) -> Point:
         """Arguments: numbers as they are, arrays of `EXTENT` along each axis."""
         drawn: Point = {}
         for param in self.kernel.params:
@@ -104,7 +104,7 @@ class _Check:
                 drawn[param.hint] = rng.uniform(*((0.1, 3.0) if positive else (-2.0, 2.0)), shape)
         return drawn
 
-    def at(self, point: Point, rng: np.random.Generator) -> Diagnostic | None:
+    def at(self, point: Point, rng: "np.random.Generator") -> Diagnostic | None:
         """What is wrong at a point."""
         weights: Point = {
             name: np.asarray(rng.normal(size=point[name].shape)) for name in self.bars if name in self.changed

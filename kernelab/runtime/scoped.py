@@ -1,14 +1,16 @@
 """Blocks of a program that are timed, named on a tape, or run on a device: `ScopedTimer`, `ScopedDevice`."""
 
-import cProfile
-import pstats
 import sys
 import time
 from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
 
 from kernelab.runtime.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.recorder import RECORDER, Recorder
 from kernelab.runtime.spaces import OPEN
+
+if TYPE_CHECKING:
+    from cProfile import Profile
 
 _DEPTH: ContextVar[int] = ContextVar("kernelab timer depth", default=0)
 
@@ -40,7 +42,7 @@ class ScopedTimer:
         self.elapsed = 0.0
         self.dict = dict
         self.skip_tape = skip_tape
-        self._profile = cProfile.Profile() if detailed else None
+        self._profile = _profile() if detailed else None
         self._recorder: Recorder | None = None
         self._began = 0.0
 
@@ -72,9 +74,17 @@ class ScopedTimer:
     def _report(self) -> None:
         indent = "    " * _DEPTH.get()
         if self._profile is not None:
-            pstats.Stats(self._profile, stream=sys.stdout).sort_stats("tottime").print_stats(20)
+            from pstats import Stats  # which takes time to load, as below
+
+            Stats(self._profile, stream=sys.stdout).sort_stats("tottime").print_stats(20)
         if self.print:
             sys.stdout.write(f"{indent}{self.name} took {self.elapsed:.2f} ms\n")
+
+
+def _profile() -> "Profile":
+    from cProfile import Profile
+
+    return Profile()
 
 
 class ScopedDevice:

@@ -363,8 +363,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         """
         if self.size != 1:
             message = f"item() takes the one element of an array, and this one has {self.size}"
-            hint = "write x.list() or x.numpy() for all, x[0] for the first"
-            raise KernelValueError(Diagnostic(message, code="size", hint=hint))
+            raise KernelValueError(Diagnostic(message, code="size", hint="write x.list(), or x[0] for one"))
         found = look_at(self)
         return traced(_listed(self)[0], found)
 

@@ -20,8 +20,6 @@ from kernelab.passes.vjp import Vjp
 from kernelab.runtime.kernel import Kernel
 from kernelab.views.code import DEFAULT, Parts, kernel_view, listing_view
 from kernelab.views.markup import Below, Node
-from kernelab.views.ptx import ptx
-from kernelab.views.sass import sass
 
 
 def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
@@ -104,6 +102,18 @@ def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
     return {
         "cpp": lambda: emit(scalarised(), Cpu()),
         "cuda": cuda,
-        "ptx": lambda: ptx(cuda()),
-        "sass": lambda: sass(cuda()),
+        "ptx": lambda: _ptx(cuda()),
+        "sass": lambda: _sass(cuda()),
     }
+
+
+def _ptx(unit: Unit) -> Unit:
+    from kernelab.views.ptx import ptx  # NVIDIA's tools are looked for when somebody asks for what they say
+
+    return ptx(unit)
+
+
+def _sass(unit: Unit) -> Unit:
+    from kernelab.views.sass import sass
+
+    return sass(unit)

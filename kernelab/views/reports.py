@@ -1,0 +1,46 @@
+"""The displays of what is computed when somebody asks: checks, Jacobians, runs of threads, contributions.
+
+Apart from those of kernels, arrays and tapes, so that `import kernelab` does not wait for them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernelab.autodiff.contributions import Contributions
+from kernelab.autodiff.gradcheck import GradcheckReport
+from kernelab.autodiff.jacobian import Jacobians
+from kernelab.autodiff.tapecheck import TapeReport
+from kernelab.autodiff.taylor import TaylorReport
+from kernelab.autodiff.threadrun import ThreadRun
+from kernelab.views import display
+from kernelab.views.contributions import contributions_text, contributions_view
+from kernelab.views.heatmap import jacobians_text, jacobians_view
+from kernelab.views.markup import Node
+from kernelab.views.report import gradcheck_view, tape_report_view
+from kernelab.views.taylor import taylor_view
+from kernelab.views.threadrun import thread_text, thread_view
+
+DISPLAYS: dict[type, Callable[[Any], Node]] = {
+    GradcheckReport: gradcheck_view,
+    TapeReport: tape_report_view,
+    Jacobians: jacobians_view,
+    TaylorReport: taylor_view,
+    ThreadRun: thread_view,
+    Contributions: contributions_view,
+}
+"""What is shown for a report that is the value of a cell."""
+
+
+def install() -> None:
+    """Attach the displays; doing it again changes nothing."""
+    for cls, shown in DISPLAYS.items():
+        display.attach(cls, shown)
+    Jacobians.__str__ = jacobians_text  # type: ignore[method-assign, assignment]
+    Jacobians._repr_pretty_ = _pretty  # type: ignore[attr-defined]
+    ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]
+    Contributions.__str__ = contributions_text  # type: ignore[method-assign, assignment]
+
+
+def _pretty(shown: Any, printer: Any, cycle: bool) -> None:
+    """What IPython prints for an object that is a dict, too: it would have a way of its own for those."""
+    printer.text(str(shown))
