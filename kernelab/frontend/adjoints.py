@@ -3,6 +3,7 @@
     adjoint[x] += v             x_bar += v          x_bar is 0.0 before
     adjoint[a][i] += v          a_bar[i] += v       a_bar is one more parameter
     adjoint[b].mass += v        b_bar.mass += v     b_bar is a struct of sums and parameters
+    adjoint[b.mass] += v        the same
 
 What is no float has no adjoint: in `b_bar` it is what it is in `b`.
 """
@@ -131,6 +132,29 @@ def is_adjoint(node: ast.expr) -> bool:
             return False
 
 
+class Fields(ast.NodeTransformer):
+    """Turns `adjoint[b.place.x]` into `adjoint[b].place.x`, where `b` is a struct."""
+
+    def __init__(self, inputs: Mapping[str, Meaning]) -> None:
+        self.inputs = inputs
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        names: list[str] = []
+        inner = node.slice
+        while isinstance(inner, ast.Attribute):
+            names.append(inner.attr)
+            inner = inner.value
+        is_field = names and isinstance(inner, ast.Name) and inner.id in self.inputs
+        if not (is_field and is_adjoint(node.value) and is_struct(self.inputs[ast.unparse(inner)])):
+            return self.generic_visit(node)
+        found: ast.expr = ast.copy_location(ast.Subscript(node.value, inner, ast.Load()), node)
+        for name in reversed(names):
+            found = ast.copy_location(ast.Attribute(found, name, ast.Load()), node)
+        assert isinstance(found, ast.Attribute)
+        found.ctx = node.ctx
+        return found
+
+
 class Adjoints(ast.NodeTransformer):
     """Turns `adjoint[x]` into a variable, and gathers what is wrong with its uses."""
 
@@ -150,7 +174,8 @@ class Adjoints(ast.NodeTransformer):
         self.returned = returned
         old = self.rule
         node = copy.deepcopy(old.node)
-        node.body = [self.visit(stmt) for stmt in node.body]
+        fields = Fields(self.inputs)
+        node.body = [self.visit(fields.visit(stmt)) for stmt in node.body]
         if not leaves(node.body):
             node.body.append(self._return(node.body[-1]))
         first = node.args.args[0] if node.args.args else ast.arg("", lineno=node.lineno, col_offset=0)

@@ -166,9 +166,23 @@ def kernel(h: Holder, bodies: array[Body], out: array[float]):
     assert given.grad.numpy()["mass"].tolist() == [27.0, 9.0]
 
 
+def test_a_field_may_stand_inside_the_brackets_of_adjoint() -> None:
+    inside = GRAD.replace("adjoint[b].mass", "adjoint[b.mass]").replace("[b].place.x", "[b.place].x")
+    assert inside.count("[b.") == 2
+    for rule in (GRAD, inside, GRAD.replace("[b].place.x", "[b.place.x]")):
+        kernels = compiled(ENERGY.format(rule=rule))
+        given, s, out = bodies(kernels), numbers(3.0, 5.0), numbers(0.0, 0.0)
+        with kl.Tape() as tape:
+            kl.launch(kernels["kernel"], 2, [given, s, out])
+        tape.backward(grads={out: kl.ones(2)})
+        assert given.grad.numpy()["mass"].tolist() == [2 * 2 * 3.0, 2 * 3 * 5.0]
+        assert given.grad.numpy()["place"][:, 0].tolist() == [4.0, 5.0]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("adjoint[b.mass] = adj_ret", "an adjoint can only be added to: b may contribute elsewhere too"),
         ("adjoint[b].mass = adj_ret", "an adjoint can only be added to: b may contribute elsewhere too"),
         ("adjoint[b].count += 1", "adj changes the adjoint of b.count, which has none: it is no float"),
         ("adjoint[b] += adj_ret", "adjoint[b] is Body, not a number"),
