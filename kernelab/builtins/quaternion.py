@@ -181,7 +181,7 @@ def quat_to_matrix(quat: QuatF) -> Mat33:
 
 
 def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """The unit quaternion of the rows of a rotation matrix."""
+    """The unit quaternion of the rows of a rotation matrix, of unit length for what is nearly one, too."""
     (a, b, c), (d, e, f), (g, h, i) = rows
     # Four times the square of w, x, y, z: one of them is at least 1.
     w, x, y, z = a + e + i + 1.0, a - e - i + 1.0, e - a - i + 1.0, i - a - e + 1.0
@@ -190,19 +190,24 @@ def quaternion_of(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:
     def chosen(*options: Any) -> Any:
         return m.where(by_w, options[0], m.where(by_x, options[1], m.where(by_y, options[2], options[3])))
 
-    scale = 0.5 / m.sqrt(chosen(w, x, y, z))
-    numerators = [
+    # A multiple of it, by one factor: the chosen number stands in its own place.
+    multiple = [
         chosen(h - f, x, b + d, c + g),
         chosen(c - g, b + d, y, f + h),
         chosen(d - b, c + g, f + h, z),
         chosen(w, h - f, c - g, d - b),
     ]
-    return [numerator * scale for numerator in numerators]
+    length = m.sqrt(dotted(multiple, multiple))
+    return [number / length for number in multiple]
 
 
 @composite(quaternion_of)
 def quat_from_matrix(mat: Mat33) -> QuatF:
-    """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is."""
+    """The unit quaternion of a rotation matrix: ``w`` is positive, or the greatest of ``x, y, z`` is.
+
+    Its length is 1 also where the matrix is a rotation but for rounding, and it changes along the unit
+    quaternions alone.
+    """
 
 
 def _quaternion_of_corner(m: Any, rows: Sequence[Sequence[Any]]) -> list[Any]:

@@ -129,3 +129,14 @@ def test_a_host_value_joins_its_parts() -> None:
     pose = kl.transform(kl.vec3(1, 2, 3), kl.quat_identity())
     assert pose.tolist() == [1, 2, 3, 0, 0, 0, 1]
     assert kl.array([pose], dtype=kl.transform).numpy().shape == (1, 7)
+
+
+@pytest.mark.parametrize("angle", [0.3, 2.2, 3.1, -3.1])
+def test_the_quaternion_of_a_matrix_has_length_one_if_the_matrix_is_only_nearly_a_rotation(
+    angle: float,
+) -> None:
+    exact = turning(AXIS, angle)
+    found = kl.quat_from_matrix(kl.mat33d(exact + 1e-3 * RNG.normal(size=(3, 3))))
+    turned = kl.quat_from_axis_angle(kl.vec3d(*AXIS), np.float64(angle))
+    assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-12)
+    assert abs(np.dot(found, turned)) == pytest.approx(1.0, abs=1e-4)
