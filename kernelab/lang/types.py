@@ -70,6 +70,9 @@ class Scalar:
     def __repr__(self) -> str:
         return self.name
 
+    def __instancecheck__(self, value: Any) -> bool:
+        return isinstance(value, np.generic) and value.dtype == self.dtype
+
     def __call__(self, value: Any = 0) -> Any:
         """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
         try:

@@ -403,3 +403,10 @@ def test_what_an_operation_cannot_change_is_refused() -> None:
         kl.quat_to_axis_angle(kl.quat_identity(), kl.vec3(), 0.0)
     with pytest.raises(kl.KernelTypeError, match="a copy of an element"):
         kl.transform_set_translation(kl.zeros(1, dtype=kl.transform)[0], kl.vec3(1.0))
+
+
+def test_a_number_is_an_instance_of_its_type() -> None:
+    assert isinstance(kl.float32(1.0), kl.float32) and not isinstance(kl.float32(1.0), kl.float64)
+    assert isinstance(arrow.x, kl.float32) and isinstance(INTS[0], kl.int32)
+    assert isinstance(kl.bfloat16(1.0), kl.bfloat16) and not isinstance(kl.bfloat16(1.0), kl.float16)
+    assert not isinstance(1.0, kl.float32)
