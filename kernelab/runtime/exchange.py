@@ -3,7 +3,6 @@
 The methods here are those of `array` that need nothing of its inside.
 """
 
-import math
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +12,7 @@ from kernelab.lang.traced import Origins, traced
 from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.dlpack import CPU, CUDA
 from kernelab.runtime.interop import HostArray, itemsize, value_type
-from kernelab.runtime.memory import Allocation, contiguous_strides
+from kernelab.runtime.memory import Allocation, bounds, contiguous_strides
 from kernelab.runtime.outside import capsule, interface_of
 from kernelab.runtime.pinned import pinned_like
 from kernelab.runtime.recorder import RECORDER
@@ -145,8 +144,9 @@ class Exchange:
 
     @property
     def capacity(self) -> int:
-        """The bytes of the elements."""
-        return math.prod(self.shape) * itemsize(self.dtype)
+        """The bytes from the first element to the end of the last."""
+        low, high = bounds(0, self.shape, self.strides, itemsize(self.dtype))
+        return high - low
 
     @property
     def pinned(self) -> bool:

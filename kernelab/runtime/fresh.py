@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kernelab.errors import Diagnostic, KernelValueError
 from kernelab.runtime.device import Device
 from kernelab.runtime.interop import itemsize, strides_tuple
 from kernelab.runtime.memory import Allocation, allocate, bounds, contiguous_strides
@@ -17,6 +18,13 @@ def laid_out(shape: tuple[int, ...], elem: Any, strides: Sequence[int] | None) -
         return contiguous_strides(shape, size), math.prod(shape) * size
     steps = strides_tuple(strides, shape)
     return steps, bounds(0, shape, steps, size)[1]
+
+
+def require_room(capacity: int | None, needed: int) -> None:
+    """Raise KernelValueError unless memory of so many bytes, if that is known, holds what is needed."""
+    if capacity is not None and needed > capacity:
+        message = f"the elements take {needed:,} bytes, and there are {capacity:,} at the address"
+        raise KernelValueError(Diagnostic(message, code="capacity", hint="check shape, strides and dtype"))
 
 
 def allocate_on(place: Device, nbytes: int, *, cleared: bool, pinned: bool = False) -> Allocation:

@@ -20,7 +20,7 @@ from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.fixed import Fixed
-from kernelab.runtime.fresh import allocate_on, laid_out
+from kernelab.runtime.fresh import allocate_on, laid_out, require_room
 from kernelab.runtime.gradients import Gradients
 from kernelab.runtime.hints import Hints
 from kernelab.runtime.hosting import Hosting
@@ -136,12 +136,13 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         grad: "array | None" = None,
         pinned: bool = False,
         retain_grad: bool = False,
+        capacity: int | None = None,
     ) -> None:
         place = get_device(device)
         elem = None if dtype is None or dtype is Any else value_type(dtype)
         if ptr is not None:
             place = CPU if device is None else place
-            self._point(ptr, shape_tuple(() if shape is None else shape), strides, elem, deleter, place)
+            self._point(ptr, () if shape is None else shape, strides, elem, deleter, place, capacity)
         elif data is None:
             assert shape is not None
             self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides, place)
@@ -164,10 +165,11 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             self.grad = grad
 
     def _point(
-        self, ptr: int, shape: tuple[int, ...], strides: Any, dtype: Any, deleter: Any, place: Device
+        self, ptr: int, extents: Any, strides: Any, dtype: Any, deleter: Any, place: Device, capacity: Any
     ) -> None:
-        elem = value_type(float if dtype is None else dtype)
-        steps, _ = laid_out(shape, elem, strides)
+        elem, shape = value_type(float if dtype is None else dtype), shape_tuple(extents)
+        steps, needed = laid_out(shape, elem, strides)
+        require_room(capacity, needed)
         memory = at_address(place.space, ptr, shape, steps, itemsize(elem), deleter)
         self._setup(memory, ptr - memory.address, shape, steps, elem)
         memory.folded |= self.folds

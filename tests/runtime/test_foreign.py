@@ -139,6 +139,18 @@ def test_memory_at_an_address_is_given_back_when_nobody_looks_at_it() -> None:
     assert given_back == [(memory.ctypes.data, 16)]
 
 
+def test_memory_at_an_address_may_say_how_large_it_is() -> None:
+    memory = np.arange(6, dtype=np.float32)
+    known = {"ptr": memory.ctypes.data, "dtype": float, "capacity": memory.nbytes}
+    turned = kl.array(shape=(3, 2), strides=(4, 12), **known)
+    assert turned.numpy().tolist() == memory.reshape(2, 3).T.tolist()
+    assert turned.capacity == turned[:, 1].capacity + 12 == 24
+    with pytest.raises(kl.KernelValueError, match="take 28 bytes, and there are 24"):
+        kl.array(shape=7, **known)
+    with pytest.raises(kl.KernelValueError, match="take 28 bytes"):
+        kl.array(shape=(3, 2), strides=(4, 16), **known)
+
+
 def test_options_that_say_nothing_here_are_taken_and_others_refused() -> None:
     gradient = kl.full(2, 3.0)
     assert kl.zeros(2, pinned=True, retain_grad=True).list() == [0, 0]
