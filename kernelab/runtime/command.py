@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelab.backend.manner import USUAL, Shape
 from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime.device import Device
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.streams import Stream
@@ -14,16 +15,31 @@ from kernelab.runtime.streams import Stream
 class Launch:
     """What ``launch(..., record_cmd=True)`` gives: `launch()` runs it, and tapes record it as any launch.
 
-    Arguments are checked when it runs.
+    ``Launch(kernel)`` starts without threads and arguments, which are set before it runs.  With `adjoint` the
+    adjoint program runs instead, on the `adjoints` set, else on the gradients of the arrays.  Arguments are
+    checked when it runs.
     """
 
     def __init__(
-        self, kernel: Kernel, dim: int | Sequence[int], arguments: Sequence[Any], shape: Shape = USUAL
+        self,
+        kernel: Kernel,
+        device: Device | str | None = None,
+        dim: int | Sequence[int] = 0,
+        arguments: Sequence[Any] | None = None,
+        shape: Shape = USUAL,
+        adjoint: bool = False,
+        adjoints: Sequence[Any] = (),
+        record_tape: bool = True,
     ) -> None:
+        count = len(kernel.loaded.names)
         self.kernel = kernel
+        self.device = device
         self.shape = shape
         self.dim = dim
-        self.arguments = list(arguments)
+        self.arguments = [None] * count if arguments is None else list(arguments)
+        self.adjoint = adjoint
+        self.adjoints = [*adjoints, *(None,) * (count - len(adjoints))]
+        self.record_tape = record_tape
 
     def __repr__(self) -> str:
         return f"<launch of {self.kernel.name}, dim={self.dim}>"
@@ -32,13 +48,16 @@ class Launch:
         """Run the kernel, in a stream of the device that its arrays are on, if one is given."""
         from kernelab.runtime.launch import launch  # which makes objects of this class
 
-        shape = self.shape
         launch(
             self.kernel,
             self.dim,
             self.arguments,
-            block_dim=shape.threads,
-            max_blocks=shape.blocks,
+            adj_inputs=self.adjoints if self.adjoint else (),
+            device=self.device if stream is None else None,
+            adjoint=self.adjoint,
+            record_tape=self.record_tape,
+            block_dim=self.shape.threads,
+            max_blocks=self.shape.blocks,
             stream=stream,
         )
 
@@ -47,24 +66,28 @@ class Launch:
         grid_of(dim)
         self.dim = dim
 
-    def set_param_at_index(self, index: int, value: Any) -> None:
-        """Run with another argument, counted from 0; raises LaunchError if there is none."""
+    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Run with another argument, counted from 0, or with `adjoint` on another adjoint of it.
+
+        Raises LaunchError if there is none.
+        """
         if not 0 <= index < len(self.arguments):
             message = (
                 f"this launch of `{self.kernel.name}` has {len(self.arguments)} arguments, none at {index}"
             )
             raise LaunchError(Diagnostic(message, self.kernel.span, "count"))
-        self.arguments[index] = value
+        given = self.adjoints if adjoint else self.arguments
+        given[index] = value
 
-    def set_param_by_name(self, name: str, value: Any) -> None:
-        """Run with another argument, by the name of its parameter; raises LaunchError if there is none."""
+    def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
+        """The same by the name of the parameter; raises LaunchError if there is none."""
         names = self.kernel.loaded.names
         if name not in names:
             close = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(names)}"
             message = f"kernel `{self.kernel.name}` has no parameter `{name}`"
             raise LaunchError(Diagnostic(message, self.kernel.span, "name", hint=hint))
-        self.set_param_at_index(names.index(name), value)
+        self.set_param_at_index(names.index(name), value, adjoint)
 
     def set_params(self, params: Sequence[Any]) -> None:
         """Run with other arguments, all of them."""

@@ -82,7 +82,8 @@ def launch(
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
-            return Launch(kernel, dim, arguments, shape_of(block_dim, max_blocks))
+            shape, adjoints = shape_of(block_dim, max_blocks), [*adj_inputs, *adj_outputs]
+            return Launch(kernel, device, dim, arguments, shape, adjoint, adjoints, record_tape)
         kernel = kernel.of_arguments(arguments)
     if device is None and stream is None and block_dim == BLOCK and not (adjoint or max_blocks):
         run(kernel, dim, arguments, record_tape)

@@ -406,3 +406,37 @@ def test_an_adjoint_that_is_given_for_a_number_without_one_is_left_alone() -> No
     y.grad = kl.array([3.0])
     kl.launch(kernel, 1, inputs=[x, 1], outputs=[y], adj_inputs=[None, 1], adjoint=True)
     assert x.grad.list() == [0, 6]
+
+
+def test_a_prepared_launch_may_run_the_adjoint(scale: kl.Kernel) -> None:
+    x, y = kl.array([1.0, 2.0], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
+    y.grad.fill_(1.0)
+    command = kl.launch(scale, 2, [x, 3.0], [y], adj_inputs=[None, None], adjoint=True, record_cmd=True)
+    assert x.grad.list() == [0.0, 0.0]
+    command.launch()
+    assert x.grad.list() == [3.0, 3.0] and y.list() == [0.0, 0.0]
+    bar, seed = kl.zeros(2), kl.full(2, 2.0)
+    command.set_param_by_name("x", bar, adjoint=True)
+    command.set_param_by_name("y", seed, adjoint=True)
+    command.launch()
+    assert bar.list() == [6.0, 6.0] and x.grad.list() == [3.0, 3.0]
+
+
+def test_a_launch_may_be_prepared_without_arguments(scale: kl.Kernel) -> None:
+    x, y = kl.array([1.0, 2.0], dtype=float), kl.zeros(2)
+    command = kl.Launch(scale, "cpu")
+    for name, value in (("x", x), ("factor", 3.0), ("y", y)):
+        command.set_param_by_name(name, value)
+    command.launch()
+    assert y.list() == [0.0, 0.0]
+    command.set_dim(2)
+    command.launch()
+    assert y.list() == [3.0, 6.0]
+
+
+def test_a_prepared_launch_can_keep_from_tapes(scale: kl.Kernel) -> None:
+    x, y = kl.array([1.0], dtype=float, requires_grad=True), kl.zeros(1, requires_grad=True)
+    command = kl.launch(scale, 1, [x, 3.0], [y], record_cmd=True, record_tape=False)
+    with kl.Tape() as tape:
+        command.launch()
+    assert len(tape) == 0
