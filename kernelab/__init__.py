@@ -39,6 +39,7 @@ from kernelab.frontend.definitions import UserFunction as Function
 from kernelab.lang.absent import absent as _absent
 from kernelab.lang.constants import BARE as _BARE
 from kernelab.lang.constants import CONSTANTS as _CONSTANTS
+from kernelab.runtime.annotations import ref
 from kernelab.runtime.array import (
     array,
     array1d,
@@ -359,6 +360,7 @@ __all__ = [
     "overload",
     "printf",
     "record_event",
+    "ref",
     "set_device",
     "set_stream",
     "show",

@@ -79,7 +79,6 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("print_diagnostics", "kernelab doctor"),
         ("fixedarray", "local to a kernel"),
         ("tensor", "kl.array"),
-        ("ref", "returns what it changes"),
         ("dense_solve", "write it as a kernel"),
         ("handle", "kl.uint64"),
         ("linspace", "np.linspace"),

@@ -10,11 +10,12 @@ import numpy as np
 from kernelab.errors import Diagnostic, KernelTypeError, Source, Span
 from kernelab.frontend import fence, structs, views
 from kernelab.frontend.annotations import annotation, is_any
+from kernelab.frontend.byref import Calls, hand_back
 from kernelab.frontend.control import WATCH
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion, Wishes
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import leaves, plain_loops, returns_value, states_result
-from kernelab.frontend.names import Scope, meaning_of
+from kernelab.frontend.names import Scope, Unknown, meaning_of
 from kernelab.frontend.scope import analyse, changed_in
 from kernelab.frontend.source import Places
 from kernelab.frontend.statements import block
@@ -22,9 +23,12 @@ from kernelab.frontend.values import (
     ArrayRef,
     Bound,
     FunctionRef,
+    HandsBack,
     Instance,
     Meaning,
+    ModuleRef,
     Parameter,
+    Poison,
     StructArrayRef,
     TupleOf,
     TupleType,
@@ -84,6 +88,7 @@ class Template:
     places: Places
     scope: Scope
     options: Mapping[str, Any] = field(default_factory=dict)
+    hands_back: HandsBack | None = None
 
     @property
     def name(self) -> str:
@@ -114,9 +119,10 @@ class Template:
 
 
 def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
-    """The def with its loops in the form that lowering knows."""
+    """The def with its loops, and what it hands back, in the form that lowering knows."""
+    handed = hand_back(node)
     node.body = plain_loops(node.body)
-    return Template(node, node.body, places, scope, options)
+    return Template(node, node.body, places, scope, options, handed)
 
 
 def _trips(template: Template) -> Callable[[ast.For], int | None]:
@@ -158,6 +164,8 @@ def lower_def(
 ) -> Frame:
     """The def with parameters of known types; lowered again until the types of weak variables are settled."""
     names = template.scope.within()
+    handed = Calls(template.places, lambda callee: _handed_back(template, callee))
+    handed.written(template.body)
     facts = analyse(template.node.args, template.body, _trips(template))
     wishes = Wishes()
     for _ in range(_ATTEMPTS):
@@ -171,8 +179,10 @@ def lower_def(
             is_kernel,
             _uses_warp(template.node),
             result,
-            refused,
+            refused | handed.refused,
         )
+        for error in handed.errors:
+            frame.report(error)
         # What a loop's index holds before its loop is never read, but a loop around it carries it.
         frame.env |= {name: Weak(0) for name in sorted(facts.watched)}
         frame.env |= {WATCH + name: Weak(False) for name in sorted(facts.watched)}
@@ -190,6 +200,23 @@ def lower_def(
         )
     )
     return frame
+
+
+def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
+    """What a call hands back to the variables that it names; None for most."""
+    scope = template.scope.within()
+    try:
+        match callee:
+            case ast.Name(name):
+                found = scope.lookup(name)
+            case ast.Attribute(value=ast.Name(module), attr=name):
+                around = scope.lookup(module)
+                found = scope.attribute(around, name) if isinstance(around, ModuleRef) else Poison()
+            case _:
+                return None
+    except Unknown:
+        return None
+    return found.function.hands_back if isinstance(found, FunctionRef) else None
 
 
 def _uses_warp(node: ast.FunctionDef) -> bool:
@@ -255,6 +282,11 @@ class UserFunction:
                 hint="call it in a kernel, and launch that",
             )
         )
+
+    @property
+    def hands_back(self) -> HandsBack | None:
+        """What calls have to take back from it."""
+        return self.template.hands_back
 
     @property
     def members(self) -> "tuple[UserFunction, ...]":

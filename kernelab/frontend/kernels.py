@@ -33,6 +33,8 @@ class Outcome:
 
 def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None) -> Outcome:
     """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
+    if template.hands_back is not None:
+        return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
     refused = fence.check(template.node, template.places)
     errors = list(refused.diagnostics)
     params: dict[str, Meaning] = {}
@@ -66,6 +68,13 @@ def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None)
         defaults,
     )
     return Outcome(kernel, (), tuple(frame.notes))
+
+
+def _hands_back(template: Template, name: str) -> Diagnostic:
+    message = f"a kernel cannot hand {name} back: nobody takes it"
+    hint = "take an array, and store into an element; ref is for functions that kernels call"
+    argument = next(argument for argument in template.arguments if argument.arg == name)
+    return Diagnostic(message, template.places(argument), "reference", hint=hint)
 
 
 def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic]]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from kernelab.errors import Related
 from kernelab.frontend import local, structs, views
-from kernelab.frontend.frame import Frame, Recursion, counted
+from kernelab.frontend.byref import HandedCall
+from kernelab.frontend.frame import Frame, Poisoned, Recursion, counted
 from kernelab.frontend.promote import convert, weak_origins
 from kernelab.frontend.values import (
     ArrayRef,
@@ -84,6 +85,11 @@ def entered(
         raise frame.error(
             node, message, hint="add one with these types, or convert an argument", related=related
         )
+    if chosen.hands_back is not None and not isinstance(node, HandedCall):
+        if node in frame.refused:
+            raise Poisoned
+        message = f"{chosen.name} changes what it is handed, so it is called by its own name"
+        raise frame.error(node, message, hint=f"write {chosen.name}(x) as a statement")
     named, function = function, chosen
     given = _bind(frame, function, arguments, node)
     if adapt is not None:

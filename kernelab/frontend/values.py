@@ -278,6 +278,16 @@ class Instance:
     results: Meaning | None
 
 
+@dataclass(frozen=True, slots=True)
+class HandsBack:
+    """What calls of a function with `ref` parameters have to know: which they are, and if it returns more."""
+
+    name: str
+    parameters: tuple[str, ...]
+    refs: frozenset[str]
+    gives: bool
+
+
 class Callee(Protocol):
     """What calls need to know of a function that users wrote."""
 
@@ -289,6 +299,9 @@ class Callee(Protocol):
 
     @property
     def captured(self) -> dict[str, Any]: ...
+
+    @property
+    def hands_back(self) -> HandsBack | None: ...
 
     def chosen(self, arguments: Sequence[tuple[str | None, "Meaning"]], /) -> "Callee | None":
         """The function that a call means, of several of one name; `arguments` are keywords and values."""

@@ -72,11 +72,6 @@ _ABSENT = (
 )  # fmt: skip
 _ELSEWHERE = (
     (
-        "ref",
-        "a function takes values, and returns what it changes",
-        "return the new value, several as a tuple: x, y = f(x, y)",
-    ),
-    (
         "dense_(gemm|chol|subs|solve)\\w*|graph_coloring_\\w+|GraphColoringAlgorithm",
         "this part of Warp is not part of kernelab",
         "write it as a kernel, or use SciPy where no gradient is needed",

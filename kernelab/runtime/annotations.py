@@ -49,3 +49,25 @@ def shaped_annotation(name: str, extents: tuple[Any, ...], dtype: Any) -> AnyOf 
 
 def _named(part: Any) -> str:
     return "Any" if part is Any else getattr(part, "__name__", str(part))
+
+
+class ref:  # noqa: N801 (written as Warp writes it, like `array`)
+    """``x: ref[float]``: a parameter that goes back into the variable, element or component of the caller.
+
+    What the function leaves in it goes there when the function returns.  Not for kernels.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    def __class_getitem__(cls, dtype: Any) -> "ref":
+        return cls(dtype)
+
+    def __repr__(self) -> str:
+        return f"ref[{self.dtype}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ref) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash(("ref", self.dtype))

@@ -21,6 +21,7 @@ from kernelab.frontend import (
 from kernelab.frontend.options import settled, unknown
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
+from kernelab.runtime.annotations import ref
 from kernelab.runtime.early import Parsed, parsed
 from kernelab.runtime.naming import closure, maps_of
 
@@ -92,7 +93,12 @@ def _annotated(
     types: dict[str, Any] = {}
     for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
         given = getattr(function, "__annotations__", {}).get(argument.arg)
-        if argument.annotation is not None and _is_type(given):
+        if argument.annotation is not None and isinstance(given, ref):
+            inner = ast.Name(f"__annotation_{argument.arg}", ast.Load())
+            types[inner.id] = given.dtype
+            handed = ast.Subscript(ast.Name("ref", ast.Load()), inner, ast.Load())
+            argument.annotation = ast.fix_missing_locations(ast.copy_location(handed, argument.annotation))
+        elif argument.annotation is not None and _is_type(given):
             name = f"__annotation_{argument.arg}"
             types[name] = given
             argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)

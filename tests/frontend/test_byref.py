@@ -1,0 +1,114 @@
+"""Parameters that a function hands back: `x: ref[float]`."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+Alias = kl.ref[kl.float32]
+
+
+@kl.struct
+class Body:
+    mass: float
+    place: kl.vec3
+
+
+@kl.func
+def add(x: kl.ref[float], d: float):  # type: ignore[no-untyped-def, valid-type]
+    x += d
+
+
+@kl.func
+def add_twice(x: Alias, d: float):  # type: ignore[no-untyped-def, valid-type]
+    add(x, d)
+    add(d=d, x=x)
+
+
+@kl.func
+def swap(a: kl.ref[float], b: kl.ref[float]):  # type: ignore[no-untyped-def, valid-type]
+    a, b = b, a
+
+
+@kl.func
+def grown(b: kl.ref[Body], steps: int) -> float:  # type: ignore[valid-type]
+    before = b.mass
+    for _ in range(steps):
+        if b.mass > 50.0:
+            return -1.0
+        b.mass *= b.mass
+        b.place.y += b.mass
+    return before
+
+
+@kl.kernel
+def everything(x: kl.array[float], bodies: kl.array[Body], y: kl.array[float]):  # type: ignore[no-untyped-def]
+    i = kl.tid()
+    add_twice(x[i], 1.0)
+    swap(x[i], bodies[i].place[0])
+    total = x[i]
+    if i > 0:
+        for j in range(2):
+            add(total, float(j) * x[i])
+    before = grown(bodies[i], 2)
+    body = bodies[i]
+    before += grown(body, 1)
+    y[i] = total * before + body.mass + body.place[1]
+
+
+def arguments() -> tuple[Any, Any, Any]:
+    bodies = kl.zeros(2, dtype=Body, requires_grad=True)
+    numbers = np.zeros(2, dtype=bodies.numpy().dtype)
+    numbers["mass"], numbers["place"] = [2.0, 1.5], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+    bodies.assign(numbers)
+    x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+    return x, bodies, kl.zeros(2, requires_grad=True)
+
+
+def test_variables_elements_components_and_structs_take_back_what_a_function_leaves() -> None:
+    x, bodies, y = arguments()
+    kl.launch(everything, 2, [x, bodies, y])
+    assert x.list() == [1.0, 4.0]
+    found = bodies.numpy()
+    assert found["mass"].tolist() == [16.0, 1.5**4]
+    assert found["place"][:, 0].tolist() == [3.0, 4.0]
+    # The first: total 1, mass 2 -> 4 -> 16 and once more in the copy, place.y 2 + 4 + 16 and 256.
+    assert y.list()[0] == (2.0 + 16.0) * 1.0 + 256.0 + (2.0 + 4.0 + 16.0 + 256.0)
+
+
+def test_derivatives_follow_in_both_modes() -> None:
+    x, bodies, y = arguments()
+    assert kl.autograd.gradcheck(everything, 2, inputs=[x, bodies], outputs=[y])
+
+
+def test_a_condition_may_be_such_a_call() -> None:
+    kernel = kl.compile("""
+def less(n: ref[int]) -> bool:
+    n -= 1
+    return n > 0
+def kernel(y: array[int], n: int):
+    while less(n):
+        y[0] += 1
+    if less(n):
+        y[0] = 100
+    y[1] = n
+""")["kernel"]
+    y = kl.zeros(2, dtype=int)
+    kl.launch(kernel, 1, [y, 4])
+    assert y.list() == [3, -1]
+
+
+def test_ref_is_a_type_with_a_type() -> None:
+    assert kl.ref[float] == kl.ref[float] != kl.ref[int]
+    assert repr(kl.ref[kl.float32]) == "ref[float32]" and Alias.dtype == kl.float32
+    assert len({kl.ref[float], kl.ref[float]}) == 1
+
+
+def test_native_functions_hand_nothing_back() -> None:
+    with pytest.raises(kl.KernelTypeError, match="native C\\+\\+ can hand nothing back by ref"):
+        kl.compile(
+            'TEXT = "x = 1.0;"\n@func_native(TEXT)\ndef f(x: ref[float]): ...\n'
+            "def k(y: array[float]):\n    f(y[0])"
+        )
