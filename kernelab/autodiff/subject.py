@@ -329,7 +329,8 @@ def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.S
             facts["signature"] = inspect.signature(function)
         except (TypeError, ValueError):
             facts["signature"] = None
-    return facts["signature"]  # type: ignore[no-any-return]
+    found: inspect.Signature | None = facts["signature"]
+    return found
 
 
 def _labels(signature: inspect.Signature | None, count: int) -> list[str]:

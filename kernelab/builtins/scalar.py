@@ -262,7 +262,8 @@ def max_(a: Number, b: Number) -> Number:
 def _clamped(low: Any, high: Any, operands: Any) -> Expr:
     """`high` where x, no less than the lower bound, is above the upper one, else `low`."""
     x, lo, hi = operands
-    return where(gt(max_(x, lo), hi), high, low)  # type: ignore[no-any-return]
+    chosen: Expr = where(gt(max_(x, lo), hi), high, low)
+    return chosen
 
 
 def _clamp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:

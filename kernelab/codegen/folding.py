@@ -178,13 +178,22 @@ def _keep_what_is_overwritten(block: Block, mine: Folded) -> None:
             consumer = defs(block.stmts[place]) if place < len(block.stmts) else ()
             printed_at[out] = max([place, *(printed_at[var] for var in consumer if var in mine)])
             between = block.stmts[position + 1 : printed_at[out]]
-            if _arrays(stmt, Load) & {array for other in between for array in _arrays(other, Store | Atomic)}:
+            if _loaded(stmt) & {array for other in between for array in _changed(other)}:
                 del mine[out]
 
 
-def _arrays(stmt: Stmt, kind: type | object) -> set[Var]:
-    """The arrays that a statement, with the blocks in it, reads or writes."""
-    inner = (stmt, *(s for block in blocks(stmt) for s in walk(block)))
-    found = {s.array for s in inner if isinstance(s, kind)}  # type: ignore[arg-type, union-attr]
-    natives = () if kind is Load else (s for s in inner if isinstance(s, Native))
-    return found | {array for s in natives for array in s.changed}
+def _within(stmt: Stmt) -> list[Stmt]:
+    """A statement, and those in its blocks."""
+    return [stmt, *(inner for block in blocks(stmt) for inner in walk(block))]
+
+
+def _loaded(stmt: Stmt) -> set[Var]:
+    """The arrays that a statement, with the blocks in it, reads."""
+    return {inner.array for inner in _within(stmt) if isinstance(inner, Load)}
+
+
+def _changed(stmt: Stmt) -> set[Var]:
+    """The arrays that a statement, with the blocks in it, writes."""
+    inner = _within(stmt)
+    natives = {array for each in inner if isinstance(each, Native) for array in each.changed}
+    return natives | {each.array for each in inner if isinstance(each, Store | Atomic)}

@@ -15,7 +15,7 @@ from kernelab.frontend.values import ArrayRef, HostArray, Meaning, TupleOf, Type
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import Array, Mat, Scalar, Value, Vec, float32, int32
+from kernelab.lang.types import Mat, Scalar, Value, Vec, float32, int32
 
 Groups = list[list[ast.expr]]
 COMPONENTS = ("x", "y", "z", "w")
@@ -339,27 +339,24 @@ def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr,
     """The place of an element, or of a component of one."""
     if array.ndim and any(map(views.has_slice, groups)):
         return _view_place(frame, array, groups, target, evaluate)
-    indices = array.indices
-    while groups and len(indices) < array.var.type.ndim:  # type: ignore[union-attr]
-        rest = ArrayRef(array.var, indices)
+    rest = ArrayRef(array.var, array.indices)
+    while groups and rest.ndim:
         refuse_component(frame, rest, groups[0], target)
         if len(groups[0]) > rest.ndim:
             raise too_many(frame, rest, groups[0], target)
-        indices += tuple(index(frame, part, evaluate) for part in groups[0])
-        groups = groups[1:]
-    assert isinstance(array.var.type, Array)
-    if len(indices) < array.var.type.ndim:
-        missing = array.var.type.ndim - len(indices)
+        found = tuple(index(frame, part, evaluate) for part in groups[0])
+        rest, groups = ArrayRef(array.var, (*rest.indices, *found)), groups[1:]
+    if rest.ndim:
         raise frame.error(
             target,
-            f"{describe(array)} needs {counted(missing, 'index')} more to be assigned",
-            hint=f"write {ast.unparse(target)[:-1]}{', :' * missing}] = ..., or a loop over the rest",
+            f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned",
+            hint=f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest",
         )
     return Place(
         target,
         None,
         array.var,
-        indices,
+        rest.indices,
         array.elem,
         component_path(frame, array.elem, groups, target, evaluate),
     )

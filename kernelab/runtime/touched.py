@@ -35,9 +35,10 @@ def box_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -
 def touched(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> array | None:
     """The part of its argument that a region is in a launch of a grid, None if it touches nothing."""
     box, is_whole = _box(region, extents, *_facts(region, arguments))
+    argument: array = arguments[region.position]
     if is_whole:
-        return arguments[region.position]  # type: ignore[no-any-return]
-    return None if box is None else part(arguments[region.position], box)
+        return argument
+    return None if box is None else part(argument, box)
 
 
 def is_settled(contests: tuple[Contest, ...], extents: tuple[int, ...], arguments: Sequence[Any]) -> bool:
