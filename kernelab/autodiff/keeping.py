@@ -42,16 +42,23 @@ class Kept:
     def keep(self, target: array) -> int:
         """Copy what a write to `target` is going to destroy; how many bytes that is."""
         before = self._left
-        if self._gone is None and encloses(target, self.needed):
+        encloses_all = self._gone is None and encloses(target, self.needed)
+        if encloses_all and (self._is_whole or not _on_device(self._argument)):
             self._room = self._all()
             self._left = 0
+        elif encloses_all:
+            self._keep_some(slice(0, self.needed.size))
         else:
             lost = _stretch(target, self.needed) or mask(target, self.needed)
             self._keep_some(lost)
         return (before - self._left) * itemsize(self.needed.dtype)
 
+    @property
+    def _is_whole(self) -> bool:
+        return self.needed is self._argument and self.needed.is_contiguous
+
     def _all(self) -> array:
-        if self.needed is self._argument and self.needed.is_contiguous:
+        if self._is_whole:
             low, high = self.needed.extent
             held, shape = self.needed.allocation, self.needed.shape
             memory = allocate(high - low, cleared=False, beside=held)
@@ -141,10 +148,15 @@ def _bytes(memory: HostArray, elements: array, first: int) -> HostArray:
     return np.ndarray(shape, np.bool_, memory.data, elements.ptr - first, strides)
 
 
+def _on_device(elements: array) -> bool:
+    return elements.allocation.space is not None
+
+
 def room(argument: array, box: Box) -> tuple[array, HostArray]:
     """Memory for the elements of a box alone, as an array like the argument, and as NumPy sees the box.
 
-    The array's indices are the argument's; outside of the box there is nothing.
+    The array's indices are the argument's; outside of the box there is nothing.  On a device there is room
+    from index 0 on, since a launch finds the memory of an array by the address of its first element.
     """
     size = itemsize(argument.dtype)
     strides: list[int] = []
@@ -157,10 +169,11 @@ def room(argument: array, box: Box) -> tuple[array, HostArray]:
         else:
             strides.insert(0, size // step)
             size *= count
-    memory = allocate(size, cleared=False, beside=argument.allocation)
-    offset = -sum(first * stride for (first, _, _), stride in zip(box, strides, strict=True))
-    made = array.over(memory, offset, argument.shape, tuple(strides), argument.dtype)
+    begin = sum(first * stride for (first, _, _), stride in zip(box, strides, strict=True))
+    before = begin if _on_device(argument) else 0
+    memory = allocate(before + size, cleared=False, beside=argument.allocation)
+    made = array.over(memory, before - begin, argument.shape, tuple(strides), argument.dtype)
     shape = tuple(count for _, count, _ in box)
     steps = tuple(step * stride for (_, _, step), stride in zip(box, strides, strict=True))
-    view: Any = array.over(memory, 0, shape, steps, argument.dtype).host()
+    view: Any = array.over(memory, before, shape, steps, argument.dtype).host()
     return made, view

@@ -30,6 +30,10 @@ def neighbours(x: array[float], y: array[float]):
     i = tid()
     y[i] += x[i] * x[i + 1]
 
+def between(a: array2d[float], t: int, x: array[float], y: array[float]):
+    i = tid()
+    y[i] += a[t, i + 1] * x[i] * a[t + 1, i + 1]
+
 def walk(x: array[float], n: array[int], y: array[float]):
     i = tid()
     v = x[i]
@@ -283,6 +287,25 @@ def test_a_tape_with_overwrites_residuals_and_sums_gives_the_same_gradients(kern
             kl.launch(kernels["total"], 39, [y, e])
         tape.backward(e)
         return [e.numpy(), x.grad.numpy(), y.grad.numpy()]
+
+    both(run)
+
+
+@pytest.mark.parametrize("overwritten", [slice(None), slice(3, 5), slice(0, 4)])
+def test_rows_that_a_launch_has_read_are_kept_wherever_they_stand(
+    kernels: dict[str, Any], overwritten: slice
+) -> None:
+    def run(device: str) -> list[Any]:
+        a, x = leaf(reals(42).reshape(7, 6), device), leaf(reals(4), device)
+        y = kl.zeros(4, device=device, requires_grad=True)
+        with kl.Tape() as tape:
+            rows = kl.clone(a)
+            for t in (0, 2, 4, 5):
+                kl.launch(kernels["between"], 4, [rows, t, x, y])
+            rows[overwritten].fill_(0.5)
+            kl.launch(kernels["between"], 4, [rows, 3, x, y])
+        tape.backward(grads={y: np.ones(4, np.float32)})
+        return [a.grad.numpy(), x.grad.numpy()]
 
     both(run)
 
