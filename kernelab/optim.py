@@ -98,14 +98,17 @@ class Optimizer(ABC):
             [zeros(_flat(param).size, _precision(param)) for _ in range(self.KEPT)] for param in self.params
         ]
 
-    def step(self, grad: Sequence[array | None]) -> None:
-        """Change every parameter by its gradient; None leaves one as it is.
+    def step(self, grad: Sequence[array | None] | None = None) -> None:
+        """Change every parameter by its gradient in `grad`, or by its own; None leaves one as it is.
 
-        Raises KernelValueError where the gradients are not those of the parameters.
+        Raises KernelValueError where the gradients are not those of the parameters, or where there is none.
         """
         if not self.params:
             message = "there are no parameters to optimise"
             raise KernelValueError(Diagnostic(message, code="optim", hint="call set_params([...]) first"))
+        if grad is None:
+            grad = [param.grad for param in self.params]
+            _require_any(grad)
         _require_list(grad, "gradients", "pass [x.grad for x in params]")
         if len(grad) != len(self.params):
             message = f"{len(grad)} gradients for {len(self.params)} parameters"
@@ -205,6 +208,13 @@ def _require_list(given: Any, what: str, hint: str) -> None:
         raise KernelTypeError(
             Diagnostic(f"{what} are a list of arrays, not {found}", code="optim", hint=hint)
         )
+
+
+def _require_any(grads: Sequence[array | None]) -> None:
+    if all(grad is None for grad in grads):
+        message = "none of the parameters has a gradient"
+        hint = "create them with requires_grad=True, and call tape.backward(loss) before the step"
+        raise KernelValueError(Diagnostic(message, code="optim", hint=hint))
 
 
 def _require_gradient(k: int, param: array, grad: Any) -> None:

@@ -49,6 +49,19 @@ def test_momentum_decay_and_dampening_follow_their_formula() -> None:
     assert np.allclose(x.numpy(), p)
 
 
+def test_a_step_without_gradients_takes_those_of_the_parameters() -> None:
+    given, own = parameter(5.0, -3.0), parameter(5.0, -3.0)
+    bowl(given)
+    bowl(own)
+    SGD([given], lr=0.05).step([given.grad])
+    SGD([own], lr=0.05).step()
+    assert own.list() == given.list() != [5.0, -3.0]
+    with pytest.raises(
+        kl.KernelValueError, match=r"none of the parameters has a gradient\n  hint: create them"
+    ):
+        SGD([kl.ones(2)]).step()
+
+
 def test_adam_follows_its_formula_and_forgets_when_it_is_told_to() -> None:
     x, grads = parameter(5.0, -3.0), np.array([[1.0, 2.0], [0.5, -1.0], [2.0, 0.0]])
     optimizer = Adam([x], lr=0.1, betas=(0.8, 0.9), eps=1e-4)

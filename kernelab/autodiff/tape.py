@@ -76,7 +76,7 @@ class Tape(Observed, Habits):
 
     def __repr__(self) -> str:
         saved = f", {self.saved_bytes:,} bytes saved" if self.saved_bytes else ""
-        return f"<tape of {len(self)} records{saved}>"
+        return f"<tape of {len(self)} record{'s' * (len(self) != 1)}{saved}>"
 
     # -------------------------------------------------------------------------------------- recording
 

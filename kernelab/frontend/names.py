@@ -253,7 +253,10 @@ class Scope:
             if meaning_of(key, value) is not None
         ]
         near = (*words, *self.cell, *self.assigned, *usable)
-        return habits.of_name(name) or _closest(name, near)
+        return habits.of_name(name) or _closest(name, near) or _FIRST
+
+
+_FIRST = "define it in this cell, or run the cell that defines it first"
 
 
 def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def test_a_function_keeps_the_values_that_the_notebook_had_when_its_cell_ran() -
         ("speed = 1.0\n    x[0] = spede", "the name spede is not known here", "did you mean speed?"),
         ("x[0] = GRAVTY", "the name GRAVTY is not known here", "did you mean GRAVITY?"),
         ("x[0] = helpr(x[1])", "the name helpr is not known here", "did you mean helper?"),
-        ("x[0] = zzzzqqqq", "the name zzzzqqqq is not known here", ""),
+        ("x[0] = zzzzqqqq", "the name zzzzqqqq is not known here", "run the cell that defines it first"),
         ("x[0] = sum(x)", "the name sum is not known here", "write a loop"),
         ("x[0] = random.random()", "the name random is not known here", "rand_init(seed, i)"),
         ("x[0] = norm(vec2(x[0], 1.0))", "the name norm is not known here", "length(v)"),
