@@ -205,13 +205,17 @@ def _with_components(values: HostArray, elem: Value) -> HostArray:
     raise KernelTypeError(Diagnostic(message, hint=hint, code="shape"))
 
 
+LONGEST = 2**31 - 1
+"""The longest axis of an array that a program makes; arrays of derivatives may be longer."""
+
+
 def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     """An array's shape from a number or a sequence of 1 to 4; raises KernelTypeError or ValueError."""
-    if shape.__class__ is int and shape >= 0:
+    if shape.__class__ is int and 0 <= shape <= LONGEST:
         return (shape,)
     if shape.__class__ is tuple and 0 < len(shape) <= 4:
         for n in shape:
-            if n.__class__ is not int or n < 0:
+            if n.__class__ is not int or not 0 <= n <= LONGEST:
                 break
         else:
             return shape
@@ -223,6 +227,11 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
     if any(n < 0 for n in extents):
         message = f"an array cannot have the shape {extents}"
         raise KernelValueError(Diagnostic(message, hint="extents are 0 or more", code="shape"))
+    if max(extents) > LONGEST:
+        found = f"{max(extents):,}: kernels count them as ints"
+        message = f"an axis has at most {LONGEST:,} elements, not {found}"
+        hint = "spread them over two axes, such as shape (n // 1024, 1024)"
+        raise KernelValueError(Diagnostic(message, hint=hint, code="shape"))
     return extents
 
 

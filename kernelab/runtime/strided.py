@@ -62,14 +62,16 @@ from kernelab.runtime.viewing import (
     shaped,
 )
 
+Shape = tuple[int, ...]
+
 
 class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
     where the dtype fits); ``array(ptr=, dtype=, shape=, strides=)`` looks at an address, which must stay
-    valid (`deleter` gets it and the size at the end).  `grad` is the array that holds the gradient; `pinned`
-    locks memory of the host for copies to a CUDA device; `retain_grad` changes nothing.
+    valid for `capacity` bytes (`deleter` gets both at the end).  `grad` is the array of the gradient;
+    `pinned` locks memory of the host for copies to a CUDA device; `retain_grad` changes nothing.
     ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are annotations.  Raises
     KernelTypeError where data and dtype do not go together.
     """
@@ -179,7 +181,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
         if copy or not fits:
             self._adopt(shared, elem, shape, True, shared.device if place is None else place)
             return
-        self._setup(shared.allocation, shared.offset, shared.shape, shared.strides, shared.dtype)
+        self._setup(shared.allocation, shared.offset, shape_tuple(shared.shape), shared.strides, shared.dtype)
         self._came_in(shared)
 
     def _came_in(self, data: Any) -> None:
@@ -189,7 +191,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
 
     def _allocate(
         self,
-        shape: tuple[int, ...],
+        shape: Shape,
         elem: Value,
         strides: Any = None,
         place: Device = CPU,
@@ -218,23 +220,16 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
             raise KernelTypeError(too_many_axes(axes))
         elsewhere = copy or place.is_cuda
         if elsewhere or not fits(values, elem) or not np.may_share_memory(values, data):
-            self._allocate(values.shape[:axes], elem, place=place, cleared=False)
+            self._allocate(shape_tuple(values.shape[:axes]), elem, place=place, cleared=False)
             self.blank()[...] = values
         else:
             allocation = borrow(values)
             offset = address_of(values) - allocation.address
-            self._setup(allocation, offset, values.shape[:axes], values.strides[:axes], elem)
+            self._setup(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
         self._came_in(given)
 
-    def _setup(
-        self,
-        allocation: Allocation,
-        offset: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: Value,
-    ) -> None:
+    def _setup(self, allocation: Allocation, offset: int, shape: Shape, strides: Shape, dtype: Value) -> None:
         kind = self.__class__
         object.__setattr__(self, "__class__", kind.opened)
         self.allocation = allocation

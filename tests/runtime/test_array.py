@@ -17,6 +17,20 @@ from kernelab.runtime.array import array
 vec3, mat22 = Vec(float32, 3), Mat(float32, 2, 2)
 
 
+def test_an_axis_is_no_longer_than_kernels_can_count() -> None:
+    long = np.lib.stride_tricks.as_strided(np.ones(1, np.int8), (2**31,), (0,))
+    makers = [
+        lambda: kl.zeros(2**31, dtype=kl.int8),
+        lambda: kl.empty((1, 2**32), dtype=kl.int8),
+        lambda: kl.array(long),
+        lambda: kl.from_numpy(long),
+        lambda: kl.array(ptr=kl.ones(1).ptr, shape=2**31, strides=(0,)),
+    ]
+    for made in makers:
+        with pytest.raises(kl.KernelValueError, match=r"at most 2,147,483,647 elements, not \d,"):
+            made()
+
+
 def test_a_list_of_python_floats_becomes_float32() -> None:
     x = array([1.0, 2.0, 3.0])
     assert (x.dtype, x.shape, x.ndim, x.size) == (float32, (3,), 1, 3)
