@@ -1,6 +1,7 @@
 """What stands behind a dot: `x.shape`, `m.T`, `t.p`, `v.xz`, `math.pi`, a field of a struct."""
 
 import ast
+from functools import reduce
 
 from kernelab.frontend import habits, known, places, several, structs
 from kernelab.frontend.frame import Frame
@@ -20,8 +21,8 @@ from kernelab.frontend.values import (
     is_struct,
 )
 from kernelab.frontend.variables import misplaced_adjoint
-from kernelab.lang.ir import Atom
-from kernelab.lang.types import Mat, Scalar, Transform, Vec
+from kernelab.lang.ir import Atom, Const
+from kernelab.lang.types import Mat, Scalar, Transform, Vec, int64
 
 
 def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
@@ -38,7 +39,7 @@ def attribute(frame: Frame, node: ast.Attribute, base: Meaning) -> Meaning:
         case ((ArrayRef() | View()), "ndim"):
             return Weak(base.ndim)
         case ((ArrayRef() | View()), "size"):
-            return _size(frame, base)
+            return _size(frame, base, node)
         case Typed(atom), ("p" | "q") if isinstance(base.type, Transform):
             return Typed(frame.builder.apply(several.PARTS[node.attr][0], atom))
         case Typed(atom), letters if isinstance(base.type, Vec) and set(letters) <= set(places.COMPONENTS):
@@ -81,11 +82,16 @@ def _of_module(frame: Frame, node: ast.Attribute, base: ModuleRef) -> Meaning:
     return places.vector_constant(frame, value) if isinstance(value, HostArray) else value
 
 
-def _size(frame: Frame, array: ArrayRef | View) -> Typed:
-    extents = [places.shape(frame, array, axis) for axis in range(array.ndim)]
-    size: Atom = extents[0].atom
-    for length in extents[1:]:
-        size = frame.builder.apply("mul", size, length.atom)
+def _size(frame: Frame, array: ArrayRef | View, node: ast.Attribute) -> Typed:
+    """The number of elements, an int like the extents: one that is too large for it ends the launch."""
+    b = frame.builder
+    extents = [places.shape(frame, array, axis).atom for axis in range(array.ndim)]
+    size: Atom = reduce(lambda x, y: b.apply("mul", x, y), extents)
+    if len(extents) > 1:
+        wide = reduce(lambda x, y: b.apply("mul", x, y), [b.apply("int64", x) for x in extents])
+        with b.at(frame.places(node)):
+            fits = b.apply("lt", wide, Const(2**31, int64))
+            b.check(fits, "assertion", f"{frame.places.text(node)} < 2**31")
     return Typed(size)
 
 

@@ -255,3 +255,16 @@ def test_unpacking_an_array_of_another_length_is_an_error() -> None:
         kl.launch(kernel["kernel"], 1, [kl.ones(2), y])
     with pytest.raises(kl.KernelError, match="int32 cannot be unpacked into 2 names"):
         kl.compile("def kernel(n: int):\n    p, q = n")
+
+
+def test_a_number_of_elements_that_is_no_int_ends_the_launch() -> None:
+    text = "def k(x: array2d[int8], n: array[int]):\n    n[0] = x[:, 2:].size\n    n[1] = x.size\n"
+    one, n = kl.ones(1, dtype=kl.int8), kl.zeros(2, dtype=int)
+    for rows, fits in ((2**15, True), (2**16, False)):
+        x = kl.array(ptr=one.ptr, shape=(rows, 2**15), strides=(0, 0), dtype=kl.int8)
+        if fits:
+            kl.launch(kl.compile(text)["k"], 1, inputs=[x, n])
+            assert n.list() == [rows * (2**15 - 2), rows * 2**15]
+            continue
+        with pytest.raises(kl.KernelAssertionError, match=r"x.size < 2\*\*31"):
+            kl.launch(kl.compile(text)["k"], 1, inputs=[x, n])
