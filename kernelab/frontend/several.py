@@ -103,6 +103,50 @@ def assign_part(
     places.store(frame, place, new.atom)
 
 
+def part_around(
+    frame: Frame, target: ast.expr, evaluate: Callable[[Frame, ast.expr], Meaning | None]
+) -> ast.Attribute | None:
+    """The `t.p` in `t.p.x` or `t.p[0]`, where `t` is a transform; None in any other target."""
+    inner = target
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+        if isinstance(inner, ast.Attribute) and is_part(frame, inner, evaluate):
+            return inner
+    return None
+
+
+def assign_within(
+    frame: Frame, target: ast.expr, part: ast.Attribute, value: Meaning, source: ast.expr, evaluate: Evaluate
+) -> None:
+    """Replace components of the translation or the rotation of a transform: `t.p.x = 1.0`."""
+    held = evaluate(frame, part)
+    root = ast.copy_location(ast.Name(_HELD, ast.Load()), part)
+    frame.env[_HELD] = held
+    place = places.place(
+        frame, _with(target, part, root), lambda f, node: held if node is root else evaluate(f, node)
+    )
+    places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
+    assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source, evaluate)
+
+
+_HELD = "%part"
+"""The variable that holds a part while its components are assigned."""
+
+
+def _with(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
+    """The same target with another expression inside."""
+    match target:
+        case _ if target is old:
+            return new
+        case ast.Attribute(value=value, attr=attr, ctx=ctx):
+            made: ast.expr = ast.Attribute(_with(value, old, new), attr, ctx)
+        case ast.Subscript(value=value, slice=slice, ctx=ctx):
+            made = ast.Subscript(_with(value, old, new), slice, ctx)
+        case _:
+            raise AssertionError(target)
+    return ast.copy_location(made, target)
+
+
 def _with_part(frame: Frame, held: Typed, part: str, value: Meaning, source: ast.expr) -> Typed:
     read, write = PARTS[part]
     found = ops.resolve(read, [held.type])

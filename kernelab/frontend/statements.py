@@ -249,6 +249,8 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
                 assign(frame, element, item, source)
         case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
             several.assign_part(frame, whole, part, value, source, expr)
+        case ast.Subscript() | ast.Attribute() if inner := several.part_around(frame, target, any_expr):
+            several.assign_within(frame, target, inner, value, source, expr)
         case ast.Subscript() if (row := rows.target(frame, target, value, expr)) is not None:
             rows.store(frame, row, value, target, source)
         case ast.Subscript() | ast.Attribute():
@@ -291,24 +293,24 @@ def _assign_annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
     assign(frame, stmt.target, value, stmt.value)
 
 
+def _augmented(frame: Frame, stmt: ast.AugAssign, target: ast.expr) -> Weak | Typed:
+    left, right = number(frame, target), number(frame, stmt.value)
+    return binary(frame, stmt.op, left, right, _whole(stmt), (target, stmt.value))
+
+
 def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
     match stmt.target:
         case ast.Name(name) as target:
-            left = number(frame, target)
-            value = binary(
-                frame, stmt.op, left, number(frame, stmt.value), _whole(stmt), (target, stmt.value)
-            )
+            value = _augmented(frame, stmt, target)
             set_name(frame, name, value, frame.places(stmt.target))
         case ast.Attribute() as target if several.is_part(frame, target, any_expr):
-            value = binary(
-                frame,
-                stmt.op,
-                number(frame, target),
-                number(frame, stmt.value),
-                _whole(stmt),
-                (target, stmt.value),
-            )
+            value = _augmented(frame, stmt, target)
             several.assign_part(frame, target.value, target.attr, value, stmt.value, expr)
+        case ast.Subscript() | ast.Attribute() as target if inner := several.part_around(
+            frame, target, any_expr
+        ):
+            value = _augmented(frame, stmt, target)
+            several.assign_within(frame, target, inner, value, stmt.value, expr)
         case ast.Subscript() as target if _augments_row(frame, stmt, target):
             pass
         case ast.Subscript() | ast.Attribute() as target:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend import interp
 from kernelab.backend.cpu import CpuBackend
 from kernelab.backend.nvrtc import compile_to_ptx
@@ -446,3 +447,23 @@ def test_operators_of_structs_mean_functions_of_the_notebook() -> None:
 
 
 PAIR = "class Pair:\n    x: float\n    y: float\n"
+
+
+def test_components_of_a_transform_in_a_struct_are_assigned() -> None:
+    kernels = kl.compile("""
+class Body:
+    pose: transform
+def kernel(bodies: array[Body], x: array[float], y: array[float]):
+    i = tid()
+    bodies[i].pose.p.x = x[i] * x[i]
+    bodies[i].pose.q[3] += x[i]
+    body = bodies[i]
+    body.pose.p.y = 3.0 * x[i]
+    y[i] = body.pose.p.x + body.pose.p.y + body.pose.q.w
+""")
+    bodies = kl.zeros(2, dtype=kernels["Body"], requires_grad=True)
+    x, y = kl.array([2.0, 3.0], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
+    assert kl.autograd.gradcheck(kernels["kernel"], 2, inputs=[bodies, x], outputs=[y])
+    kl.launch(kernels["kernel"], 2, [bodies, x, y])
+    assert y.list() == [4.0 + 6.0 + 2.0, 9.0 + 9.0 + 3.0]
+    assert bodies.numpy()["pose"][:, 1].tolist() == [0.0, 0.0]
