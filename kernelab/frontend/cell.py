@@ -5,7 +5,7 @@ decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -36,6 +36,7 @@ from kernelab.frontend.walking import nodes
 
 Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
 Kind = Literal["kernel", "func"]
+Siblings = Callable[[UserFunction], UserFunction]
 
 _ERRORS: dict[str, type[KernelError]] = {
     "syntax": KernelSyntaxError,
@@ -76,22 +77,31 @@ def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
 
 
 def lower_tree(
-    source: Source, tree: ast.Module, namespace: Mapping[str, Any], around: tuple[Source, ...] = ()
+    source: Source,
+    tree: ast.Module,
+    namespace: Mapping[str, Any],
+    around: tuple[Source, ...] = (),
+    siblings: Siblings | None = None,
 ) -> Lowered:
     """Lower a cell that has been parsed; lines of the tree count from 1 at `source.first_line`.
 
-    `around` is the text of the file that the cell is a part of, where snippets may stand.
+    `around` is the text of the file that the cell is a part of, where snippets may stand.  `siblings` gives
+    what a function's own name means in it, where there are more functions of that name elsewhere.
     """
     try:
-        return _lower(source, tree, namespace, around)
+        return _lower(source, tree, namespace, around, siblings)
     except RecursionError:
         return Lowered({}, {}, (), (_too_deep("this cell"),))
 
 
 def _lower(
-    source: Source, tree: ast.Module, namespace: Mapping[str, Any], around: tuple[Source, ...]
+    source: Source,
+    tree: ast.Module,
+    namespace: Mapping[str, Any],
+    around: tuple[Source, ...],
+    siblings: Siblings | None,
 ) -> Lowered:
-    cell = _Cell(Places(source), namespace, named_in(tree, namespace), around=around)
+    cell = _Cell(Places(source), namespace, named_in(tree, namespace), around=around, siblings=siblings)
     for stmt in tree.body:
         cell.statement(stmt)
     cell.classify()
@@ -115,6 +125,7 @@ class _Cell:
     rules: list[ast.FunctionDef] = field(default_factory=list)
     natives: dict[str, native.Texts] = field(default_factory=dict)
     around: tuple[Source, ...] = ()
+    siblings: Siblings | None = None
     scope: Scope = field(init=False)
 
     def __post_init__(self) -> None:
@@ -309,8 +320,8 @@ class _Cell:
             returns = returns_value(found.body) or states_result(found.node)
             returns = returns and not self.asks_for_thread(name)
             if kind == "func" or (kind is None and (name in called or recursive or returns)):
-                self.functions[name] = self.function_of(name, found)
-                self.scope.cell[name] = FunctionRef(self.functions[name])
+                made = self.functions[name] = self.function_of(name, found)
+                self.scope.cell[name] = FunctionRef(made if self.siblings is None else self.siblings(made))
             else:
                 self.scope.cell[name] = KernelRef(name)
 

@@ -194,12 +194,17 @@ class Function:
         return self._python(*arguments, **named)
 
     @property
+    def members(self) -> "tuple[Function, ...]":
+        """The functions of its name that were defined so far, itself the last."""
+        return (*self._others, self)
+
+    @property
     def __kernelab_function__(self) -> UserFunction:
         """The function for kernels, with the others of its name."""
         if not self._others:
             return self._own
         if self._together is None:
-            self._together = Overloads.of([*(other._own for other in self._others), self._own])
+            self._together = Overloads.of([member._own for member in self.members])
         return self._together
 
     @property
@@ -217,7 +222,15 @@ class Function:
 
     def _lower(self) -> UserFunction:
         names = ChainMap(closure(self._python), *maps_of(self._namespace))
-        found = definition_of(self._python, names, "func", self._early)
+        named = names.get(self.name)
+        several = isinstance(named, Function) and self in named.members and len(named.members) > 1
+
+        def siblings(own: UserFunction) -> UserFunction:
+            assert isinstance(named, Function)
+            self._lowered = own
+            return Overloads.of([member._own for member in named.members])
+
+        found = definition_of(self._python, names, "func", self._early, siblings if several else None)
         assert isinstance(found, UserFunction)
         # The body of a function whose types are not stated is lowered when a kernel calls it.
         found.listener = warn_of

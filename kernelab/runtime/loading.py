@@ -51,10 +51,11 @@ def definition_of(
     namespace: Mapping[str, Any],
     word: Literal["kernel", "func"],
     early: Parsed | None = None,
+    siblings: Callable[[UserFunction], UserFunction] | None = None,
 ) -> KernelDefinition | GenericKernel | UserFunction:
     """What a Python function of a file stands for as a kernel or a function; raises KernelError.
 
-    `early` is what was evaluated of it when it was defined.
+    `early` is what was evaluated of it when it was defined, `siblings` as for `lower_tree`.
     """
     if early is None:
         source, tree = source_of(function)
@@ -66,7 +67,7 @@ def definition_of(
             # Whoever decorated it has evaluated the decorator already, whatever it was called there.
             node.decorator_list = [ast.copy_location(ast.Name(word), node)]
             namespace = _annotated(node, function, namespace)
-    lowered = lower_tree(source, tree, namespace)
+    lowered = lower_tree(source, tree, namespace, (), siblings)
     lowered.raise_errors()
     warn_of(lowered.diagnostics)
     found = lowered.definitions[function.__name__]

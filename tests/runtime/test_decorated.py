@@ -1,5 +1,7 @@
 """Kernels and functions of plain Python files: decorators, their options, and kernels made by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -161,3 +163,32 @@ def test_a_line_of_a_function_that_is_hardly_meant_is_warned_of_once_stated_type
     assert (x.list(), n.list()) == ([12.0], [2])
     lines = [f.__kernelab_function__.span.line + 1 for f in (twice, thrice)]
     assert sorted((one.filename, one.lineno) for one in told) == [("test_decorated.py", k) for k in lines]
+
+
+def test_overloads_call_each_other_also_those_defined_later() -> None:
+    def made(value: float) -> Any:
+        @kl.func
+        def f(x: Any):  # type: ignore[no-untyped-def]
+            return f(x, 1) * x.dtype(value)
+
+        @kl.func
+        def f(x: Any, y: Any):  # type: ignore[no-untyped-def]  # noqa: F811
+            return x * x + x.dtype(y) * f()
+
+        @kl.func
+        def f():  # type: ignore[no-untyped-def]  # noqa: F811
+            return 10.0
+
+        return f
+
+    two, three = made(2.0), made(3.0)
+
+    @kl.kernel
+    def both(x: kl.array[float], y: kl.array[float]):  # type: ignore[no-untyped-def]
+        i = kl.tid()
+        y[i] = two(x[i]) + three(x[i], 2) + three()
+
+    x, y = kl.array([1.0, 3.0], dtype=float, requires_grad=True), kl.zeros(2, requires_grad=True)
+    assert kl.autograd.gradcheck(both, 2, inputs=[x], outputs=[y])
+    kl.launch(both, 2, [x, y])
+    assert y.list() == [22.0 + 21.0 + 10.0, 38.0 + 29.0 + 10.0]
