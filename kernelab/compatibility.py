@@ -132,10 +132,10 @@ def get_module_options(module: Any = None) -> dict[str, Any]:
 def get_module(name: str) -> Module:
     """A Python module as what its kernels have in common: its name and the options of its kernels.
 
-    What is set in ``options`` counts for the kernels that are defined from then on.  Raises KernelValueError
-    for a name that no imported module has: no kernel could belong to it.
+    What is set in ``options`` counts for the kernels that are defined from then on.  A name that no imported
+    module has is that of a module without kernels.
     """
-    return Module(name, _names(name).setdefault(MODULE_OPTIONS, {}))
+    return Module(name, _names(name).setdefault(MODULE_OPTIONS, {}) if name in sys.modules else {})
 
 
 def force_load(device: Any = None, modules: Any = None, **_: Any) -> None:

@@ -51,11 +51,23 @@ def test_a_module_can_be_loaded_and_unloaded_to_no_effect() -> None:
 
     doubled.module.load("cpu", block_dim=256)
     found = kl.get_module(__name__)
-    found.mark_modified()
     found.unload()
+    with pytest.warns(kl.KernelWarning, match="kernels keep the values that they captured"):
+        found.mark_modified()
     x = kl.ones(1)
     kl.launch(doubled, 1, [x])
     assert x.list() == [2.0]
+
+
+def test_a_kernel_takes_the_options_of_the_module_that_it_is_given() -> None:
+    module = kl.get_module("no such module of Python")
+    module.options["enable_backward"] = False
+
+    @kl.kernel(module=module)
+    def doubled(x: kl.array[float]):  # type: ignore[no-untyped-def]
+        x[kl.tid()] = 2.0 * x[kl.tid()]
+
+    assert not doubled.options["enable_backward"]
 
 
 def test_errors_can_be_caught_by_warps_names() -> None:
@@ -72,6 +84,7 @@ def test_errors_can_be_caught_by_warps_names() -> None:
         ("ScopedMempool", "memory pools"),
         ("timing_begin", "memory pools"),
         ("capture_save", "CUDA graphs in files"),
+        ("address_of", "hand the array and the index over"),
         ("from_jax", "kl.from_dlpack"),
         ("volume_sample", "sparse volumes"),
         ("Texture2D", "textures"),

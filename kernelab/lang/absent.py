@@ -78,6 +78,7 @@ _ELSEWHERE = (
     ),
     ("handle", "handles of meshes and volumes are not part of the language", "write kl.uint64 for a number"),
     ("block_dim", "the CPU has no blocks", "pass the number to the kernel as an argument"),
+    ("address|address_of", "kernels have no addresses", "hand the array and the index over, or use kl.ref"),
     ("tensor|asarray|as_tensor|Tensor", "arrays are made by array", "write kl.array(...)"),
     (
         r"arange|linspace|logspace|eye|rand|randint|random|meshgrid|stack|concatenate|cat|tile_like",

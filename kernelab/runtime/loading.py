@@ -43,7 +43,12 @@ class Module:
         """Do nothing: there is no module that could be unloaded."""
 
     def mark_modified(self) -> None:
-        """Do nothing: what is built of a kernel is known by its text."""
+        """Warn, with KernelWarning, that kernels keep the values that they have captured."""
+        message = (
+            "mark_modified changes nothing: kernels keep the values that they captured when first needed"
+        )
+        said = Diagnostic(message, None, "module", "warning", hint="define the kernels again")
+        warnings.warn(said.render(), KernelWarning, stacklevel=2)
 
 
 def definition_of(
@@ -142,7 +147,9 @@ def _loaded(
 ) -> KernelDefinition | GenericKernel:
     found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
     assert not isinstance(found, UserFunction)
-    around = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+    module = options.get("module")
+    shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+    around = module.options if isinstance(module, Module) else shared
     chosen = settled({"module_options": around}) | settled(options)
     if isinstance(found, GenericKernel):
         found.options |= chosen
