@@ -1,5 +1,10 @@
 """Activity: which values carry a derivative from the active inputs to the active outputs.
 
+    t = x[i]; u = sin(t); v = floor(t); w = cos(t); y[i] = u + v        from x to y
+    varied    t, u, w and the sum                                       `floor` has the derivative 0
+    useful    t, u, v and the sum                                       nothing reads w
+    active    t, u and the sum
+
 A Var is *varied* if it depends on an active parameter, *useful* if an active array or result depends on it,
 both through floats and operations with a derivative.  Differentiation touches only what is both.
 """

@@ -3,6 +3,9 @@
     a Region      the accesses of a function to one parameter, `indices.Form`s and guards
     its box       for each axis the first index, how many, and the step between them
 
+    y[2 * i + 1]             over 100 threads: ((1, 100, 2),)
+    if i > 0: y[i]           over 100 threads: ((1, 99, 1),)
+
 A box may be too large, where an index is loaded or a hull spans several accesses; it is never too small.
 Index arithmetic counts as exact only while it stays within 32 bits.  Negative indices count from the end.
 """

@@ -1,4 +1,9 @@
-"""Effects: which array parameters a function reads, writes and accumulates into."""
+"""Effects: which array parameters a function reads, writes and accumulates into.
+
+    y[i] = x[i]; atomic_add(s, 0, x[i])        reads x, writes y, accumulates into s
+
+Arrays count as a whole: which of their elements are meant is the business of `indices`.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Forms: what an integer of a program is, as a constant plus multiples of leaves, and what holds between two.
 
+    x[3 * i + n - 1]        the index is Form(-1, ((Thread, 3), (Given, 1)))
+
 Leaves are integer parameters, extents of arrays, thread indices, loop counters, and operations that are not
 linear.  Knows no statements: who makes forms of a function is `indices`, who gives them values is `boxes`.
 """

@@ -1,4 +1,12 @@
-"""The cotangents of the operands of one operation, from its record: every kind of derivative, transposed."""
+"""The cotangents of the operands of one operation, from its record: every kind of derivative, transposed.
+
+    y = sin(x)      from g, that of y:    g * cos(x)
+    y = a * b                             g * b, g * a
+    y = a - b                             g, -g
+    y = floor(x)                          none
+
+None stands for a cotangent of zero.  Knows records; must not know statements.
+"""
 
 from collections.abc import Sequence
 

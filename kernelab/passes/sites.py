@@ -1,5 +1,8 @@
 """Sites: what reverse mode cannot have again once a function has run, and the residuals that keep it.
 
+    v = x[i]; x[i] = v * v          the load: afterwards x holds the square
+    k = atomic_add(n, 0, 1)         the atomic, if k is used: no array holds the old value any more
+
 They are loads from arrays that the function changes, atomics whose result is used, `atomic_min` and
 `atomic_max` of floats, and each value that the `Restore`s of a stack give back.
 """

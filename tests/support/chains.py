@@ -1,4 +1,4 @@
-"""Small kernels to make chains of, leaves to start from, and results to end in."""
+"""Small kernels to make chains of."""
 
 from typing import Any
 
