@@ -144,5 +144,6 @@ def _shifted(
 
 
 def extrapolated(y: Floats, steps: Floats) -> Floats:
+    """Central differences, extrapolated by Richardson: `y` holds values at +step, -step and half of these."""
     coarse, fine = (y[0] - y[1]) / (2.0 * steps), (y[2] - y[3]) / steps
     return np.asarray((4.0 * fine - coarse) / 3.0)

@@ -155,6 +155,7 @@ def directions(rng: Any, count: int, used: int) -> Floats:
 
 
 def same_up_to_rounding(own: Floats, exact: Floats) -> bool:
+    """Whether products in the precision of the arrays are those in float64, but for rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.abs(own - exact)
         largest = np.abs(exact).max(initial=0.0)

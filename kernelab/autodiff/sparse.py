@@ -340,6 +340,7 @@ def by_way(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
 
 
 def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:
+    """The entries of output j by input i from tangents: a run along one vector for each group of columns."""
     dtype = _dtype(problem.subject.sources[i])
     reading = part.reading(way, dtype)
     launch = part.launch(problem.subject, i, j, way, reading)
@@ -350,6 +351,7 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
 
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
+    """The same from adjoints: a run with one cotangent for each group of rows."""
     trace, target = problem.trace, problem.targets[j]
     reading = part.reading("rows", _dtype(target))
     batch, bars = Batch(BASE, len(reading.seeds)), Bars()

@@ -72,10 +72,12 @@ def _ends(block: Block, stop: Atom) -> Iterator[Atom]:
 
 
 def continues(value: Atom) -> bool:
+    """Whether what a loop yields for its `stop` says that it goes on."""
     return isinstance(value, Const) and not value.value
 
 
 def stops(value: Atom) -> bool:
+    """Whether it says that the loop ends."""
     return isinstance(value, Const) and bool(value.value)
 
 

@@ -263,5 +263,6 @@ class Writer:
 
 
 def scalar_type(atom: Atom) -> Scalar:
+    """The type of an atom, once all vectors are taken apart."""
     assert isinstance(atom.type, Scalar), f"{atom} is not scalarised"
     return atom.type

@@ -23,6 +23,7 @@ def backwards(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[Lo
 
 
 def index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> Atom:
+    """What a body calls the index: `start + step * k`, k counted from 0."""
     if start == like(start, 0) and step == like(step, 1):
         return head.index
     moved = frame.builder.apply("mul", head.index, step)
@@ -32,11 +33,13 @@ def index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> A
 
 
 def like(atom: Atom, value: int) -> Const:
+    """A constant of the type of an integer."""
     assert isinstance(atom.type, Scalar)
     return Const(value, atom.type)
 
 
 def head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom]:
+    """The loop that counts a `range(...)`, and its start and step; raises Mistake where it is none."""
     start, stop, step = _bounds(frame, call)
     if isinstance(step, Const) and step.value == 0:
         raise frame.error(call, "the step of range is zero", "value")

@@ -53,6 +53,7 @@ def is_transposable(rules: CustomRules) -> bool:
 
 
 def is_float_array(param: Var) -> bool:
+    """Whether it is an array of floats, or of vectors or matrices of them."""
     return isinstance(param.type, Array) and is_differentiable(param.type)
 
 
@@ -67,6 +68,7 @@ def float_arrays(rules: CustomRules) -> list[int]:
 
 
 def result_types(rules: CustomRules) -> list[Value]:
+    """The types of what the function returns."""
     return [type_of(atom) for atom in rules.function.body.yields]
 
 

@@ -256,6 +256,7 @@ def op_of(op: Op, y: Expr, operands: Sequence[Expr]) -> Expr:
 
 
 def zero_like(x: Expr) -> Expr:
+    """The zero of the type of an expression."""
     return Expr(x.builder, zero(x.type))
 
 

@@ -84,6 +84,7 @@ def _is_extremum(kind: AtomicKind, out: Var) -> bool:
 
 
 def residual_of(site: Site, number: int) -> Residual:
+    """The residual that keeps a site, named after its number; one of a stack of floats has a memory too."""
     type = type_of(site.out)
     array = Var(Array(scalar_of(type), 1), f"residual_{number}", site.span)
     starts = Var(Array(int64, 1), f"starts_{number}", site.span)
