@@ -292,6 +292,8 @@ class Tape(Observed, Habits):
         if loss is None and grads is None:
             return self._final_gradients()
         seeds: dict[array, Any] = {}
+        if isinstance(loss, array) and not len(self) and loss.allocation not in self._recording.idle:
+            raise self._unrecorded(loss)
         if loss is not None:
             seeds[_checked_loss(loss)] = np.ones((), np.float64)
         if grads is not None and (not isinstance(grads, Mapping) or not grads):

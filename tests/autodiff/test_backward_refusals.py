@@ -168,3 +168,11 @@ def test_gradients_asked_for_after_the_launch_are_refused() -> None:
     w.requires_grad = True
     with pytest.raises(kl.TapeError, match="`w` requires gradients, but did not when the launch"):
         tape.backward(grads={y: [1, 1]})
+
+
+def test_a_tape_that_recorded_nothing_says_so_before_anything_about_the_loss() -> None:
+    with kl.Tape() as tape:
+        pass
+    for loss in (kl.zeros(1), kl.zeros(3, requires_grad=True)):
+        with pytest.raises(kl.TapeError, match="it has recorded nothing"):
+            tape.backward(loss)
