@@ -155,6 +155,18 @@ def jacfwd(
 
     As `jacrev`.  `randomness` says what a kernel means that draws random numbers while lanes differ.
     """
+    return _forward_jacobian("jacfwd", func, argnums, has_aux, chunk_size, randomness)
+
+
+def _forward_jacobian(
+    asked: str,
+    func: Function,
+    argnums: Argnums,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    randomness: Randomness = "error",
+) -> Function:
+    """What `jacfwd` returns; `asked` is what a user has called."""
     _require_chunk(chunk_size)
     _require_randomness(randomness)
 
@@ -163,7 +175,7 @@ def jacfwd(
         chosen = positions(func, args, argnums)
         apart = taken_apart(func, args, chosen)
         value, found, aux = transforms.columns(
-            apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness
+            apart.func, apart.args, apart.chosen, has_aux, chunk_size, randomness, asked
         )
         rows = [_as_asked(together_by_argument(args, chosen, row), argnums) for row in found]
         made = rebuilt(value, iter(rows))
@@ -181,7 +193,7 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
     @wraps(func)
     def second(*args: Any) -> Any:
-        made = jacfwd(jacrev(func, argnums), argnums)(*args)
+        made = _forward_jacobian("hessian", jacrev(func, argnums), argnums)(*args)
         apart = taken_apart(func, args, positions(func, args, argnums))
         shapes = [scalar_shape(apart.args[n]) for n in apart.chosen]
         both = cycle([(*a, *b) for a in shapes for b in shapes])

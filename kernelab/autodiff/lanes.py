@@ -16,7 +16,6 @@ from kernelab.autodiff.levels import Argument, Extents, Kept, KeptStarts, Level,
 from kernelab.autodiff.programs import Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
-from kernelab.lang.traced import Origins
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import Allocation, allocate
@@ -27,24 +26,34 @@ from kernelab.runtime.strided import array
 class Batch(Level):
     """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them.
 
-    `before` counts the lanes that ran earlier, where all together are more than run at once.
+    `before` counts the lanes that ran earlier, where all together are more than run at once; `asked` is what
+    the user has called that runs a function of theirs here.
     """
 
     ALIGNED: ClassVar[int] = 16
 
-    def __init__(self, parent: Level, lanes: int, randomness: str = "same", before: int = 0) -> None:
+    def __init__(
+        self, parent: Level, lanes: int, randomness: str = "same", before: int = 0, asked: str = ""
+    ) -> None:
         super().__init__(parent)
+        self.asked = asked
         self.lanes = lanes
         self.before = before
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
 
-    def looked_at(self, elements: array) -> Origins:
-        if elements.allocation in self.wide:
+    def require_readable(self, elements: array) -> None:
+        if elements.allocation not in self.wide:
+            return
+        hint = "compute with them in kernels, and return the array"
+        if self.asked == "vmap":
             message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
-            hint = "compute with them in kernels, and return the array"
-            raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
-        return super().looked_at(elements)
+        else:
+            asked = self.asked or "what is asked for"
+            message = f"{asked} runs the function along several directions at once: "
+            message += "the values of this array cannot be read here"
+            hint += "; grad, jacrev, jvp and hvp run the function along one"
+        raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
 
     def stride(self, memory: Allocation) -> int:
         """How far apart the lanes of a memory stand, in bytes."""

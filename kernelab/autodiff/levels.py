@@ -130,8 +130,16 @@ class Level:
         """Whether a derivative goes with the values of a memory."""
         return False
 
+    def require_readable(self, elements: array) -> None:
+        """Raise GradientError where there is no one value of each element."""
+
     def looked_at(self, elements: array) -> Origins:
-        if self.carries(elements.allocation):
+        levels: list[Level] = [self]
+        while levels[-1].parent is not levels[-1]:
+            levels.append(levels[-1].parent)
+        for level in levels:
+            level.require_readable(elements)
+        if any(level.carries(elements.allocation) for level in levels):
             place = caller()
             message = (
                 "the host takes values that are being differentiated: what it computes has no derivative"
@@ -142,8 +150,6 @@ class Level:
             )
             shown = Diagnostic(message, place.span, "host", "warning", hint=hint).render()
             warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
-        if self.parent is not self:
-            return self.parent.looked_at(elements)
         return ()
 
     def came_in(self, elements: array, data: Any = None) -> None:

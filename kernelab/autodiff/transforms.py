@@ -200,8 +200,12 @@ def columns(
     has_aux: bool,
     chunk_size: int | None,
     randomness: str,
+    asked: str,
 ) -> tuple[Any, list[list[array]], Any]:
-    """What a function returns, for each output the Jacobian by each input from tangents, and the rest."""
+    """What a function returns, for each output the Jacobian by each input from tangents, and the rest.
+
+    `asked` is what the user has called.
+    """
     parent = current()
     matrices: list[list[array]] = []
     result: Any = None
@@ -211,7 +215,7 @@ def columns(
         made: list[array] = []
         stretches = chunks(count, chunk_size, 2 * source.allocation.nbytes)
         for chunk in steps("columns of the Jacobian", stretches):
-            level = Batch(parent, len(chunk), randomness, chunk.start)
+            level = Batch(parent, len(chunk), randomness, chunk.start, asked)
             with level.active():
                 dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
                 value, dots, extra = push(func, args, [i], [dot], has_aux)
@@ -317,7 +321,7 @@ def map_lanes(
     result: Any = None
     whole: list[array] = []
     for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
-        level = Batch(parent, len(chunk), randomness, chunk.start)
+        level = Batch(parent, len(chunk), randomness, chunk.start, "vmap")
         with level.active():
             given = [_lanes(level, arg, dim, chunk) for arg, dim in zip(args, dims, strict=True)]
             result, _ = call(func, given, False)

@@ -1,5 +1,6 @@
 """Transforms of functions that launch kernels: Jacobians, products, and what is refused."""
 
+import warnings
 import weakref
 from typing import Any
 
@@ -214,6 +215,11 @@ def test_host_data_is_refused() -> None:
     for look in (lambda y: y.numpy(), lambda y: y.list(), float, lambda y: y[0]):
         with pytest.raises(GradientError, match="differ between the lanes of a vmap"):
             kl.func.vmap(lambda x, look=look: kl.array(look(sine(x))))(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for transform in (kl.func.jacfwd, kl.func.hessian):
+            with pytest.raises(GradientError, match=f"{transform.__name__} runs the function along several"):
+                transform(lambda x: x * kl.utils.array_sum(sine(x)))(x)
     with pytest.raises(KernelTypeError, match="argument `x` of f has no elements"):
         kl.func.jacfwd(_named_f(lambda x: x))(kl.zeros(0))
     with (
