@@ -17,6 +17,7 @@ from typing import Any
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.cuts import warn_of
+from kernelab.autodiff.detours import detours
 from kernelab.autodiff.flow import flow
 from kernelab.autodiff.hazards import Guard
 from kernelab.autodiff.keeps import Keep
@@ -350,7 +351,8 @@ class CheckpointRecord:
         steps = steps_of(inner.records)
         shared = {elements.allocation for elements in (*again, *self.outside, *self.reached)}
         found = flow(steps, seeds)
-        warn_of(found.cuts)
+        on_the_way = found.on_the_way(seeds)
+        warn_of([*found.cuts, *detours(inner.from_host, steps, found.live, on_the_way, seeds)])
         retired = retirements(steps, shared)
         narrow = narrow_sums(steps, found.live, ())
         records = tuple(inner.records)

@@ -86,12 +86,15 @@ Carrying = dict[Allocation, Record]
 """Memory without gradients that holds values computed from arrays with gradients, and what computed them."""
 
 
-def carrying_at(steps: Sequence[Step], record: int) -> Carrying:
-    """What carries such values when that many records have been made."""
+def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Collection[Allocation]]:
+    """What carries such values when so many records have been made."""
     carrying: Carrying = {}
-    for step in steps[:record]:
+    found: dict[int, Collection[Allocation]] = {0: ()}
+    for i, step in enumerate(steps, 1):
         _carry(step, carrying)
-    return carrying
+        if i in records:
+            found[i] = frozenset(carrying)
+    return found
 
 
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:

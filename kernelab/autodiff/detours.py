@@ -4,11 +4,12 @@ The host took numbers out of an array that gradients depend on; what it computed
 array, or was given to a launch.  Knows records and what the host has seen; must not compute any adjoint.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelab.autodiff.cuts import Cut, called, carrying_at
+from kernelab.autodiff.cuts import Cut, called, carried_at
 from kernelab.autodiff.fromhost import FromHost, HostValues, PassedOn
+from kernelab.autodiff.hosttext import may_reach
 from kernelab.autodiff.moves import FunctionRecord, OverwriteRecord
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.steps import Step
@@ -61,7 +62,7 @@ class Detour:
 class Number:
     """A number that the host took from an array of the tape, or computed, and gave to a launch."""
 
-    record: Record
+    record: LaunchRecord
     number: PassedOn
     taken: Taken
 
@@ -81,8 +82,8 @@ class Number:
         )
         if not self.number.certain:
             message = (
-                f"perhaps no gradient flows from {self.record.title} back to {seen}: it was given a number "
-                "that the host had taken there"
+                f"perhaps no gradient flows from {self.record.title} back to {seen}: the host took numbers "
+                "there, and the launch may have been given what came of them"
             )
         return Diagnostic(
             message,
@@ -102,12 +103,16 @@ def detours(
     seeds: Collection[array],
 ) -> list[Cut]:
     """Where the chains that lead to the seeds come by the host."""
-    if not host.numbers and not host.arrays:
+    if not host.takings:
         return []
-    live = _leading(steps, seeds, live)
+    sources = _Sources(host, steps, on_the_way, seeds)
+    arrays, numbers = list(_arrays(host, sources)), list(_numbers(host, sources))
+    if not arrays and not numbers:
+        return []
+    leading = _leading(steps, seeds, live)
     return [
-        *_arrays(host.arrays, steps, live, on_the_way, seeds),
-        *_numbers(host.numbers, steps, live, on_the_way),
+        *_read(arrays, steps, leading, on_the_way, seeds),
+        *(number for number in numbers if _is_needed(number, leading)),
     ]
 
 
@@ -126,29 +131,101 @@ def _leading(steps: Sequence[Step], seeds: Collection[array], live: Collection[i
     return leading
 
 
+class _Sources:
+    """What on the tape the host's values come from, or may come from, of that on which gradients depend."""
+
+    def __init__(
+        self,
+        host: FromHost,
+        steps: Sequence[Step],
+        on_the_way: Mapping[Allocation, array],
+        seeds: Collection[array],
+    ) -> None:
+        self.steps = steps
+        self._on_the_way = on_the_way
+        self._seeds = seeds
+        carrying = carried_at(steps, {taken.record for taken in host.takings})
+        self._places: dict[Place, list[Taken]] = {}
+        for taken in host.takings:
+            if taken.elements.requires_grad or taken.elements.allocation in carrying[taken.record]:
+                self._places.setdefault(taken.place, []).append(taken)
+        self._that_matter = {taken for several in self._places.values() for taken in several}
+
+    def of_array(self, memory: Allocation, made: HostValues) -> Taken | None:
+        """Where the host took the values that it wrote to some memory."""
+        if not made.certain:
+            return self._of_text(memory, made)
+        for taken in made.taken:
+            if taken.elements.allocation is memory:
+                if _is_used(memory, self.steps[: taken.record]):
+                    return taken
+            elif taken in self._that_matter:
+                return taken
+        return None
+
+    def _of_text(self, memory: Allocation, made: HostValues) -> Taken | None:
+        """The same, where the values do not say it, but perhaps the text of the program."""
+        unclear = False
+        for place, several in self._places.items():
+            reaches = may_reach(place, made.place)
+            unclear = unclear or reaches is None
+            if reaches:
+                others = (taken for taken in reversed(several) if taken.elements.allocation is not memory)
+                found = next((taken for taken in others if taken.record <= made.record), None)
+                if found is not None:
+                    return found
+        latest = made.latest
+        if latest not in self._that_matter or not memory.requires_grad or not unclear:
+            return None
+        if latest.elements.allocation is memory:
+            ends = {seed.allocation for seed in self._seeds}
+            return latest if _is_replaced(memory, self.steps, ends) else None
+        return latest if latest.elements.allocation not in self._on_the_way else None
+
+    def of_number(self, number: PassedOn, place: Place, count: int) -> Taken | None:
+        """Where the host took a number that was given to a launch of so many arguments at a line.
+
+        Of one that is only equal to a number of the tape, and may have been written by hand, the array counts
+        only where nothing else leads back to it.
+        """
+        if number.certain:
+            return next((taken for taken in number.taken if taken in self._that_matter), None)
+        equal = number.equal
+        if equal is not None:
+            doubtful = number.written and equal.elements.allocation in self._on_the_way
+            return equal if equal in self._that_matter and not doubtful else None
+        for taken_at, several in self._places.items():
+            if several[0].record <= number.record and may_reach(taken_at, place, number.position, count):
+                return several[0]
+        return None
+
+
 # ------------------------------------------------------------------------------ arrays
 
 
-def _arrays(
-    values: Mapping[Allocation, Sequence[HostValues]],
+def _arrays(host: FromHost, sources: _Sources) -> Iterator[tuple[Allocation, HostValues, int, Taken]]:
+    """The memory that the host wrote, each with its values, until which record, and where they come from."""
+    for memory, several in host.arrays.items():
+        ends = [*(made.record for made in several[1:]), len(sources.steps)]
+        for made, end in zip(several, ends, strict=True):
+            taken = sources.of_array(memory, made)
+            if taken is not None:
+                yield memory, made, end, taken
+
+
+def _read(
+    arrays: Iterable[tuple[Allocation, HostValues, int, Taken]],
     steps: Sequence[Step],
     live: Collection[int],
     on_the_way: Mapping[Allocation, array],
     seeds: Collection[array],
 ) -> Iterator[Detour]:
-    """The arrays on the way from the loss whose values the host has, or seems to have, computed."""
-    for memory, several in values.items():
-        for k, made in enumerate(several):
-            if not made.certain and not memory.requires_grad:
-                continue
-            after = several[k + 1].record if k + 1 < len(several) else len(steps)
-            reader = _reader(memory, made.record, after, steps, live, on_the_way)
-            elements = reader[1] if reader else _seed(memory, made, steps, seeds)
-            if elements is None:
-                continue
-            taken = _that_matters(memory, made, steps, live, on_the_way, seeds)
-            if taken is not None:
-                yield Detour(elements, made, taken, reader[0] if reader else None)
+    """Those of them that lead to the seeds."""
+    for memory, made, end, taken in arrays:
+        reader = _reader(memory, made.record, end, steps, live, on_the_way)
+        elements = reader[1] if reader else _seed(memory, made, steps, seeds)
+        if elements is not None:
+            yield Detour(elements, made, taken, reader[0] if reader else None)
 
 
 def _reader(
@@ -186,30 +263,6 @@ def _seed(
     if any(target.allocation is memory for step in later for target in step.written):
         return None
     return next((seed for seed in seeds if seed.allocation is memory), None)
-
-
-def _that_matters(
-    memory: Allocation,
-    made: HostValues,
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Mapping[Allocation, array],
-    seeds: Collection[array],
-) -> Taken | None:
-    """Where the host took values that gradients should have gone back to."""
-    for taken in made.taken:
-        source = taken.elements.allocation
-        if source is memory:
-            lost = (
-                _is_used(memory, steps[: taken.record])
-                if made.certain
-                else _is_replaced(memory, steps, {seed.allocation for seed in seeds})
-            )
-        else:
-            lost = _matters(taken, steps) and (made.certain or source not in on_the_way)
-        if lost:
-            return taken
-    return None
 
 
 def _is_used(memory: Allocation, steps: Sequence[Step]) -> bool:
@@ -251,29 +304,16 @@ def _replaces(step: Step, memory: Allocation) -> bool:
 # ------------------------------------------------------------------------------ numbers
 
 
-def _numbers(
-    numbers: Sequence[PassedOn],
-    steps: Sequence[Step],
-    live: Collection[int],
-    on_the_way: Mapping[Allocation, array],
-) -> Iterator[Number]:
-    """The numbers from the tape on the way from the loss.
-
-    Of those that may have been written by hand, only where nothing else leads back to their arrays.
-    """
-    for number in numbers:
-        record = steps[number.record].record
-        if number.record not in live or not isinstance(record, LaunchRecord):
-            continue
-        for taken in number.taken:
-            doubtful = number.written and taken.elements.allocation in on_the_way
-            if not doubtful and _matters(taken, steps) and record.would_reach_number(number.position):
+def _numbers(host: FromHost, sources: _Sources) -> Iterator[Number]:
+    """The numbers from the tape that launches were given."""
+    for number in host.passed:
+        record = sources.steps[number.record].record
+        if isinstance(record, LaunchRecord):
+            taken = sources.of_number(number, record.place, len(record.call.arguments))
+            if taken is not None:
                 yield Number(record, number, taken)
-                break
 
 
-def _matters(taken: Taken, steps: Sequence[Step]) -> bool:
-    """Whether gradients depend on what the host took."""
-    if taken.elements.requires_grad:
-        return True
-    return taken.elements.allocation in carrying_at(steps, taken.record)
+def _is_needed(given: Number, live: Collection[int]) -> bool:
+    """Whether the launch leads to the seeds, and a gradient would flow to its number."""
+    return given.number.record in live and given.record.would_reach_number(given.number.position)

@@ -1,11 +1,11 @@
 """What the host has seen of a tape's arrays, and what comes from that: arrays, fills, launched numbers.
 
 Numbers and NumPy's arrays say themselves where they were taken.  What has lost that (`float()`, `math`, lists
-put together by NumPy) is known again by its value, or guessed: an array that the host makes after it had
-looked at one as large.  Knows arrays and lines; must not know records.
+put together by NumPy) is known again by its value; what else may come from the tape, if it does not look as
+if written by hand, is for `detours` to judge.  Knows arrays and lines; must not know records.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -30,29 +30,40 @@ DIGITS = 6
 class HostValues:
     """Where the host made an array of its values, or changed one, after how many records, and how.
 
-    `taken` says of what on the tape they were computed; if not `certain`, of what they may have been.
+    `taken` says of what on the tape they were computed, nothing if they do not say themselves; `latest` is
+    what the host had looked at last, and as large.
     """
 
     place: Place
     record: int
     how: str
     taken: tuple[Taken, ...]
-    certain: bool
+    latest: Taken | None = None
+
+    @property
+    def certain(self) -> bool:
+        """Whether they do come from there."""
+        return bool(self.taken)
 
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
     """A number that a record, counted from 0, was given for a parameter, and where the host took it.
 
-    If not `certain`, it is only equal to one that was taken; `written` says that it may as well have been
-    written by hand.
+    `taken` is empty if it does not say so itself.  Then `equal` is where an equal one was taken, and
+    `written` says that it may have been written by hand.
     """
 
     record: int
     position: int
     taken: tuple[Taken, ...]
-    certain: bool = True
+    equal: Taken | None = None
     written: bool = False
+
+    @property
+    def certain(self) -> bool:
+        """Whether it does come from there."""
+        return bool(self.taken)
 
 
 class FromHost:
@@ -65,6 +76,7 @@ class FromHost:
         self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
         self.numbers: list[PassedOn] = []
         self.lost: dict[float, Taken] = {}
+        self._plain: dict[tuple[Place, int], PassedOn] = {}
         self._last: Taken | None = None
         self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
         self._known: set[Taken] = set()
@@ -74,13 +86,25 @@ class FromHost:
         self.arrays.clear()
         self.numbers.clear()
         self.lost.clear()
+        self._plain.clear()
         self._last = None
         self._taken.clear()
         self._known.clear()
 
+    @property
+    def takings(self) -> Collection[Taken]:
+        """Where the host took numbers, in order."""
+        return self._taken.values()
+
+    @property
+    def passed(self) -> Iterator[PassedOn]:
+        """The numbers passed on that come from the tape, and those that may."""
+        yield from self.numbers
+        yield from self._plain.values()
+
     def saw(self, elements: array, record: int, computed: bool) -> Origins:
         """Remember what the host looks at; what that is to carry."""
-        came = [taken for values in self.arrays.get(elements.allocation, ()) for taken in values.taken]
+        came = self.came_from(elements.allocation)
         if came and not elements.requires_grad:
             return tuple(chain.from_iterable(map(origin, came[-1:])))
         place = caller()
@@ -93,6 +117,10 @@ class FromHost:
             self._last = taken
         return origin(taken)
 
+    def came_from(self, memory: Allocation) -> list[Taken]:
+        """Where the values that the host wrote to some memory were taken on the tape."""
+        return [taken for values in self.arrays.get(memory, ()) for taken in values.taken]
+
     def came_in(self, elements: array, data: Any, record: int, how: str, replaced: bool = True) -> None:
         """Remember an array that the host has made of data, or changed; `replaced` if not by one number."""
         elem: Any = elements.dtype
@@ -101,14 +129,15 @@ class FromHost:
         found = self._takings(data)
         if any(taken.elements.allocation is elements.allocation for taken in found) and how == "array":
             return  # another view of the same memory
-        certain = bool(found)
-        if not found:
-            found = self._guessed(elements, data, replaced)
-        if found:
-            values = HostValues(caller(), record, how, found, certain)
-            self.arrays.setdefault(elements.allocation, []).append(values)
+        if not found and _is_written(data):
+            return
+        latest = self._last if replaced else None
+        if latest is not None and elements.size > latest.elements.size:
+            latest = None
+        values = HostValues(caller(), record, how, found, latest)
+        self.arrays.setdefault(elements.allocation, []).append(values)
 
-    def passed_on(self, record: int, given: Iterable[tuple[int, Any]]) -> None:
+    def passed_on(self, record: int, place: Place, given: Iterable[tuple[int, Any]]) -> None:
         """Look for numbers that the host has taken, or made of these, among those that a record is given."""
         if not self._known:
             return
@@ -117,24 +146,16 @@ class FromHost:
             if found:
                 self.numbers.append(PassedOn(record, position, found))
                 continue
-            for number in _components(value) if self.lost else ():
-                taken = self.lost.get(number)
-                if taken is not None:
-                    self.numbers.append(PassedOn(record, position, (taken,), False, _is_short(number)))
+            for number in _components(value):
+                passed = PassedOn(record, position, (), self.lost.get(number), _is_short(number))
+                if passed.equal is not None:
+                    self.numbers.append(passed)
+                elif not passed.written:
+                    self._plain[place, position] = passed
 
     def _takings(self, data: Any) -> tuple[Taken, ...]:
         """Where the numbers in data were taken on this tape."""
         return tuple(taken for taken in takings(_origins(data)) if taken in self._known)
-
-    def _guessed(self, elements: array, data: Any, replaced: bool) -> tuple[Taken, ...]:
-        """Where numbers without origins may have been taken."""
-        if elements.size <= FEW and self.lost:
-            for number in _components(data):
-                if number in self.lost and not _is_short(number):
-                    return (self.lost[number],)
-        if self._last is None or elements.size > self._last.elements.size:
-            return ()
-        return (self._last,) if replaced and not _is_written(data) else ()
 
 
 def _origins(data: Any) -> Origins:

@@ -393,7 +393,7 @@ class Recording:
         self.guard.swept = False
         if plan.numbers:
             given = [(i, call.arguments[i]) for i in plan.numbers]
-            self.from_host.passed_on(len(self.records), given)
+            self.from_host.passed_on(len(self.records), place, given)
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in plan.written:
             self.has_written(call.arguments[i].allocation)
@@ -445,7 +445,7 @@ class Recording:
     def looked_at(self, elements: array) -> Origins:
         """Remember what of the tape's leaves and results the host sees."""
         computed = elements.allocation in self._written
-        if computed or elements.requires_grad or elements.allocation in self.from_host.arrays:
+        if computed or elements.requires_grad or self.from_host.came_from(elements.allocation):
             return self.from_host.saw(elements, len(self.records), computed and elements.requires_grad)
         return ()
 

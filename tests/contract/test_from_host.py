@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import math
 import pickle
 import warnings
 from collections.abc import Callable
@@ -330,6 +331,81 @@ def test_numbers_in_structs_are_reported() -> None:
         assert len(told_of(use)) == 1
     constant = kl.array([one(0.5)] * 3, dtype=Spring)
     assert told_of(lambda x, s, q, y: kernels["pulled"][3](x, constant, y)) == []
+
+
+def test_a_number_inside_a_checkpoint_is_reported() -> None:
+    def scale(x: Any, s: Any) -> Any:
+        y = kl.zeros(3, requires_grad=True)
+        kernels["scaled"][3](x, 0.1 * s.item(), y)
+        return y
+
+    assert len(told_of(lambda x, s, q, y: kl.checkpoint(scale, x, s))) == 1
+
+
+# ------------------------------------------------------------------------------------------ by the text
+
+
+def through_math(x: Any, s: Any, q: Any, y: Any) -> None:
+    root = math.sqrt(s.item())
+    kernels["scaled"][3](x, 1.0 / root, y)
+
+
+def through_a_list(x: Any, s: Any, q: Any, y: Any) -> None:
+    history = [1.5]
+    history.append(float(s))
+    kl.launch(kernels["scaled"], dim=3, inputs=[x, np.mean(np.array(history)) / 3.0], outputs=[y])
+
+
+def through_a_plain_array(x: Any, s: Any, q: Any, y: Any) -> None:
+    held = np.zeros(3, np.float32)
+    for i, value in enumerate(q.numpy()):
+        held[i] = 0.7 * value
+    w = kl.array(held)
+    kernels["weighted"][3](x, w, y)
+
+
+def through_a_view(x: Any, s: Any, q: Any, y: Any) -> None:
+    values = np.asarray(q)
+    kernels["weighted"][3](x, kl.array(np.float32(0.7) * values), y)
+
+
+@pytest.mark.parametrize("use", [through_math, through_a_list, through_a_plain_array, through_a_view])
+def test_what_no_number_remembers_is_reported_with_a_perhaps_where_the_text_says_so(use: Use) -> None:
+    (text,) = told_of(use)
+    assert "perhaps no gradient flows from" in text and "the host took" in text
+
+
+def only_printed(x: Any, s: Any, q: Any, y: Any) -> None:
+    shown = io.StringIO()
+    print(math.sqrt(s.item()), float(s), np.asarray(q).sum(), file=shown)
+    kernels["scaled"][3](x, 1.0 / 3.0, y)
+
+
+def only_compared(x: Any, s: Any, q: Any, y: Any) -> None:
+    step = 1.0 / 3.0
+    for _ in range(3):
+        error = math.sqrt(s.item())
+        if error > 1e-3 and not math.isnan(error):
+            step *= 0.7
+    kernels["scaled"][3](x, step, y)
+
+
+def drawn_afterwards(x: Any, s: Any, q: Any, y: Any) -> None:
+    metric = kl.zeros(3, requires_grad=True)
+    kernels["square"][3](q, metric)
+    assert np.asarray(metric).max() > 0.0
+    drawn = np.random.default_rng(3).normal(size=3)
+    kernels["weighted"][3](x, kl.array(drawn, dtype=float, requires_grad=True), y)
+
+
+def counted(x: Any, s: Any, q: Any, y: Any) -> None:
+    n = math.ceil(s.item())
+    kernels["scaled"][3](x, 1.0 / n, y)
+
+
+@pytest.mark.parametrize("use", [only_printed, only_compared, drawn_afterwards, counted])
+def test_numbers_that_the_text_keeps_apart_are_silent(use: Use) -> None:
+    assert told_of(use) == []
 
 
 # ------------------------------------------------------------------------------------------ as plain ones
