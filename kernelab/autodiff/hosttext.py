@@ -3,9 +3,9 @@
     r = math.sqrt(s.item())          line 3: the host takes a number, of which `math` loses sight
     launch(step, n, [x, 0.1 * r])    line 4: is given one that may come from it
 
-For numbers that do not know their origins.  Names are followed within one function or cell, whatever the
-order of its lines; conditions, comparisons and integers hand nothing on.  Knows Python's syntax and lines;
-must not know arrays.
+For numbers that do not know their origins.  Names are followed within one file or cell, whatever the order of
+its lines: through assignments, arguments, results of its functions and attributes of `self`; conditions,
+comparisons and integers hand nothing on.  Knows Python's syntax and lines; must not know arrays.
 """
 
 import ast
@@ -38,40 +38,81 @@ _FACTS = frozenset(("shape", "size", "ndim", "dtype", "nbytes"))
 _FILLS = frozenset(("append", "extend", "insert", "add", "update", "put", "fill", "appendleft", "setdefault"))
 """Methods that put numbers into the object."""
 
-_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_INNER = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_SELF = "self."
 
 
 def may_reach(taken: Place, used: Place, position: int | None = None, count: int = 0) -> bool | None:
     """Whether numbers of one line may be among those that another uses; None if the text does not tell.
 
     With a `position`, as that of the `count` arguments of a launch.  It tells where both lines stand in one
-    function, or in one cell or module outside of any.
+    file or cell.
     """
     if taken.filename != used.filename:
         return None
-    tree = _parsed("".join(linecache.getlines(taken.filename)))
-    if tree is None:
+    text = _text("".join(linecache.getlines(taken.filename)))
+    if text is None:
         return None
-    scope = _scope(tree, taken.line)
-    if scope is not _scope(tree, used.line):
-        return None
-    way = _way(scope, taken.line)
-    return any(way.uses(head, position, count) for head in _statements(scope) if _heads(head, used.line))
+    scope = text.scope(used.line)
+    way = _ways(text, taken.line).get(scope)
+    return way is not None and way.uses(text.heads(scope, used.line), position, count)
+
+
+class _Text:
+    """The scopes of a text: itself, and each function in it; what stands in them, and who calls whom."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.statements: dict[ast.AST, list[ast.stmt]] = {}
+        self.around: dict[ast.AST, ast.AST] = {}
+        self.called: dict[ast.AST, str] = {}
+        self.functions: dict[str, list[ast.AST]] = {}
+        self.naming: dict[str, set[ast.AST]] = {}
+        self._add(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, _FUNCTIONS):
+                self.called.setdefault(node, node.name)
+                self.functions.setdefault(self.called[node], []).append(node)
+                self._add(node)
+            elif isinstance(node, ast.ClassDef):
+                methods = [part for part in node.body if isinstance(part, _FUNCTIONS)]
+                self.called |= {method: f".{method.name}" for method in methods}
+
+    def _add(self, scope: ast.AST) -> None:
+        self.statements[scope] = list(_statements(scope))
+        for statement in self.statements[scope]:
+            for node in (statement, *_expressions(statement)):
+                if isinstance(node, ast.Call):
+                    self.naming.setdefault(_called(node), set()).add(scope)
+                elif isinstance(node, ast.Attribute):
+                    self.naming.setdefault(_name(node), set()).add(scope)
+                elif isinstance(node, ast.ClassDef):
+                    self.around |= dict.fromkeys((f for f in node.body if isinstance(f, _FUNCTIONS)), scope)
+                elif isinstance(node, _FUNCTIONS):
+                    self.around[node] = scope
+
+    def callees(self, call: ast.Call) -> list[ast.AST]:
+        """The functions of the text that a call may be of."""
+        return self.functions.get(_called(call), [])
+
+    def scope(self, line: int) -> ast.AST:
+        """The innermost scope around a line."""
+        whole, *functions = self.statements
+        around = [node for node in functions if _covers(node, line)]
+        return max(around, key=lambda node: getattr(node, "lineno", 0), default=whole)
+
+    def heads(self, scope: ast.AST, line: int) -> list[ast.stmt]:
+        """The statements to which a line itself belongs, not to one within it."""
+        found = [statement for statement in self.statements[scope] if _covers(statement, line)]
+        return [one for one in found if not any(_covers(inner, line) for inner in _statements(one))]
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> ast.Module | None:
+def _text(text: str) -> _Text | None:
     try:
-        return ast.parse(text) if text else None
+        return _Text(ast.parse(text)) if text else None
     except SyntaxError:
         return None
-
-
-def _scope(tree: ast.Module, line: int) -> ast.AST:
-    """The innermost function around a line, or all of the text."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [node for node in ast.walk(tree) if isinstance(node, functions) and _covers(node, line)]
-    return max(around, key=lambda node: node.lineno, default=tree)
 
 
 def _covers(node: ast.AST, line: int) -> bool:
@@ -88,28 +129,73 @@ def _statements(scope: ast.AST) -> Iterator[ast.stmt]:
             yield from _statements(child)
 
 
-def _heads(statement: ast.stmt, line: int) -> bool:
-    """Whether a line belongs to a statement itself, not to one within it."""
-    return _covers(statement, line) and not any(_covers(inner, line) for inner in _statements(statement))
-
-
 @lru_cache(maxsize=1024)
-def _way(scope: ast.AST, taken: int) -> "_Way":
-    way, before = _Way(taken), -1
-    statements = list(_statements(scope))
-    while before < len(way.names):
-        before = len(way.names)
-        for statement in statements:
-            way.follow(statement)
-    return way
+def _ways(text: _Text, taken: int) -> "dict[ast.AST, _Way]":
+    """In each scope that what was taken on a line can reach, how it goes there."""
+    ways: dict[ast.AST, _Way] = {}
+    sources: set[str] = set()
+    waiting = {text.scope(taken)}
+    while waiting:
+        scope = waiting.pop()
+        way = ways.setdefault(scope, _Way(taken, sources))
+        way.follow_all(text.statements[scope])
+        for other, names in _handed_on(text, scope, way, sources):
+            reached = ways.setdefault(other, _Way(taken, sources))
+            if names is None or not names <= reached.names:
+                reached.names |= names or set()
+                waiting.add(other)
+    return ways
+
+
+def _handed_on(
+    text: _Text, scope: ast.AST, way: "_Way", sources: set[str]
+) -> Iterator[tuple[ast.AST, set[str] | None]]:
+    """The other scopes that what was taken reaches from this one, and under which names.
+
+    None for those that call this one, which returns it.
+    """
+    for name in [name for name in way.names if name.startswith(_SELF)]:
+        yield from ((other, {name}) for other in text.naming.get(name, ()) if other is not scope)
+    for inner, around in text.around.items():
+        if around is scope:
+            yield inner, way.names - _own_names(inner, text.statements[inner])
+    for statement in text.statements[scope]:
+        for node in _expressions(statement):
+            if isinstance(node, ast.Call):
+                yield from ((callee, way.handed(node, callee)) for callee in text.callees(node))
+        called = text.called.get(scope, "")
+        if isinstance(statement, ast.Return) and way.carries(statement.value) and called not in sources:
+            sources.add(called)
+            yield from ((caller, None) for caller in text.naming.get(called, ()))
+
+
+def _own_names(function: ast.AST, statements: list[ast.stmt]) -> set[str]:
+    """The names that mean something of its own in a function."""
+    own = {argument.arg for argument in _arguments(function)}
+    return own | {_name(target) for statement in statements for target, _ in _assigned(statement)}
+
+
+def _arguments(function: ast.AST) -> list[ast.arg]:
+    if not isinstance(function, _FUNCTIONS):
+        return []
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 class _Way:
     """The names that may hold what was taken on a line, and what is computed of it."""
 
-    def __init__(self, taken: int) -> None:
+    def __init__(self, taken: int, sources: set[str]) -> None:
         self.taken = taken
+        self.sources = sources
         self.names: set[str] = set()
+
+    def follow_all(self, statements: list[ast.stmt]) -> None:
+        """Add the names to which statements hand it on, in any order."""
+        before = -1
+        while before < len(self.names):
+            before = len(self.names)
+            for statement in statements:
+                self.follow(statement)
 
     def follow(self, statement: ast.stmt) -> None:
         """Add the names to which a statement hands it on."""
@@ -137,13 +223,22 @@ class _Way:
         if _last(call.func) == "copyto" and call.args:
             self._mark(call.args[0])
 
-    def uses(self, statement: ast.stmt, position: int | None, count: int) -> bool:
-        """Whether a statement hands it to what it calls, or stores it in elements of an array."""
-        every = [_given(node) for node in _followed(statement)]
+    def handed(self, call: ast.Call, callee: ast.AST) -> set[str]:
+        """The parameters of a function that a call hands it to."""
+        names = [argument.arg for argument in _arguments(callee)]
+        if names[:1] == ["self"] and isinstance(call.func, ast.Attribute):
+            names = names[1:]
+        found = {name for name, given in zip(names, call.args, strict=False) if self.carries(given)}
+        return found | {k.arg for k in call.keywords if k.arg in names and self.carries(k.value)}
+
+    def uses(self, statements: list[ast.stmt], position: int | None, count: int) -> bool:
+        """Whether statements hand it to what they call, or store it in elements of an array."""
+        every = [_given(node) for statement in statements for node in _followed(statement)]
         launches = [] if position is None else [given[position] for given in every if len(given) == count]
         if launches:
             return any(map(self.carries, launches))
-        stored = [value for target, value in _assigned(statement) if isinstance(target, ast.Subscript)]
+        pairs = [pair for statement in statements for pair in _assigned(statement)]
+        stored = [value for target, value in pairs if isinstance(target, ast.Subscript)]
         return any(any(map(self.carries, given)) for given in [*every, stored])
 
     def carries(self, value: ast.AST | None) -> bool:
@@ -154,10 +249,10 @@ class _Way:
             case ast.Name():
                 return value.id in self.names
             case ast.Attribute(value=inner, attr=name):
-                return name not in _FACTS and (_name(value) in self.names or self.carries(inner))
+                return _name(value) in self.names or (name not in _FACTS and self.carries(inner))
             case ast.Subscript(value=inner, slice=index):
                 taken = _covers(value, self.taken) and not isinstance(index, ast.Slice)
-                return self.carries(inner) or (taken and isinstance(inner, ast.Name | ast.Attribute))
+                return self.carries(inner) or (taken and _last(inner) not in ("", *_FACTS))
             case ast.IfExp(body=body, orelse=orelse):
                 return self.carries(body) or self.carries(orelse)
             case ast.Call():
@@ -172,7 +267,7 @@ class _Way:
         if name == "astype" and first.startswith(("int", "bool", "uint")):
             return False
         takes = name in _TAKES or _name(call.func) in ("np.array", "numpy.array")
-        if takes and _covers(call, self.taken):
+        if (takes and _covers(call, self.taken)) or _called(call) in self.sources:
             return True
         if isinstance(call.func, ast.Attribute) and self.carries(call.func.value):
             return True
@@ -257,6 +352,11 @@ def _name(node: ast.AST | None) -> str:
             return f"{around}.{name}" if around else ""
         case _:
             return ""
+
+
+def _called(call: ast.Call) -> str:
+    """The name of a function that is called, that of a method with a point before it."""
+    return f".{call.func.attr}" if isinstance(call.func, ast.Attribute) else _name(call.func)
 
 
 def _last(node: ast.AST | None) -> str:

@@ -343,11 +343,11 @@ def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]
         _part_of(type, name, (given | parts).get(name, usual))
         for name, usual in (("p", (0, 0, 0)), ("q", (0, 0, 0, 1)))
     ]
-    return made_of(type, tuple(numbers))
+    return follow(made_of(type, tuple(numbers)), components, parts)
 
 
 def _part_of(type: Transform, name: str, given: Any) -> Host:
-    length, found = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(given)))
+    length, found = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(untraced(given))))
     if found.shape != (length,) or found.dtype.kind not in "biuf":
         message = f"{name} of a {type} is {length} numbers, not {given!r}"
         raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=vec3(), q=quat())"))

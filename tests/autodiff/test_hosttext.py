@@ -100,9 +100,67 @@ def test_what_is_stored_in_an_array_or_given_to_an_operator_is_used() -> None:
     assert reaches("a = s.item()  # take\nw = x * np.sqrt(a)  # use") is True
 
 
-def test_lines_of_different_functions_files_and_texts_that_are_gone_do_not_tell() -> None:
-    text = "def f(s):\n    return s.item()  # take\n\ndef g(x, v):\n    k[3](x, v, y)  # use"
-    assert reaches(text) is None
+RETURNED = """
+def root(s):
+    return math.sqrt(s.item())  # take
+
+def scale(x, {parameters}):
+    k[3](x, factor, y)  # use
+
+def run(x, s):
+    v = {call}
+    scale(x, {arguments})
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call", "arguments", "wanted"),
+    [
+        ("factor", "0.5 * root(s)", "v", True),
+        ("other, factor", "root(s)", "1.0, v", True),
+        ("other, factor", "root(s)", "v, 1.0", False),
+        ("other=1.0, factor=2.0", "root(s)", "factor=v", True),
+        ("factor", "int(root(s))", "v", False),
+        ("factor", "np.root(s)", "v", False),
+    ],
+)
+def test_it_goes_through_results_and_arguments_of_functions(
+    parameters: str, call: str, arguments: str, wanted: bool
+) -> None:
+    text = RETURNED.format(parameters=parameters, call=call, arguments=arguments)
+    assert reaches(text, 1, 3) is wanted
+
+
+OBJECT = """
+class Simulation:
+    def measure(self, s):
+        self.size = float(s)  # take
+
+    def half(self):
+        return 0.5 * self.{read}
+
+    def step(self, x):
+        k[3](x, self.half(), y)  # use
+"""
+
+
+def test_it_goes_through_attributes_and_methods_of_an_object() -> None:
+    assert reaches(OBJECT.format(read="size"), 1, 3) is True
+    assert reaches(OBJECT.format(read="count"), 1, 3) is False
+
+
+def test_functions_within_functions_see_the_names_around_them() -> None:
+    text = "def f(s):\n    v = s.item()  # take\n    def g({}):\n        k[3](x, v, y)  # use\n    return g"
+    assert reaches(text.format("x"), 1, 3) is True
+    assert reaches(text.format("x, v"), 1, 3) is False
+
+
+def test_of_several_statements_on_a_line_the_launch_counts() -> None:
+    assert reaches("a = s.item()  # take\nprint(a); k[3](x, 0.3, y)  # use", 1, 3) is False
+    assert reaches("n = s.numpy().shape[0]  # take\nk[3](x, 1.0 / n, y)  # use", 1, 3) is False
+
+
+def test_lines_of_different_files_and_texts_that_are_gone_do_not_tell() -> None:
     assert may_reach(Place("<one>", 1), Place("<another>", 1)) is None
     assert may_reach(Place("<nowhere>", 1), Place("<nowhere>", 2)) is None
     assert reaches("this is = no Python  # take\n# use") is None

@@ -369,7 +369,21 @@ def through_a_view(x: Any, s: Any, q: Any, y: Any) -> None:
     kernels["weighted"][3](x, kl.array(np.float32(0.7) * values), y)
 
 
-@pytest.mark.parametrize("use", [through_math, through_a_list, through_a_plain_array, through_a_view])
+def root_of(s: Any) -> float:
+    return math.sqrt(s.item())
+
+
+def scaled_by(x: Any, factor: float, y: Any) -> None:
+    kernels["scaled"][3](x, factor, y)
+
+
+def through_functions(x: Any, s: Any, q: Any, y: Any) -> None:
+    scaled_by(x, 1.0 / root_of(s), y)
+
+
+@pytest.mark.parametrize(
+    "use", [through_math, through_a_list, through_a_plain_array, through_a_view, through_functions]
+)
 def test_what_no_number_remembers_is_reported_with_a_perhaps_where_the_text_says_so(use: Use) -> None:
     (text,) = told_of(use)
     assert "perhaps no gradient flows from" in text and "the host took" in text
