@@ -39,6 +39,16 @@ def test_the_first_notebook_denoises_a_photograph() -> None:
     assert "did you mean length?" in error["evalue"]
 
 
+def test_the_second_notebook_runs_both_modes_and_finds_where_there_is_no_derivative() -> None:
+    notebook = executed(ROOT / "notebooks" / "01-two-modes.ipynb")
+    shown = [out["data"].get("text/plain", "") for out in outputs(notebook, "display_data")]
+    assert any("def swing_tangent(" in text for text in shown)
+    assert any("columns in 3 groups" in text for text in shown)
+    (error,) = outputs(notebook, "error")
+    assert error["ename"] == "NotFiniteError"
+    assert "y[i] = sqrt(inside) + abs(x[i])" in error["evalue"]
+
+
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_kernel_of_a_notebook_compiles_for_cuda(path: Path) -> None:
@@ -60,4 +70,4 @@ def entries(kernel: kl.Kernel) -> int:
 
 
 def test_there_is_a_test_for_every_notebook() -> None:
-    assert [path.name for path in NOTEBOOKS] == ["00-ten-minutes.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == ["00-ten-minutes.ipynb", "01-two-modes.ipynb"]
