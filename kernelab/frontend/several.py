@@ -17,7 +17,7 @@ from kernelab.frontend.promote import convert, operate
 from kernelab.frontend.values import Meaning, TupleOf, Typed, Weak, describe
 from kernelab.lang import ops
 from kernelab.lang.build import integer
-from kernelab.lang.types import Scalar, Transform, Value, size_of
+from kernelab.lang.types import Scalar, Transform, Value, bool_, size_of
 
 PARTS = {
     "p": ("transform_get_translation", "transform_set_translation"),
@@ -68,10 +68,17 @@ def change(
                 f"{name} changes a variable, and {frame.places.text(target)} is none",
                 hint="give the element to a variable, change that, and write it back",
             )
-        if not isinstance(before, Typed) or before.type != item.type:
+        if not _holds(before, item.type):
             raise frame.error(target, f"{name} fills a variable of type {item.type}, not {describe(before)}")
         frame.env[target.id] = item
         frame.set_at[target.id] = frame.places(target)
+
+
+def _holds(before: Weak | Typed, type: Value) -> bool:
+    """Whether a variable can be given a value of a type: one of a literal alone becomes any number."""
+    if isinstance(before, Typed):
+        return before.type == type
+    return isinstance(type, Scalar) and type != bool_ and not isinstance(before.number, bool)
 
 
 def is_part(frame: Frame, node: ast.Attribute, evaluate: Callable[[Frame, ast.expr], Meaning | None]) -> bool:

@@ -164,3 +164,30 @@ def test_spatial_matrices_are_values_that_multiply_and_differentiate() -> None:
     kl.launch(KERNELS["powers"], 2, [j, x, y])
     m = j.numpy()
     np.testing.assert_allclose(y.numpy(), np.einsum("nki,nkl,nl->ni", m, m, x.numpy()), rtol=1e-4, atol=1e-4)
+
+
+FILLED = """
+def kernel(q: array[quat], y: array[float]):
+    i = tid()
+    axis = vec3()
+    angle = {start}
+    for k in range(2):
+        if k == 1:
+            quat_to_axis_angle(q[i], axis, angle)
+    y[i] = angle * axis.z + angle
+"""
+
+
+@pytest.mark.parametrize("start", ["float(0.0)", "0.0", "float(1)", "2.0 * q[i].w"])
+def test_an_angle_that_starts_as_a_literal_is_filled(start: str) -> None:
+    kernel = kl.compile(FILLED.format(start=start))["kernel"]
+    turns = [kl.quat_from_axis_angle(kl.vec3(0.0, 0.6, 0.8), angle) for angle in (0.5, 2.0)]
+    q, y = kl.array(turns, dtype=kl.quat, requires_grad=True), kl.zeros(2, requires_grad=True)
+    kernel[2](q, y)
+    np.testing.assert_allclose(y.numpy(), [0.9, 3.6], rtol=1e-5)
+    assert kl.autograd.gradcheck(kernel, 2, inputs=[q], outputs=[y])
+
+
+def test_a_truth_value_is_no_angle() -> None:
+    with pytest.raises(kl.KernelTypeError, match="fills a variable of type float32, not bool"):
+        kl.compile(FILLED.format(start="False"))
