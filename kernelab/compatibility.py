@@ -17,6 +17,7 @@ from kernelab.errors import (
     KernelTypeError,
     KernelValueError,
 )
+from kernelab.frontend.options import MODULE
 from kernelab.runtime.branches import capture_if, capture_while
 from kernelab.runtime.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.loading import MODULE_OPTIONS, Module, refuse_unknown
@@ -125,8 +126,8 @@ def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
 
 
 def get_module_options(module: Any = None) -> dict[str, Any]:
-    """The options that were set for the calling Python module, or for `module`."""
-    return dict(_names(module).get(MODULE_OPTIONS, {}))
+    """The options of kernels of the calling Python module, or of `module`: those set, and the defaults."""
+    return {**MODULE, **_names(module).get(MODULE_OPTIONS, {})}
 
 
 def get_module(name: str) -> Module:

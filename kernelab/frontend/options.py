@@ -12,11 +12,29 @@ KERNEL = (
     *("cluster_dim", "cuda_max_registers", "enable_cuda_smem_spilling", "entry_point_abi"),
 )
 FUNC = ("name", "module", "inline")
-MODULE = (
-    *("enable_backward", "max_unroll", "fast_math", "fuse_fp", "lineinfo", "mode", "block_dim"),
-    *("cuda_output", "optimization_level", "cpu_compiler_flags", "compile_time_trace", "verify_fp"),
-    *("strip_hash", "enable_mathdx_gemm", "deterministic", "deterministic_max_records"),
-)
+MODULE: Mapping[str, Any] = {
+    "enable_backward": True,
+    "max_unroll": 16,
+    "fast_math": False,
+    "fuse_fp": True,
+    "lineinfo": False,
+    "mode": None,
+    "block_dim": 256,
+    "cuda_output": None,
+    "optimization_level": None,
+    "cpu_compiler_flags": None,
+    "compile_time_trace": False,
+    "verify_fp": False,
+    "strip_hash": False,
+    "enable_mathdx_gemm": None,
+    "enable_mathdx_solver": None,
+    "enable_mathdx_fft": None,
+    "extra_build_options": None,
+    "deterministic": False,
+    "deterministic_max_records": 0,
+    "default_grid_stride": None,
+}
+"""The options of a module, and what they are unless set."""
 
 
 def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -30,7 +48,7 @@ def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
         return "module_options is a dictionary", 'write module_options={"enable_backward": False}'
     for name in inside:
         if name not in MODULE:
-            return f"module_options has no option {name}", _instead(str(name), MODULE)
+            return f"module_options has no option {name}", _instead(str(name), tuple(MODULE))
     return None
 
 
