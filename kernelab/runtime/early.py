@@ -31,7 +31,7 @@ class Parsed:
 def parsed(function: Callable[..., Any], names: Mapping[str, Any]) -> Parsed | None:
     """The function with its `static(...)` evaluated; None where it has none, or its text is not kept."""
     code = getattr(function, "__code__", None)
-    around = dict(ChainMap(closure(function), *maps_of(names)))
+    around = ChainMap(closure(function), *maps_of(names))
     if code is None or not any(
         word == "static" or around.get(word) is static for word in (*code.co_names, *code.co_freevars)
     ):
@@ -40,7 +40,7 @@ def parsed(function: Callable[..., Any], names: Mapping[str, Any]) -> Parsed | N
         source, tree = source_of(function)
     except KernelSyntaxError:
         return None  # it is told when the function is needed
-    replacing = _Replacing(around, {*code.co_varnames, *code.co_cellvars})
+    replacing = _Replacing(dict(around), {*code.co_varnames, *code.co_cellvars})
     return Parsed(source, replacing.visit(tree), replacing.values)
 
 
