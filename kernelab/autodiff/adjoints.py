@@ -5,7 +5,7 @@ Knows arrays and their memory; must not know records or tapes.
 
 from collections.abc import Callable, Iterable
 
-from kernelab.runtime.memory import Allocation, allocate
+from kernelab.runtime.memory import Allocation, zeros_beside
 from kernelab.runtime.strided import array
 
 
@@ -40,7 +40,7 @@ class Adjoints:
         held = primal.allocation
         memory = self._memory.get(held)
         if memory is None:
-            memory = self._memory[held] = allocate(held.nbytes, cleared=True, beside=held)
+            memory = self._memory[held] = zeros_beside(held)
         self._over.setdefault(held, []).append(primal)
         return primal.twin(memory)
 

@@ -21,7 +21,7 @@ from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.derived import Reverse
-from kernelab.runtime.memory import Allocation, allocate, copy_bytes, duplicate_of
+from kernelab.runtime.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.tracing import Culprit
@@ -154,16 +154,10 @@ def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Itera
     """
     plan, arguments = record.kernel.plan, record.call.arguments
     read = {arguments[i].allocation for i in reads if i not in inputs}
-    copies = {
-        memory: _copy_of(memory) if memory in read else allocate(memory.nbytes, cleared=True, beside=memory)
-        for memory in {arguments[i].allocation for i in plan.written}
-    }
+    written = {arguments[i].allocation for i in plan.written}
+    copies = {memory: duplicate_of(memory) if memory in read else zeros_beside(memory) for memory in written}
     moved = [i for i in plan.arrays if i not in inputs and arguments[i].allocation in copies]
     return {**inputs, **{i: arguments[i].twin(copies[arguments[i].allocation]) for i in moved}}
-
-
-def _copy_of(memory: Allocation) -> Allocation:
-    return duplicate_of(memory)
 
 
 def _copy(source: Allocation, dest: Allocation) -> None:
@@ -299,7 +293,7 @@ def _adjoint_culprit(
 def _kept(adjoints: Adjoints, primal: array) -> Allocation:
     bar = adjoints.known(primal)
     held = primal.allocation
-    return allocate(held.nbytes, cleared=True, beside=held) if bar is None else _copy_of(bar.allocation)
+    return zeros_beside(held) if bar is None else duplicate_of(bar.allocation)
 
 
 def _first(values: Any, elements: array) -> str:

@@ -24,7 +24,7 @@ from kernelab.errors import NOWHERE, Span
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
 from kernelab.lang.ops import SHAPE
-from kernelab.lang.types import HALVES, Array, Scalar, scalar_of, size_of
+from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
 
 
 class Writer:
@@ -110,9 +110,8 @@ class Writer:
     # --------------------------------------------------------------------------------------- memory
 
     def allocate(self, stmt: Alloc) -> None:
-        assert isinstance(stmt.out.type, Array)
-        type, ndim = stmt.out.type, len(stmt.shape)
-        scalar, inner = scalar_of(type.elem), size_of(type.elem)
+        elem, ndim = elem_of(stmt.out), len(stmt.shape)
+        scalar, inner = scalar_of(elem), size_of(elem)
         name = self.name.family(
             stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
         )
