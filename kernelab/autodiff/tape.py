@@ -432,7 +432,7 @@ def _checked_loss(loss: Any) -> array:
         y = name.strip("`") if name.startswith("`") else "y"
         hint = (
             f"add its elements up: kl.utils.array_sum({y}, out=loss) on the tape, "
-            f"or pass cotangents: backward(grads={{{y}: kl.ones_like({y})}})"
+            f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
         )
         raise _refusal("loss", message, hint)
     if not loss.requires_grad:

@@ -19,7 +19,7 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.grid import Grid, grid_of
 from kernelab.runtime.kernel import Groups, Kernel
-from kernelab.runtime.launch import bind, sharing
+from kernelab.runtime.launch import bind, no_grid, sharing
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.strided import array
@@ -45,8 +45,8 @@ class ThreadRun:
 
 def trace_thread(
     kernel: Kernel,
-    thread: int | Sequence[int],
-    dim: int | Sequence[int],
+    thread: int | Sequence[int] = 0,
+    dim: int | Sequence[int] | None = None,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     adjoints: Mapping[Any, Any] | None = None,
@@ -58,6 +58,8 @@ def trace_thread(
     starts with; otherwise every element of a float array that the kernel changes has 1.  Raises LaunchError
     for a thread outside of the grid, and what a launch raises.
     """
+    if dim is None:
+        raise no_grid(kernel, [*inputs, *outputs])
     grid = grid_of(dim)
     position = _position(thread, grid)
     linear = int(np.ravel_multi_index(position, grid.extents))

@@ -140,6 +140,12 @@ def test_a_thread_outside_of_the_grid_is_refused(thread: Any, dim: Any) -> None:
         kl.trace(KERNELS["count"], thread, dim, [kl.zeros(3, dtype=int)])
 
 
+def test_a_trace_without_a_grid_says_how_to_write_one() -> None:
+    with pytest.raises(kl.LaunchError, match="dim is missing") as caught:
+        kl.trace(KERNELS["count"], 0, inputs=[kl.zeros(3, dtype=int)])
+    assert "write dim=n.shape" in str(caught.value)
+
+
 def test_cotangents_of_what_is_no_argument_are_refused() -> None:
     x = kl.ones(1, dtype=float)
     with pytest.raises(kl.LaunchError, match="`z` is no float argument of `iterate`"):
