@@ -205,7 +205,7 @@ def gradcheck(
     _plot_errors(report, plot_relative_error, plot_absolute_error)
     if raise_exception and not report:
         raise GradientError(_failure(report, subject))
-    return report.as_shown() if show_summary else report
+    return report.as_shown(display.cell()) if show_summary else report
 
 
 def gradcheck_tape(
@@ -263,7 +263,7 @@ def gradcheck_tape(
     bad = report.first_bad()
     if raise_exception and bad is not None:
         raise GradientError(_bad_launch(bad))
-    return report.as_shown() if show_summary else report
+    return report.as_shown(display.cell()) if show_summary else report
 
 
 def plot_kernel_jacobians(
@@ -340,7 +340,7 @@ def taylor_test(
     report = taylor(subject)
     if show_summary:
         display.show(report, taylor_view)
-    return report.as_shown() if show_summary else report
+    return report.as_shown(display.cell()) if show_summary else report
 
 
 def _require_dict(jacobians: object) -> None:
@@ -459,10 +459,10 @@ def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
 def _bad_launch(bad: LaunchCheck) -> Diagnostic:
     if bad.fault:
         message = (
-            f"after launch {bad.index}, `{bad.kernel}`, the gradient of this tape is wrong: {bad.reason}"
+            f"after launch {bad.index + 1}, `{bad.kernel}`, the gradient of this tape is wrong: {bad.reason}"
         )
         return Diagnostic(message, bad.place.span, "gradcheck", hint=bad.hint)
-    message = f"the gradient of launch {bad.index}, of `{bad.kernel}`, is not its derivative"
+    message = f"the gradient of launch {bad.index + 1}, of `{bad.kernel}`, is not its derivative"
     worst = None if bad.report is None else bad.report.worst()
     span = None if worst is None else worst.span
     related = () if worst is None or span is None else (Related(f"{worst.explanation}:", span),)

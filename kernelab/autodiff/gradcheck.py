@@ -122,7 +122,7 @@ class GradcheckReport:
 
     kernel: str
     pairs: tuple[PairResult, ...]
-    shown: bool = False
+    shown_in: int | None = None
     compared: tuple[Pair, ...] = ()
 
     @property
@@ -165,9 +165,9 @@ class GradcheckReport:
         """The pair with the largest relative error, failures first."""
         return max(self.pairs, key=lambda pair: (not pair.passed, pair.max_rel_error))
 
-    def as_shown(self) -> "GradcheckReport":
-        """The same report, for a caller that has displayed it already."""
-        return replace(self, shown=True)
+    def as_shown(self, cell: int | None) -> "GradcheckReport":
+        """The same report, which a cell of this number has displayed already."""
+        return replace(self, shown_in=cell)
 
 
 @dataclass(frozen=True, slots=True)

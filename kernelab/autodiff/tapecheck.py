@@ -73,7 +73,7 @@ class TapeReport:
     launches: tuple[LaunchCheck, ...]
     whole: Agreement | None = None
     alone: str = ""
-    shown: bool = False
+    shown_in: int | None = None
 
     @property
     def passed(self) -> bool:
@@ -91,8 +91,9 @@ class TapeReport:
             (launch for launch in self.launches if not launch.passed), key=lambda c: c.index, default=None
         )
 
-    def as_shown(self) -> "TapeReport":
-        return replace(self, shown=True)
+    def as_shown(self, cell: int | None) -> "TapeReport":
+        """The same report, which a cell of this number has displayed already."""
+        return replace(self, shown_in=cell)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class TaylorReport:
     errors: Floats
     slope: float
     derivative: float
-    shown: bool = False
+    shown_in: int | None = None
 
     def __bool__(self) -> bool:
         return bool(np.isnan(self.slope) or self.slope >= LEAST_SLOPE)
@@ -60,9 +60,9 @@ class TaylorReport:
         """The step at which central differences are nearest to the adjoint."""
         return float(self.steps[int(np.argmin(self.errors))])
 
-    def as_shown(self) -> "TaylorReport":
-        """The same report, for a caller that has displayed it already."""
-        return replace(self, shown=True)
+    def as_shown(self, cell: int | None) -> "TaylorReport":
+        """The same report, which a cell of this number has displayed already."""
+        return replace(self, shown_in=cell)
 
 
 def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:

@@ -70,6 +70,23 @@ def attach(
     cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]
 
 
+def attach_once(cls: type, view: Callable[[Any], Node]) -> None:
+    """The same for reports that a cell may have shown when they were made: it does not show them again."""
+    attach(cls, view)
+
+    def unless_shown(self: Any) -> None:
+        if self.shown_in is None or self.shown_in != cell():
+            show(self, view)
+
+    cls._ipython_display_ = unless_shown  # type: ignore[attr-defined]
+
+
+def cell() -> int | None:
+    """The number of the cell that runs, None outside of notebooks."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return None if shell is None else int(shell.execution_count)
+
+
 def show_now(shown: Any) -> None:
     """Show an object as the value of a cell is shown."""
     notebook = sys.modules.get("IPython.display")

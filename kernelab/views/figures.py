@@ -4,7 +4,6 @@ A function that draws shows its figure and returns it; as the last line of a cel
 """
 
 import io
-import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -44,14 +43,8 @@ def finish(drawn: Any, view: Callable[[Any], Node], show: bool) -> Any:
     drawn.kernelab_view = view
     if show:
         display.show(drawn, view)
-        drawn.kernelab_cell = _cell()
+        drawn.kernelab_cell = display.cell()
     return drawn
-
-
-def _cell() -> int | None:
-    """The number of the cell that runs, None outside of notebooks."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return None if shell is None else int(shell.execution_count)
 
 
 @cache
@@ -65,7 +58,7 @@ def _class() -> type:
         kernelab_cell: int | None = None
 
         def _ipython_display_(self) -> None:
-            if self.kernelab_view is not None and self.kernelab_cell != _cell():
+            if self.kernelab_view is not None and self.kernelab_cell != display.cell():
                 display.show(self, self.kernelab_view)
 
     return ShownFigure

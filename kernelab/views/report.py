@@ -11,9 +11,7 @@ HEAD = ("", "derivative", "entries", "worst error", "relative", "worst entry", "
 
 
 def gradcheck_view(report: GradcheckReport) -> Node:
-    """The verdict and the table; one sentence where the table has been shown already."""
-    if report.shown:
-        return words(f"gradcheck of {report.kernel}: {'passed' if report else 'FAILED'}, as shown above")
+    """The verdict and the table."""
     table = Table("", HEAD, tuple(row for pair in report.pairs for row in _rows(pair)))
     return Below((_verdict(report), table, *_meanings(report)))
 
@@ -35,8 +33,6 @@ def _meanings(report: GradcheckReport) -> list[Node]:
 def tape_report_view(report: TapeReport) -> Node:
     """A verdict for each launch of a tape, and what is known of those that failed."""
     count = _count(len(report.launches), "launch", "launches")
-    if report.shown:
-        return words(f"gradcheck of {count}: {'passed' if report else 'FAILED'}, as shown above")
     table = Table("", TAPE_HEAD, tuple(_launch_row(launch) for launch in report.launches))
     failed = [launch for launch in report.launches if not launch.passed]
     verdict = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
@@ -51,7 +47,7 @@ def _end_to_end(report: TapeReport) -> str:
         products, entries = _count(whole.products, "product"), _count(whole.entries, "entry", "entries")
         return f": end to end, {products} of its adjoint agree with float64 differences, of {entries}"
     bad = report.first_bad()
-    return "" if bad is None else f": launch {bad.index}, {bad.kernel}, is the first that is wrong"
+    return "" if bad is None else f": launch {bad.index + 1}, {bad.kernel}, is the first that is wrong"
 
 
 def _notes(report: TapeReport) -> list[str]:
@@ -66,14 +62,14 @@ def _about(launch: LaunchCheck) -> tuple[Node, ...]:
     """What is known of a launch that failed."""
     if launch.report is not None:
         return (gradcheck_view(launch.report),)
-    return (words(Run(f"launch {launch.index}, {launch.kernel}: ", "strong"), launch.reason),)
+    return (words(Run(f"launch {launch.index + 1}, {launch.kernel}: ", "strong"), launch.reason),)
 
 
 TAPE_HEAD = ("", "launch", "kernel", "where", "entries", "worst error", "relative")
 
 
 def _launch_row(launch: LaunchCheck) -> tuple[Cell, ...]:
-    number, where = cell(str(launch.index), is_number=True), cell(str(launch.place))
+    number, where = cell(str(launch.index + 1), is_number=True), cell(str(launch.place))
     verdict = cell("✓ pass", "good") if launch.passed else cell("✗ FAIL", "bad")
     if launch.covered:
         return verdict, number, cell(launch.kernel), where, cell("end to end", "dim"), cell(""), cell("")

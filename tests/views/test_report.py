@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from math import inf, nan
+from typing import Any
 
 import pytest
 
 from kernelab.autodiff.gradcheck import Entry, GradcheckReport, PairResult
-from kernelab.views import page, text
+from kernelab.views import display, page, text
 from kernelab.views.report import gradcheck_view
 
 RIGHT = PairResult("x", "out", 1.5e-7, 1e-7, (3, 0), (0,), -1.25, -1.25, 18, True)
@@ -51,6 +52,13 @@ def test_pass_and_fail_differ_without_colours() -> None:
     assert ">✗ FAIL</span>" in html
 
 
-def test_a_report_that_was_shown_already_is_one_sentence() -> None:
-    report = GradcheckReport("f", (RIGHT,)).as_shown()
-    assert text.render(gradcheck_view(report)) == "gradcheck of f: passed, as shown above"
+def test_a_report_that_its_cell_has_shown_is_shown_again_by_a_later_cell_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report: Any = GradcheckReport("f", (RIGHT,)).as_shown(3)
+    monkeypatch.setattr(display, "cell", lambda: 3)
+    report._ipython_display_()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(display, "cell", lambda: 4)
+    report._ipython_display_()
+    assert "✓ PASS  gradcheck of f" in capsys.readouterr().out
