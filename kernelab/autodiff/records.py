@@ -391,7 +391,7 @@ class Recording:
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
-        if plan.numbers:
+        if plan.numbers and self.from_host.takings:
             given = [(i, call.arguments[i]) for i in plan.numbers]
             self.from_host.passed_on(len(self.records), place, given)
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))

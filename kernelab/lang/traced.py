@@ -305,7 +305,7 @@ def _number_of(base: Any) -> Any:
     # NumPy takes the first base for the kind of number that this is.
     kind: Any = type(base.__name__, (base, TracedNumber), members)
     _follow_methods(kind, base, (*_SIGNS, *_METHODS))
-    _follow_operators(kind, (*_OPERANDS, list, tuple))
+    _follow_operators(kind, (*_OPERANDS, complex, list, tuple))
     return kind
 
 

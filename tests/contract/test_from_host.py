@@ -457,7 +457,8 @@ def test_an_array_that_remembers_looks_and_travels_like_a_plain_one() -> None:
         lambda a: a / np.float64(3), lambda a: np.sqrt(a), lambda a: a @ a, lambda a: a[0] / 3,
         lambda a: np.float64(2) * a[0], lambda a: a.max() ** 2, lambda a: divmod(a[0], 2), lambda a: -a[1],
         lambda a: a[0].item() * np.float64(2), lambda a: np.linalg.norm(a), lambda a: round(a[0], 1),
-        lambda a: a[0] + [1, 2], lambda a: np.add.accumulate(a), lambda a: np.modf(a)[1], lambda a: a[0] == 1,
+        lambda a: a[0] + [1, 2], lambda a: a[0] * 1j, lambda a: 1j * a[1].item(),
+        lambda a: np.add.accumulate(a), lambda a: np.modf(a)[1], lambda a: a[0] == 1,
     ],
 )  # fmt: skip
 def test_what_is_computed_of_it_is_the_same_as_of_a_plain_one(compute: Callable[[Any], Any]) -> None:

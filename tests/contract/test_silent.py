@@ -4,11 +4,19 @@ A false alarm is a failure.  Every program is run with each policy; its gradient
 differences of the same program.
 """
 
+import copy
+import io
+import json
+import logging
+import math
+import pickle
+import time
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import kernelab as kl
 import tests.contract.harmless_arrays  # noqa: F401 (adds its programs)
@@ -257,6 +265,147 @@ def a_parameter_that_moves_between_tapes(x: Any, tape: kl.Tape) -> Any:
     with tape:
         y = result()
         run("scale", N, x, weights, y)
+        return loss_of(y)
+
+
+# ------------------------------------------------------------------------- what hosts do with results
+
+
+@harmless
+def printing_and_formatting(x: Any, tape: kl.Tape) -> Any:
+    shown = io.StringIO()
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        print(
+            y, y.numpy(), y[0], f"{y.numpy().mean():.3e} {y[1]:8.3f}", repr(y.numpy()), y.list(), file=shown
+        )
+        loss = loss_of(y)
+        print(f"{loss.item():.4f} {float(loss):.2e} {math.sqrt(loss.item() / N):.3f}", loss, file=shown)
+        return loss
+
+
+@harmless
+def logging_a_history(x: Any, tape: kl.Tape) -> Any:
+    history, best = [], float("inf")
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        loss = loss_of(y)
+        for step in range(3):
+            best = min(best, loss.item())
+            history.append(
+                {"step": step, "loss": loss.item(), "best": best, "largest": float(y.numpy().max())}
+            )
+            logging.getLogger("harmless").info("%d %g", step, loss.item())
+        json.dumps(history)
+        return loss
+
+
+@harmless
+def plotting(x: Any, tape: kl.Tape) -> Any:
+    axes = Figure().subplots()
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        axes.plot(x.numpy(), y.numpy())
+        axes.scatter(x.numpy(), np.sqrt(y.numpy()))
+        axes.set_title(f"{y.numpy().mean():.2f}")
+        axes.set_ylim(0.0, 1.1 * y.numpy().max())
+        axes.figure.canvas.draw()
+        return loss_of(y)
+
+
+@harmless
+def saving(x: Any, tape: kl.Tape) -> Any:
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        np.save(io.BytesIO(), y.numpy())
+        np.savez(io.BytesIO(), x=x.numpy(), y=y.numpy())
+        np.savetxt(io.StringIO(), y.numpy())
+        pickle.dumps((y.numpy(), y.list(), y[0], copy.deepcopy(y.numpy())))
+        return loss_of(y)
+
+
+@harmless
+def a_test_of_convergence(x: Any, tape: kl.Tape) -> Any:
+    with tape:
+        y = kl.clone(x)
+        for _ in range(10):
+            z = result()
+            run("double", N, y, z)
+            change = np.linalg.norm(z.numpy() - y.numpy())
+            y = z
+            if change < 1e-3 or not np.isfinite(change) or np.abs(y.numpy()).max() > 1e2:
+                break
+        return loss_of(y)
+
+
+@harmless
+def checks_between_launches(x: Any, tape: kl.Tape) -> Any:
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        np.testing.assert_allclose(y.numpy(), x.numpy() ** 2)
+        assert np.all(np.isfinite(y.numpy())) and y.numpy().shape == (N,)
+        assert y.numpy().argmax() == N - 1 and not math.isnan(y[0])
+        return loss_of(y)
+
+
+@harmless
+def steps_that_data_without_gradients_decide(x: Any, tape: kl.Tape) -> Any:
+    speeds = kl.array([0.3, 0.7], dtype=kl.float64)
+    with tape:
+        y = kl.array(START, dtype=kl.float64) * (0.1 / speeds.numpy().max())
+        z = result()
+        run("square", N, x, z)
+        z += math.sqrt(speeds[0]) * y
+        return loss_of(z)
+
+
+@harmless
+def an_index_sorted_by_results(x: Any, tape: kl.Tape) -> Any:
+    with tape:
+        y, z = result(), result()
+        run("square", N, x, y)
+        order = kl.array(np.argsort(y.numpy()).astype(np.int32))
+        run("gather", N, y, order, z)
+        return loss_of(z)
+
+
+@harmless
+def a_mask_of_results(x: Any, tape: kl.Tape) -> Any:
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        mask = kl.array((y.numpy() > 0.5).astype(np.float64))
+        return loss_of(y * mask)
+
+
+@harmless
+def noise_drawn_after_a_look(x: Any, tape: kl.Tape) -> Any:
+    drawn = np.random.default_rng(1)
+    with tape:
+        y = result()
+        run("square", N, x, y)
+        assert y.numpy().min() > 0.0
+        noise = kl.array(drawn.normal(size=N), dtype=kl.float64, requires_grad=True)
+        return loss_of(y + noise)
+
+
+@harmless
+def progress_of_the_host(x: Any, tape: kl.Tape) -> Any:
+    started, seen = time.perf_counter(), 0.0
+    with tape:
+        y = kl.clone(x)
+        for step in range(3):
+            z = result()
+            run("double", N, y, z)
+            seen += z.numpy().sum()
+            rate = (step + 1) / (time.perf_counter() - started)
+            assert f"{rate:.1f} steps a second, {seen / (step + 1):.3f}"
+            y = z
         return loss_of(y)
 
 
