@@ -175,18 +175,8 @@ class _Sweep:
         """Note the changes by thread and line, and what is left between them and what the element is now."""
         record = None if i is None else self.records[i]
         extents = record.grid.extents if isinstance(record, LaunchRecord) else ()
-        added: dict[tuple[int, Place], Values] = {}
-        lines: dict[Place, Span] = {}
-        for change in changes:
-            slot = slice(None) if change.component is None else change.component
-            if change.is_store:
-                # What is stored begins anew: what came before is of another value.
-                for values in (before, *added.values(), *(part.value for part in self.parts)):
-                    values.reshape(-1)[slot] = 0
-            line = change.span.source, change.span.line
-            lines.setdefault(line, change.span)
-            own = added.setdefault((change.thread, line), np.zeros_like(before))
-            own.reshape(-1)[slot] += np.ravel(change.value) if change.component is None else change.value
+        lines = {(change.span.source, change.span.line): change.span for change in reversed(changes)}
+        added = self.added(changes, before)
         for (thread, line), value in added.items():
             where = tuple(map(int, np.unravel_index(thread, extents)))
             self.parts.append(Contribution(i, title, place, where, lines[line], value))
@@ -194,6 +184,20 @@ class _Sweep:
         sizes = sum(map(np.abs, added.values()), np.abs(before))
         if not np.all(np.abs(rest) <= EXACTNESS * sizes):
             self.parts.append(Contribution(i, title, place, None, None, rest))
+
+    def added(self, changes: Sequence[Change], before: Values) -> dict[tuple[int, Place], Values]:
+        """What each thread has added at each line; a store empties all that came before it."""
+        added: dict[tuple[int, Place], Values] = {}
+        for change in changes:
+            slot = slice(None) if change.component is None else change.component
+            if change.is_store:
+                # What is stored begins anew: what came before is of another value.
+                for values in (before, *added.values(), *(part.value for part in self.parts)):
+                    values.reshape(-1)[slot] = 0
+            line = change.span.source, change.span.line
+            own = added.setdefault((change.thread, line), np.zeros_like(before))
+            own.reshape(-1)[slot] += np.ravel(change.value) if change.component is None else change.value
+        return added
 
 
 def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:
