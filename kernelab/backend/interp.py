@@ -9,7 +9,7 @@ the error reported is the one a run thread by thread meets first.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kernelab.backend import base, packing
 from kernelab.backend.base import Args
 from kernelab.backend.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.lanes import Frame, Numpy
+from kernelab.backend.patience import Patient
 from kernelab.backend.printing import Output
 from kernelab.backend.sums import Sums
 from kernelab.codegen.apart import changed
@@ -27,6 +28,9 @@ from kernelab.lang.types import Array, bytes_of, scalar_of
 
 WIDTH = 1 << 14
 """How many threads run at once: enough to hide Python, few enough to stay in the cache."""
+
+
+SomeChunk = TypeVar("SomeChunk", bound=Chunk)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,15 +185,27 @@ def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], w
 
 def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
     """What a function without arrays yields, for operands whose first axis counts the threads."""
+    return _evaluated(Chunk, function, operands)[0]
+
+
+def evaluate_patiently(function: Function, *operands: Numpy) -> tuple[list[Numpy], Numpy]:
+    """The same, and which threads were given up because their loops went on for too long."""
+    results, chunk = _evaluated(Patient, function, operands)
+    return results, chunk.given_up
+
+
+def _evaluated(
+    made: Callable[..., SomeChunk], function: Function, operands: Sequence[Numpy]
+) -> tuple[list[Numpy], SomeChunk]:
     lanes = len(operands[0]) if operands else 1
     frame = Frame(np.arange(lanes))
     for param, operand in zip(function.params, operands, strict=True):
         frame.define(param, operand)
-    chunk = Chunk(Program.of(function), {}, Sums((), {}), range(lanes))
+    chunk = made(Program.of(function), {}, Sums((), {}), range(lanes))
     results = chunk.run(frame)
     if chunk.failure is not None:
         raise base.failure(entry(function).info, chunk.failure.status, [lanes, 1, 1, 1])
-    return results
+    return results, chunk
 
 
 base.register(Interpreter())

@@ -109,3 +109,89 @@ def test_a_launch_on_a_tape_warns(recwarn: pytest.WarningsRecorder) -> None:
     with kl.Tape():
         kl.launch(kernel, 1, inputs=[x, v, n, y])
     assert [w.category for w in recwarn] == [kl.KernelWarning]
+
+
+ITERATION = """
+def f(x: float):
+{body}
+
+@func_grad(f)
+def adj_f(x: float, adj_ret: float):
+    r = f(x)
+    adjoint[x] += {factor} * adj_ret * {slope}
+
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = f(x[i])
+"""
+ITERATIONS = {
+    "bisection": (
+        """
+    low = -3.0
+    high = 3.0
+    for k in range({steps}):
+        mid = 0.5 * (low + high)
+        if mid * mid * mid + mid < x:
+            low = mid
+        else:
+            high = mid
+    return 0.5 * (low + high)""",
+        "1.0 / (3.0 * r * r + 1.0)",
+    ),
+    "an iteration until it is close enough": (
+        """
+    r = 1.0
+    while abs(r * r * r + r - x) > 1.0e-{digits}:
+        r -= (r * r * r + r - x) / (3.0 * r * r + 1.0)
+    return r""",
+        "1.0 / (3.0 * r * r + 1.0)",
+    ),
+    "an iteration that ends for positive numbers only": (
+        """
+    r = 1.0
+    while abs(r * r - x) > 1.0e-{digits}:
+        r = 0.5 * (r + x / r)
+    return r""",
+        "0.5 / r",
+    ),
+    "an iteration that does not converge everywhere": (
+        """
+    r = 0.0
+    before = 1.0
+    while abs(r - before) > 1.0e-{digits}:
+        before = r
+        r = 0.5 * cos(r) * x
+    return r""",
+        "0.5 * cos(r) / (1.0 + 0.5 * sin(r) * x)",
+    ),
+}
+
+
+def iteration(name: str, factor: float, steps: int) -> Kernel:
+    body, slope = ITERATIONS[name]
+    body = body.strip("\n").format(steps=steps, digits=steps // 4)
+    kernel = kl.compile(ITERATION.format(body=body, slope=slope, factor=factor))["k"]
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def warned(kernel: Kernel, recwarn: pytest.WarningsRecorder) -> list[str]:
+    recwarn.clear()
+    kernel.vjp(["x", "y"])
+    return [str(w.message) for w in recwarn if issubclass(w.category, kl.KernelWarning)]
+
+
+@pytest.mark.parametrize("steps", [16, 28])
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_the_derivative_of_what_an_iteration_finds_is_silent(
+    name: str, steps: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    assert warned(iteration(name, 1.0, steps), recwarn) == []
+
+
+@pytest.mark.parametrize("name", ITERATIONS)
+def test_a_wrong_derivative_of_what_an_iteration_finds_is_warned_of(
+    name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    (message,) = warned(iteration(name, 1.5, 22), recwarn)
+    assert "adj_f gives" in message

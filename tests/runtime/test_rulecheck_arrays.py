@@ -110,3 +110,26 @@ def test_snippets_over_arrays_are_compared() -> None:
     assert told(NATIVE.format(factor="2.0f")) == []
     (message,) = told(NATIVE.format(factor="1.0f"))
     assert "for adjoint[x] along a direction where differences of square give" in message
+
+
+ROOT = """
+def root(x: array[float], i: int):
+    r = 1.0
+    while abs(r * r - x[i]) > 1.0e-5:
+        r = 0.5 * (r + x[i] / r)
+    return r
+
+@func_grad(root)
+def adj_root(x: array[float], i: int, adj_ret: float):
+    adjoint[x][i] += {factor} * adj_ret / root(x, i)
+
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = root(x, i)
+"""
+
+
+def test_a_function_that_does_not_end_at_some_points_is_compared_at_the_others() -> None:
+    assert told(ROOT.format(factor=0.5)) == []
+    (message,) = told(ROOT.format(factor=1.0))
+    assert "adj_root gives" in message
