@@ -10,7 +10,8 @@ const ROW = 24, HEAD = 40, MOST_HEIGHT = 384;
 const LABELS = 300, FEW_LABELS = 150, NARROW = 560;
 /** The width before it is in the page, or while another tab is open. */
 const USUAL = 800;
-const NARROWEST = 44, WIDEST = 130;
+/** How wide lanes are that all fit, and those of which some are out of sight. */
+const NARROWEST = 44, WIDEST = 130, SCROLLED = 64;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
 export class Timeline {
@@ -19,6 +20,8 @@ export class Timeline {
   private spacer: HTMLElement;
   private picture: SVGElement;
   private follows: boolean;
+  /** Whether the reader has scrolled sideways. */
+  private isSteered = false;
   private drawnAt: [top: number, left: number] = [-1, -1];
   /** Read once before each drawing: after a change to the page, reading it costs a layout. */
   private width = 0;
@@ -50,15 +53,27 @@ export class Timeline {
 
   private get lane(): number {
     const room = (this.width || USUAL) - this.labels;
-    return Math.min(WIDEST, Math.max(NARROWEST, room / Math.max(1, this.store.data.memories.length)));
+    const share = room / Math.max(1, this.store.data.memories.length);
+    return share < NARROWEST ? SCROLLED : Math.min(WIDEST, share);
   }
 
   update(): void {
     if (this.follows) {
       this.resize();
       this.scroller.scrollTop = this.scroller.scrollHeight;
+      this.bring(this.store.length - 1);
     }
     this.draw();
+  }
+
+  /** Bring the arrays of a record into sight, or the last of them, unless the reader scrolls sideways. */
+  private bring(record: number): void {
+    if (this.isSteered || record < 0) return;
+    const step = this.store.step(record), memories = [...step.reads, ...step.writes].map(([, array]) => this.store.memoryOf(array));
+    if (!memories.length) return;
+    const room = (this.width || USUAL) - this.labels, least = this.lane * (Math.max(...memories) + 1) - room, most = this.lane * Math.min(...memories);
+    const left = Math.max(least, Math.min(Math.max(least, most), this.scroller.scrollLeft));
+    if (left !== this.scroller.scrollLeft) this.scroller.scrollLeft = left;
   }
 
   close(): void {
@@ -68,6 +83,7 @@ export class Timeline {
   private scrolled(): void {
     const { scrollTop, scrollLeft, clientHeight, scrollHeight } = this.scroller;
     if (scrollTop === this.drawnAt[0] && scrollLeft === this.drawnAt[1]) return;
+    this.isSteered ||= scrollLeft !== this.drawnAt[1];
     this.follows = scrollTop + clientHeight >= scrollHeight - ROW;
     this.draw();
   }
@@ -249,6 +265,8 @@ export class Timeline {
     const top = ROW * record, sight = this.scroller.clientHeight - HEAD - ROW;
     if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
     else if (top > this.scroller.scrollTop + sight) this.scroller.scrollTop = top - sight;
+    this.resize();
+    this.bring(record);
     this.selection.pick(record);
     this.draw();
   }

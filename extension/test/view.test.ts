@@ -32,6 +32,30 @@ function view(of: Partial<Parameters<typeof tape>[1]> = {}, records = 4): FakeMo
   return model;
 }
 
+test("a tape that is followed shows the arrays of its last launch, until the reader scrolls sideways", () => {
+  vi.useFakeTimers();
+  const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
+    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: {},
+    steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
+  })));
+  open(model);
+  const heads = () => [...el.querySelectorAll(".klt-name")].map((one) => Number(one.getAttribute("data-memory")));
+  const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
+  const launch = (known: number, step: number) => {
+    model.news({ epoch: 0, from: { records: known }, records: [step] });
+    vi.runAllTimers();
+  };
+  launch(0, 0);
+  expect(heads()).toContain(0);
+  launch(1, many - 2);
+  expect(heads()).toContain(many - 1);
+  scroller.scrollLeft = 0;
+  scroller.dispatchEvent(new Event("scroll"));
+  launch(2, many - 2);
+  expect(heads()).toContain(0);
+  vi.useRealTimers();
+});
+
 test("a row says what its launch reads and changes, and where", () => {
   view();
   expect(rows()[1]).toBe("2: scale; 1,000 threads; reads y; changes z; Cell In[2], line 4");
