@@ -12,7 +12,7 @@ import kernelab as kl
 from kernelab.errors import KernelIndexError, LaunchError
 from kernelab.runtime.spaces import OPEN
 from tests.support.devices import opened
-from tests.support.simulated import SimulatedDriver
+from tests.support.hardware import Watched, open_device
 
 TEXT = """
 def double(x: array[float], y: array[float]):
@@ -51,14 +51,14 @@ def never(x: array[float]):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def driver() -> Iterator[SimulatedDriver]:
-    made = SimulatedDriver(1 << 20)
+def driver() -> Iterator[Watched]:
+    made = open_device(1 << 20)
     with opened(made):
         yield made
 
 
 @pytest.fixture(scope="module")
-def kernels(driver: SimulatedDriver) -> dict[str, Any]:
+def kernels(driver: Watched) -> dict[str, Any]:
     """The kernels, of which some have been launched on the device."""
     made = kl.compile(TEXT)
     x, y = kl.zeros(2, device="cuda"), kl.zeros(2, device="cuda")

@@ -8,12 +8,12 @@ import pytest
 
 import kernelab as kl
 from tests.support.devices import opened
-from tests.support.simulated import SimulatedDriver
+from tests.support.hardware import Watched, open_device
 
 
 @pytest.fixture(autouse=True)
-def driver() -> Iterator[SimulatedDriver]:
-    made = SimulatedDriver(1 << 20)
+def driver() -> Iterator[Watched]:
+    made = open_device(1 << 20)
     with opened(made):
         yield made
 
@@ -24,7 +24,7 @@ def cube(device: str, dtype: Any = float) -> Any:
     return kl.array(values.astype(np.float64), dtype=dtype, device=device)
 
 
-def brought_there(driver: SimulatedDriver, *arrays: Any) -> None:
+def brought_there(driver: Watched, *arrays: Any) -> None:
     """Let what the host has written be on the device, and forget how it came there."""
     for elements in arrays:
         elements.allocation.flush()
@@ -44,9 +44,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("dtype", [float, kl.float64, kl.int8, kl.float16, kl.vec3])
 @pytest.mark.parametrize("view", VIEWS)
-def test_elements_that_lie_apart_are_copied_without_the_host(
-    view: str, dtype: Any, driver: SimulatedDriver
-) -> None:
+def test_elements_that_lie_apart_are_copied_without_the_host(view: str, dtype: Any, driver: Watched) -> None:
     here, there = cube("cpu", dtype), cube("cuda", dtype)
     part = VIEWS[view](there)
     flat = kl.zeros(part.shape, dtype=dtype, device="cuda")
@@ -61,7 +59,7 @@ def test_elements_that_lie_apart_are_copied_without_the_host(
     np.testing.assert_array_equal(back.numpy(), expected.numpy())
 
 
-def test_elements_that_overlap_are_copied_as_they_were(driver: SimulatedDriver) -> None:
+def test_elements_that_overlap_are_copied_as_they_were(driver: Watched) -> None:
     x = kl.array(np.arange(10), dtype=float, device="cuda")
     brought_there(driver, x)
     kl.copy(x[1:], x[:-1])
@@ -69,7 +67,7 @@ def test_elements_that_overlap_are_copied_as_they_were(driver: SimulatedDriver) 
     assert x.list() == [0, *range(9)]
 
 
-def test_gradients_of_copies_stay_on_the_device(driver: SimulatedDriver) -> None:
+def test_gradients_of_copies_stay_on_the_device(driver: Watched) -> None:
     def run(device: str) -> Any:
         x = kl.array(np.arange(12).reshape(3, 4), dtype=float, device=device, requires_grad=True)
         y = kl.zeros((4, 3), device=device, requires_grad=True)
@@ -92,9 +90,7 @@ def test_gradients_of_copies_stay_on_the_device(driver: SimulatedDriver) -> None
     "dtype", [float, kl.float64, kl.int8, kl.int64, kl.float16, kl.bfloat16, bool, kl.vec3]
 )
 @pytest.mark.parametrize("value", [0, 1, -1])
-def test_fills_do_not_pass_the_host_where_bytes_repeat(
-    value: int, dtype: Any, driver: SimulatedDriver
-) -> None:
+def test_fills_do_not_pass_the_host_where_bytes_repeat(value: int, dtype: Any, driver: Watched) -> None:
     here, there = kl.ones(9, dtype=dtype, device="cpu"), kl.ones(9, dtype=dtype, device="cuda")
     brought_there(driver, there)
     for x in (here, there):
@@ -106,7 +102,7 @@ def test_fills_do_not_pass_the_host_where_bytes_repeat(
 
 
 def test_a_fill_of_all_that_the_host_has_written_before_it_takes_nothing_along(
-    driver: SimulatedDriver,
+    driver: Watched,
 ) -> None:
     x = kl.zeros(1000, device="cuda")
     x[3] = 5.0

@@ -20,6 +20,7 @@ class Watched(Driver, Protocol):
     taken: dict[int, int]
     launches: list[tuple[int, int]]
     copies: list[str]
+    replays: int
 
 
 class WatchedGpu(NvidiaDriver):
@@ -30,6 +31,7 @@ class WatchedGpu(NvidiaDriver):
         self.taken: dict[int, int] = {}
         self.launches: list[tuple[int, int]] = []
         self.copies: list[str] = []
+        self.replays = 0
 
     def allocate(self, nbytes: int) -> int:
         address = super().allocate(nbytes)
@@ -63,6 +65,10 @@ class WatchedGpu(NvidiaDriver):
     def start_download(self, target: int, address: int, nbytes: int) -> None:
         self.copies.append("pinned down")
         super().start_download(target, address, nbytes)
+
+    def replay(self, graph: object, stream: int = 0) -> None:
+        self.replays += 1
+        super().replay(graph, stream)
 
     def launch(
         self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
