@@ -70,10 +70,11 @@ planted: $(VENV)/.with-test must-compile
 test-nvrtc: $(VENV)/.with-test must-compile
 	$(BIN)/python -m tests.nvrtc $(ARGS)
 
-# Without a GPU both say so, and fail.
+# Without a GPU both say so, and fail; (make test-gpu ARGS=--quick) runs what tells most, --dry on a simulated one.
 test-gpu: $(VENV)/.with-test $(VENV)/.with-cuda must-compile
 	$(BIN)/python -m tests.gpu $(ARGS)
 
+# --dry tries the program on a simulated device: (make bench-gpu ARGS="--dry --shrink 1000000").
 bench-gpu: $(VENV)/.with-bench $(VENV)/.with-cuda must-compile
 	$(BIN)/python benchmarks/gpu.py --warp-python $(BIN)/python --write benchmarks/GPU.md $(ARGS)
 

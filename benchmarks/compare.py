@@ -29,18 +29,22 @@ Samples = dict[tuple[str, str], list[float]]
 class Peer:
     """A worker process and what it has answered."""
 
-    def __init__(self, name: str, python: str, script: str = "worker.py") -> None:
+    def __init__(self, name: str, python: str, script: str = "worker.py", *options: str) -> None:
         cache = tempfile.mkdtemp()
         environment = {**os.environ, "KERNELAB_CACHE_DIR": cache, "PYTHONPATH": str(HERE.parent)}
         self.name = name
         self.process = subprocess.Popen(
-            [python, str(HERE / script), name],
+            [python, str(HERE / script), name, *options],
             env=environment,
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self.version: str = self._answer()["version"]
+        self.version = ""
+
+    def greet(self) -> None:
+        """Wait until it is ready."""
+        self.version = self._answer()["version"]
 
     def ask(self, **request: Any) -> dict[str, float]:
         _pipe(self.process.stdin).write(json.dumps(request) + "\n")
@@ -126,6 +130,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the tables to this file")
     options = parser.parse_args()
     ours, theirs = Peer("kernelab", sys.executable), Peer("warp", options.warp_python)
+    ours.greet(), theirs.greet()
     tables = [table.markdown("kernelab", "warp") for table in measure(ours, theirs, options.repeat)]
     report = "\n\n".join([_preamble(ours, theirs, options.repeat), *tables]) + "\n"
     print(report)

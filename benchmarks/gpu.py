@@ -1,7 +1,10 @@
 """Measure kernelab beside Warp on the first GPU: work, launches, new kernels, a sparse Jacobian.
 
-    python benchmarks/gpu.py [--warp-python PATH] [--repeat N] [--shrink K] [--minutes M] [--write FILE]
+    python benchmarks/gpu.py [--warp-python PATH] [--torch-python PATH] [--jax-python PATH]
+                             [--repeat N] [--shrink K] [--minutes M] [--write FILE] [--dry]
 
+PyTorch and JAX, where they are installed, do saxpy alone.  With `--dry` a simulated device stands in for the
+GPU, below cuda-python, and what is measured means nothing: it tries this program.
 Work is timed by events of the device, with fresh random inputs; medians are reported, and where the systems
 have not computed the same.  Each figure is printed, and the file written anew, as soon as it is there; what
 fails or takes too long is a line of the report, and the rest goes on.  Without a GPU nothing is measured: it
@@ -16,6 +19,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +49,9 @@ class System(Protocol):
 
     name: str
 
+    @property
+    def works(self) -> Sequence[str]: ...
+
     def ask(self, **request: Any) -> Found:
         """What it measures; raises RuntimeError where it fails."""
 
@@ -51,19 +59,28 @@ class System(Protocol):
 class Restarted:
     """A system in a process of its own, which is started again when a request has ended it."""
 
-    def __init__(self, name: str, python: str) -> None:
-        self.name, self._python = name, python
+    def __init__(self, name: str, python: str, *options: str) -> None:
+        self.name, self._python, self._options = name, python, options
         self._peer: Peer | None = None
+
+    @property
+    def works(self) -> Sequence[str]:
+        """What work it does."""
+        return tuple(WORK) if self.name in ("kernelab", "warp") else ("saxpy",)
 
     def ask(self, **request: Any) -> Found:
         """Raises RuntimeError where the process ends or takes longer than `PATIENCE`."""
-        peer = self._peer = self._peer or Peer(self.name, self._python, "gpu_worker.py")
+        is_new = self._peer is None
+        peer = self._peer = self._peer or Peer(self.name, self._python, "gpu_worker.py", *self._options)
         guard = threading.Timer(PATIENCE, peer.process.kill)
         guard.start()
         try:
+            if is_new:
+                peer.greet()
             return peer.ask(**request)
-        except (RuntimeError, OSError) as problem:
+        except (RuntimeError, OSError, ValueError) as problem:
             self._peer = None
+            peer.process.kill()
             code = peer.process.wait()
             raise RuntimeError(f"{self.name} ended with status {code}") from problem
         finally:
@@ -113,23 +130,40 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--warp-python", help="a Python that has warp-lang installed; kernelab alone without")
+    parser.add_argument("--torch-python", help="a Python that has PyTorch; this one if it has")
+    parser.add_argument("--jax-python", help="a Python that has JAX; this one if it has")
+    parser.add_argument("--dry", action="store_true", help="on a simulated device, to try this program")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--shrink", type=int, default=1, help="divide the sizes by this")
-    parser.add_argument("--minutes", type=float, default=9.0, help="begin nothing new after so long")
+    parser.add_argument("--minutes", type=float, default=8.0, help="begin nothing new after so long")
     parser.add_argument("--write", type=Path, help="keep the tables in this file")
     options = parser.parse_args()
+    if options.dry:
+        fakecuda().install()
     try:
         driver = open_driver(0)
     except KernelError as problem:
         print(f"NOT RUN: no GPU was found, so nothing was measured: {problem}")
         return 1
-    pythons = {"kernelab": sys.executable, "warp": options.warp_python}
-    systems = [Restarted(name, python) for name, python in pythons.items() if python]
+    pythons = {
+        "kernelab": sys.executable,
+        "warp": options.warp_python,
+        "torch": options.torch_python or (sys.executable if find_spec("torch") else None),
+        "jax": options.jax_python or (sys.executable if find_spec("jax") else None),
+    }
+    given = ["--dry"] if options.dry else []
+    systems = [Restarted(name, python, *given) for name, python in pythons.items() if python]
     head = f"# On a GPU\n\n{driver.name}, {driver.architecture}, {driver.processors} processors."
     report = Report(head, [system.name for system in systems], options.write)
     failed = measure(report, systems, options.repeat, options.shrink, 60 * options.minutes)
     print(f"\n{report.markdown()}")
     return int(failed > 0)
+
+
+def fakecuda() -> Any:
+    """The simulated devices of the tests."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    return import_module("tests.support.fakecuda")
 
 
 Step = tuple[str, Callable[[], None]]
@@ -149,7 +183,7 @@ def measure(
         print(f"[{number} of {len(steps)}, {spent:.0f} s] {what}", flush=True)
         try:
             step()
-        except (RuntimeError, KeyError, ZeroDivisionError) as problem:
+        except (RuntimeError, LookupError, ValueError, TypeError, OSError, ZeroDivisionError) as problem:
             failed += 1
             report.note(f"FAILED: {what}: {problem}")
     return failed
@@ -162,14 +196,16 @@ def _steps(report: Report, systems: Sequence[System], repeat: int, shrink: int) 
         steps.append(
             (name, lambda name=name, full=full: _work(report, systems, name, full // shrink, repeat))
         )
-    steps += [(f"overhead of {each.name}", lambda each=each: _overhead(report, each)) for each in systems]
+    both = [each for each in systems if len(each.works) > 1]
+    steps += [(f"overhead of {each.name}", lambda each=each: _overhead(report, each)) for each in both]
+    steps += [(f"graphs of {each.name}", lambda each=each: _graphs(report, each)) for each in both]
     for size in SIZES:
         steps += [
             (
                 f"new kernels of {size}, {each.name}",
                 lambda each=each, size=size: _new(report, each, size, repeat),
             )
-            for each in systems
+            for each in both
         ]
     steps.append((f"sparse Jacobian of {n:,}", lambda: _banded(report, ours, n, repeat)))
     return steps
@@ -178,6 +214,11 @@ def _steps(report: Report, systems: Sequence[System], repeat: int, shrink: int) 
 def _overhead(report: Report, system: System) -> None:
     for what, value in system.ask(measure="overhead").items():
         report.add("Overhead of a launch, us", what, system.name, value)
+
+
+def _graphs(report: Report, system: System) -> None:
+    for what, value in system.ask(measure="graphs").items():
+        report.add("A launch in a graph, us", what, system.name, value)
 
 
 def _new(report: Report, system: System, size: str, repeat: int) -> None:
@@ -203,6 +244,8 @@ def _work(report: Report, systems: Sequence[System], name: str, n: int, repeat: 
     found: dict[str, Found] = {}
     problems: list[str] = []
     for system in systems:
+        if name not in system.works:
+            continue
         try:
             found[system.name] = system.ask(measure="work", name=name, n=n, repeat=repeat)
         except RuntimeError as problem:

@@ -1,10 +1,10 @@
 """One system under measurement on the first GPU, in a process of its own: reads a request a line, answers so.
 
-    python gpu_worker.py kernelab|warp
+    python gpu_worker.py kernelab|warp|torch|jax [--dry]
 
 A request is JSON: {"measure": "work", "name": ..., "n": ..., "repeat": ...}, or "copy" or "banded" likewise,
-or what `worker.py` knows, "latency" and "overhead".  Both systems run the same lines, by the names that they
-have in common.  Work is timed by the device's own events.
+"graphs", or what `worker.py` knows, "latency" and "overhead".  kernelab and Warp run the same lines, by the
+names that they have in common; PyTorch and JAX know saxpy.  Work is timed by the device's own events.
 """
 
 import json
@@ -12,10 +12,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from worker import Kernelab, System, Warp, latency, overhead
+from worker import Kernelab, N, System, Warp, latency, overhead
 
 TEXTS = {
     "saxpy": """def saxpy(x: wp.array[float], y: wp.array[float], a: float, z: wp.array[float]):
@@ -54,6 +55,9 @@ TEXTS = {
     z[i] = v
 """,
 }
+IN_A_ROW = 8
+"""So many launches are timed together."""
+
 STEPS = 64
 """Iterations of the run-time loop."""
 
@@ -89,7 +93,7 @@ def work(system: System, name: str, n: int, repeat: int) -> dict[str, float]:
     """Milliseconds of a kernel and of its adjoint, and the mean size of what either computes."""
     lib, kernel = system.lib, system.compile(TEXTS[name], name)
     rng, primal, adjoint, means = np.random.default_rng(7), [], [], (0.0, 0.0)
-    for turn in range(repeat + 1):
+    for _ in range(repeat + 1):
         dim, given = arguments(lib, name, n, rng)
         given[-1].grad.assign(rng.random(given[-1].numpy().shape, np.float32))
         bars = [None if isinstance(each, int | float) else each.grad for each in given]
@@ -100,17 +104,12 @@ def work(system: System, name: str, n: int, repeat: int) -> dict[str, float]:
         def backward(dim: int = dim, given: list[Any] = given, bars: list[Any] = bars) -> None:
             lib.launch(kernel, dim=dim, inputs=given, adj_inputs=bars, adj_outputs=[], adjoint=True)
 
-        times = timed(lib, forward), timed(lib, backward)
+        forward(), backward()
         means = _mean(given[-1]), _mean(given[0].grad)
-        if turn > 0:
-            primal.append(times[0])
-            adjoint.append(times[1])
-    return {
-        "primal": statistics.median(primal),
-        "adjoint": statistics.median(adjoint),
-        "mean": means[0],
-        "gradient": means[1],
-    }
+        times = timed(lib, forward), timed(lib, backward)
+        primal.append(times[0])
+        adjoint.append(times[1])
+    return _medians(primal, adjoint, means)
 
 
 def _mean(found: Any) -> float:
@@ -118,12 +117,13 @@ def _mean(found: Any) -> float:
 
 
 def timed(lib: Any, action: Callable[[], None]) -> float:
-    """Milliseconds between two events around an action."""
+    """Milliseconds of an action that launches, by events around several of them: the host runs ahead."""
     start, end = lib.Event(enable_timing=True), lib.Event(enable_timing=True)
     lib.record_event(start)
-    action()
+    for _ in range(IN_A_ROW):
+        action()
     lib.record_event(end)
-    return float(lib.get_event_elapsed_time(start, end))
+    return float(lib.get_event_elapsed_time(start, end)) / IN_A_ROW
 
 
 def copy(system: System, n: int, repeat: int) -> dict[str, float]:
@@ -147,24 +147,153 @@ def banded(system: System, n: int, repeat: int) -> dict[str, float]:
     return {"banded": statistics.median(times[1:])}
 
 
+def graphs(system: System) -> dict[str, float]:
+    """Microseconds a launch of a graph of launches, and of a recorded launch with its adjoint in one."""
+    lib, kernel = system.lib, system.compile(TEXTS["saxpy"].replace("saxpy", "step"), "step")
+    x, y, z = (lib.ones(N, dtype=float, requires_grad=True) for _ in range(3))
+    seed = lib.full(N, 1.0, dtype=float)
+
+    def launch() -> None:
+        lib.launch(kernel, dim=N, inputs=[x, y, 0.5, z])
+
+    def sweep() -> None:
+        with lib.Tape() as tape:
+            launch()
+        tape.backward(grads={z: seed})
+
+    return {"launch": replayed(lib, launch), "launch and adjoint": replayed(lib, sweep)}
+
+
+def replayed(lib: Any, action: Callable[[], None]) -> float:
+    """Microseconds that an action takes in a graph of many, once it has run outside."""
+    action(), action()
+    with lib.ScopedCapture() as capture:
+        for _ in range(CAPTURED):
+            action()
+    lib.capture_launch(capture.graph)
+    lib.synchronize()
+    start = time.perf_counter()
+    for _ in range(REPLAYS):
+        lib.capture_launch(capture.graph)
+    lib.synchronize()
+    return 1e6 * (time.perf_counter() - start) / (REPLAYS * CAPTURED)
+
+
+def latency_of_the_first_build(system: System, **request: Any) -> dict[str, float]:
+    """What a user waits for: of kernelab the build that is made first, before the better one."""
+    config = getattr(system.lib, "config", None)
+    if not isinstance(system, Kernelab) or config is None:
+        return latency(system, **request)
+    config.quick_builds = True
+    try:
+        return latency(system, **request)
+    finally:
+        config.quick_builds = False
+
+
+class Torch:
+    """PyTorch: saxpy in one kernel, and its gradient."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.lib: Any = torch
+
+    def work(self, name: str, n: int, repeat: int) -> dict[str, float]:
+        torch, rng, primal, adjoint, means = self.lib, np.random.default_rng(7), [], [], (0.0, 0.0)
+        assert name == "saxpy"
+        for _ in range(repeat + 1):
+            given = [torch.from_numpy(rng.random(n, np.float32)).cuda() for _ in range(3)]
+            x, y = (values.requires_grad_() for values in given[:2])
+            z = torch.add(y, x, alpha=0.5)
+            z.backward(given[2], retain_graph=True)
+            means = float(z.abs().mean()), float(x.grad.abs().mean())
+            primal.append(self.timed(lambda x=x, y=y: torch.add(y, x, alpha=0.5)))
+            adjoint.append(self.timed(lambda z=z, bar=given[2]: z.backward(bar, retain_graph=True)))
+        return _medians(primal, adjoint, means)
+
+    def timed(self, action: Callable[[], Any]) -> float:
+        """Milliseconds, as of the others."""
+        start, end = (self.lib.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(IN_A_ROW):
+            action()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / IN_A_ROW
+
+
+class Jax:
+    """JAX: saxpy compiled, and its gradient; it has no events, so the host's clock times many at once."""
+
+    def __init__(self) -> None:
+        import jax
+
+        self.lib: Any = jax
+
+    def work(self, name: str, n: int, repeat: int) -> dict[str, float]:
+        jax, rng, primal, adjoint, means = self.lib, np.random.default_rng(7), [], [], (0.0, 0.0)
+        assert name == "saxpy"
+        forward = jax.jit(lambda x, y: 0.5 * x + y)
+        backward = jax.jit(lambda x, y, bar: jax.vjp(forward, x, y)[1](bar))
+        for _ in range(repeat + 1):
+            x, y, bar = (jax.numpy.asarray(rng.random(n, np.float32)) for _ in range(3))
+            means = float(abs(forward(x, y)).mean()), float(abs(backward(x, y, bar)[0]).mean())
+            primal.append(self.timed(lambda x=x, y=y: forward(x, y)))
+            adjoint.append(self.timed(lambda x=x, y=y, bar=bar: backward(x, y, bar)))
+        return _medians(primal, adjoint, means)
+
+    def timed(self, action: Callable[[], Any]) -> float:
+        """Milliseconds."""
+        self.lib.block_until_ready(action())
+        start = time.perf_counter()
+        made = [action() for _ in range(IN_A_ROW)]
+        self.lib.block_until_ready(made)
+        return 1e3 * (time.perf_counter() - start) / IN_A_ROW
+
+
+def _medians(primal: list[float], adjoint: list[float], means: tuple[float, float]) -> dict[str, float]:
+    """Without the first turn, which warms up."""
+    first, second = statistics.median(primal[1:]), statistics.median(adjoint[1:])
+    return {"primal": first, "adjoint": second, "mean": means[0], "gradient": means[1]}
+
+
+CAPTURED = 100
+REPLAYS = 20
+
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "work": work,
     "copy": copy,
     "banded": banded,
-    "latency": latency,
+    "graphs": graphs,
+    "latency": latency_of_the_first_build,
     "overhead": overhead,
 }
 
 
 def main() -> None:
-    system: System = Kernelab() if sys.argv[1] == "kernelab" else Warp()
+    name, *options = sys.argv[1:]
+    if name in OTHERS:
+        other = OTHERS[name]()
+        serve(other.lib.__version__, lambda measure, **request: getattr(other, measure)(**request))
+        return
+    if "--dry" in options:
+        import_module("tests.support.fakecuda").install()
+    system: System = Kernelab() if name == "kernelab" else Warp()
     if isinstance(system, Kernelab):
         system.lib.config.quick_builds = False  # what is measured is the build that stays
     system.lib.set_device("cuda:0")
-    print(json.dumps({"version": system.lib.__version__}), flush=True)
+    serve(system.lib.__version__, lambda measure, **request: MEASURES[measure](system, **request))
+
+
+OTHERS: dict[str, Any] = {"torch": Torch, "jax": Jax}
+
+
+def serve(version: str, answer: Callable[..., dict[str, float]]) -> None:
+    """Say that all is ready, then answer a line for each."""
+    print(json.dumps({"version": version}), flush=True)
     for line in sys.stdin:
-        request = json.loads(line)
-        print(json.dumps(MEASURES[request.pop("measure")](system, **request)), flush=True)
+        print(json.dumps(answer(**json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

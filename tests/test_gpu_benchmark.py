@@ -77,6 +77,7 @@ class Simulated:
 
     def __init__(self, worker: Any, system: Any, name: str, broken: str = "") -> None:
         self.name, self._worker, self._system, self._broken = name, worker, system, broken
+        self.works = tuple(worker.TEXTS)
 
     def ask(self, measure: str, **request: Any) -> Any:
         if self._broken and self._broken in (measure, request.get("name")):
@@ -91,6 +92,7 @@ def test_a_row_that_fails_is_told_and_all_others_are_written(
 
     monkeypatch.setattr(gpu, "WORK", {"saxpy": 40, "springs": 40})
     monkeypatch.setitem(worker.MEASURES, "overhead", lambda system: {"backward": 3.0})
+    monkeypatch.setattr(worker, "CAPTURED", 3)
     monkeypatch.setattr(gpu, "SIZES", {"4 operations": gpu.SIZES["4 operations"]})
     report = gpu.Report("# On a GPU", ["kernelab", "warp"], tmp_path / "gpu.md")
     peers = [Simulated(worker, system, "kernelab"), Simulated(worker, system, "warp", "springs")]
@@ -100,6 +102,7 @@ def test_a_row_that_fails_is_told_and_all_others_are_written(
     assert "| springs, 8, primal | 1 | - |" in written
     assert "* FAILED: springs: warp ended with status -9" in written
     assert "a copy moves" in written and "| 4 operations, with adjoint |" in written
+    assert "| launch and adjoint |" in written
     assert "| three bands, n = 1,000 |" in written and "| backward |" in written
 
 
@@ -110,7 +113,7 @@ def test_no_step_begins_when_the_time_is_up(worker: Any, system: Any) -> None:
     assert gpu.measure(report, [Simulated(worker, system, "kernelab")], 1, 1, seconds=-1.0) == 0
     assert not report.figures
     assert all(note.startswith("NOT MEASURED, the time was up: ") for note in report.notes)
-    assert len(report.notes) == len(gpu.WORK) + 1 + len(gpu.SIZES) + 1
+    assert len(report.notes) == len(gpu.WORK) + 2 + len(gpu.SIZES) + 1
 
 
 def test_a_system_that_hangs_is_ended_and_started_again(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +125,8 @@ def test_a_system_that_hangs_is_ended_and_started_again(worker: Any, monkeypatch
         def __init__(self, *_: str) -> None:
             Hanging.made += 1
             self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+
+        def greet(self) -> None: ...
 
         def ask(self, **_: Any) -> Any:
             if Hanging.made > 1:
@@ -137,3 +142,15 @@ def test_a_system_that_hangs_is_ended_and_started_again(worker: Any, monkeypatch
     with pytest.raises(RuntimeError, match="warp ended with status -9"):
         system.ask(measure="work")
     assert system.ask(measure="work") == {"primal": 1.0}
+
+
+def test_the_whole_program_runs_on_a_simulated_device(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), "--dry", "--shrink", "1000000"]
+    command += ["--repeat", "1", "--write", str(tmp_path / "gpu.md")]
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=hidden, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    written = (tmp_path / "gpu.md").read_text()
+    for row in ("saxpy, 100, adjoint", "loop, 8, primal", "backward", "launch and adjoint", "200 operations"):
+        assert f"| {row}" in written
+    assert "FAILED" not in written and "NOT MEASURED" not in written

@@ -253,6 +253,9 @@ class FakeCuda:
         sim.hold(at, int(event))
 
     def cuEventQuery(self, event: Any) -> Any:
+        moment = self.sim._events[int(event)]
+        if not moment.come:  # a simulated device goes on when it is asked
+            moment.driver.finished(moment.stream)
         return None if self.sim.happened(int(event)) else RESULT.CUDA_ERROR_NOT_READY
 
     def cuEventElapsedTime(self, start: Any, end: Any) -> float:
