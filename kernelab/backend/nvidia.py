@@ -168,8 +168,8 @@ class NvidiaDriver:
         return nvrtc.hurries()
 
     def compile(self, text: str, quickly: bool = False) -> bytes:
-        """Machine code for the device; raises BuildError."""
-        return nvrtc.compile_to_cubin(text, self.architecture, quickly=quickly)
+        """Machine code for the device, or PTX for one that NVRTC does not know yet; raises BuildError."""
+        return nvrtc.compile_for(text, self.architecture, quickly)
 
     def load(self, code: bytes, symbol: str) -> object:
         """A function of machine code; raises BuildError."""
@@ -184,7 +184,7 @@ class NvidiaDriver:
         """The address of new memory; raises KernelMemoryError."""
         self._enter()
         doing = f"allocating {nbytes:,} bytes"
-        address = int(self._do(doing, self._api.cuMemAllocAsync(nbytes, self._for_memory)))
+        address = int(self._do(doing, self._api.cuMemAllocAsync(max(nbytes, 1), self._for_memory)))
         if self._capturing:
             self._do(doing, self._api.cuStreamSynchronize(self._for_memory))
         return address
@@ -295,6 +295,7 @@ class NvidiaDriver:
     def shared(self, nbytes: int) -> tuple[int, int]:
         """Page-locked memory of the host that the device reaches; it lives as long as the process."""
         self._enter()
+        nbytes = max(nbytes, 1)
         host = int(self._do("allocating shared memory", self._api.cuMemHostAlloc(nbytes, _MAPPED)))
         ctypes.memset(host, 0, nbytes)
         device = self._do("allocating shared memory", self._api.cuMemHostGetDevicePointer(host, 0))

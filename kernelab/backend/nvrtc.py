@@ -53,7 +53,7 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
     Raises BuildError with the compiler's log, where NVRTC is not installed, or for an architecture that it
     does not know.
     """
-    number = int(architecture.removeprefix("sm_").rstrip("af"))
+    number = _number(architecture)
     if number < OLDEST:
         message = f"a device of {architecture} is too old: it cannot add float64 numbers by atomics"
         hint = f'kernelab needs sm_{OLDEST} (of 2016) or later: use device="cpu"'
@@ -66,6 +66,21 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
     flags = (*(LOCATED if located else ()), *(QUICKLY if quickly else ()))
     return _compiled(text, architecture, "nvrtcGetCUBIN", flags)
+
+
+def compile_for(text: str, architecture: str, quickly: bool = False) -> bytes:
+    """What a driver loads for a device: machine code, or for one that is newer than NVRTC, PTX.
+
+    The driver, which knows the device, makes machine code of that.  Raises BuildError as the others do.
+    """
+    newest = architectures()[-1]
+    if _number(architecture) <= _number(newest):
+        return compile_to_cubin(text, architecture, quickly=quickly)
+    return compile_to_ptx(text, newest).encode() + b"\0"
+
+
+def _number(architecture: str) -> int:
+    return int(architecture.removeprefix("sm_").rstrip("af"))
 
 
 def hurries() -> bool:

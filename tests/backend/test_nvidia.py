@@ -80,3 +80,11 @@ def test_an_architecture_that_nvrtc_does_not_know_is_refused_by_name() -> None:
     with pytest.raises(BuildError, match=r"NVRTC \d+\.\d+ does not compile for sm_999") as caught:
         nvrtc.compile_to_cubin("", "sm_999")
     assert "it knows sm_" in str(caught.value)
+
+
+@pytest.mark.nvrtc
+def test_a_device_that_is_newer_than_nvrtc_gets_ptx_for_the_newest_that_it_knows() -> None:
+    text = emit([scalarise(kernels.saxpy().function)], Cuda()).text
+    code = nvrtc.compile_for(text, "sm_999")
+    assert code.endswith(b"\0") and f".target {nvrtc.architectures()[-1]}".encode() in code
+    assert nvrtc.compile_for(text, "sm_90").startswith(b"\x7fELF")

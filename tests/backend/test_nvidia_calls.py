@@ -89,6 +89,12 @@ def test_a_capture_hands_memory_out_in_a_stream_apart(told: Told) -> None:
     ]
 
 
+def test_memory_without_bytes_is_one_byte(told: Told) -> None:
+    driver = nvidia.NvidiaDriver(0)
+    driver.allocate(0)
+    assert told.since("cuMemAllocAsync") == [("cuMemAllocAsync", 1, driver.own_stream)]
+
+
 def test_uploads_and_launches_do_not_wait(told: Told) -> None:
     driver = nvidia.NvidiaDriver(0)
     assert driver.owns(5)

@@ -122,6 +122,7 @@ class FakeCuda:
         return self.sim.memory()
 
     def cuMemAllocAsync(self, nbytes: int, stream: Any) -> int:
+        assert nbytes > 0, "the driver allocates no memory of 0 bytes"
         assert self.sim._noted is None or self.at(stream)[1] != 0, "an allocation was captured"
         return self.sim.allocate(nbytes)
 
@@ -271,6 +272,6 @@ def install() -> FakeCuda:
     made = FakeCuda()
     nvidia.api.cache_clear()
     nvidia.api = lambda: made  # type: ignore[assignment]
-    nvrtc.compile_to_cubin = made.compiled  # type: ignore[assignment]
+    nvrtc.compile_for = made.compiled  # type: ignore[assignment]
     nvrtc.hurries = lambda: False  # type: ignore[assignment]
     return made
