@@ -255,13 +255,13 @@ def _suffix(scalar: Scalar) -> str:
 
 
 def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
-    from kernelab.lang.values import made_of  # which is built on the types
+    from kernelab.lang.making import made_of  # which is built on the types
 
     return made_of(type, components)
 
 
 def _rigid_motion(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
-    from kernelab.lang.values import moved_by
+    from kernelab.lang.making import moved_by
 
     return moved_by(type, components, parts)
 

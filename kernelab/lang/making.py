@@ -1,0 +1,65 @@
+"""Calls of types on the host: vectors, matrices, quaternions and transforms of their components or parts.
+
+Knows types and host values; must not know kernels.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.lang.rounding import widened
+from kernelab.lang.traced import follow, untraced
+from kernelab.lang.types import Mat, Transform, Vec
+from kernelab.lang.values import Host, as_components, value_of
+
+
+def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
+    """A value of no components (zeros), of one (repeated, or nested), or of all; raises KernelTypeError."""
+    if not components:
+        return value_of(type, np.zeros(type.shape, type.scalar.dtype))
+    try:
+        given = [as_components(untraced(component), type.scalar) for component in components]
+    except (TypeError, ValueError, OverflowError) as error:
+        message = f"{', '.join(map(repr, components))} cannot be the components of a {type}"
+        raise KernelTypeError(Diagnostic(message, code="value", hint=str(error))) from None
+    if len(given) == 1 and given[0].shape in ((), type.shape):
+        return follow(value_of(type, np.broadcast_to(given[0], type.shape).copy()), *components)
+    joined = np.concatenate([component.ravel() for component in given])
+    size = math.prod(type.shape)
+    if joined.size != size:
+        message = f"{type} takes 0, 1 or {size} components, not {joined.size}"
+        raise KernelTypeError(Diagnostic(message, code="count"))
+    return follow(value_of(type, joined.reshape(type.shape)), *components)
+
+
+def moved_by(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
+    """A rigid motion of its numbers, or of a translation `p` and a rotation `q`, if these are not left out.
+
+    Raises KernelTypeError for other parts, or parts of other lengths.
+    """
+    one = components[0] if len(components) == 1 else None
+    if len(components) > 2 or (not parts and one is not None and np.size(one) in (1, 7)):
+        if parts:
+            message = f"{type} takes its numbers, or p and q, not both"
+            raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=p, q=q)"))
+        return made_of(type, components)
+    given = dict(zip("pq", components, strict=False))
+    wrong = [name for name in parts if name not in ("p", "q") or name in given]
+    if wrong:
+        message = f"{type} takes p and q, each once, not {wrong[0]}"
+        raise KernelTypeError(Diagnostic(message, code="overload", hint="write transform(p=p, q=q)"))
+    numbers = [
+        _part_of(type, name, (given | parts).get(name, usual))
+        for name, usual in (("p", (0, 0, 0)), ("q", (0, 0, 0, 1)))
+    ]
+    return follow(made_of(type, tuple(numbers)), components, parts)
+
+
+def _part_of(type: Transform, name: str, given: Any) -> Host:
+    length, found = {"p": 3, "q": 4}[name], np.asarray(widened(np.asarray(untraced(given))))
+    if found.shape != (length,) or found.dtype.kind not in "biuf":
+        message = f"{name} of a {type} is {length} numbers, not {given!r}"
+        raise KernelTypeError(Diagnostic(message, code="count", hint="write transform(p=vec3(), q=quat())"))
+    return found
