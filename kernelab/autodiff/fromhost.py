@@ -121,37 +121,46 @@ class FromHost:
         """Where the values that the host wrote to some memory were taken on the tape."""
         return [taken for values in self.arrays.get(memory, ()) for taken in values.taken]
 
-    def came_in(self, elements: array, data: Any, record: int, how: str, replaced: bool = True) -> None:
+    def came_in(
+        self, elements: array, data: Any, record: int, how: str, replaced: bool = True
+    ) -> HostValues | None:
         """Remember an array that the host has made of data, or changed; `replaced` if not by one number."""
         elem: Any = elements.dtype
         if not self._known or not (isinstance(elem, Struct) or is_differentiable(elem)):
-            return
+            return None
         found = self._takings(data)
         if any(taken.elements.allocation is elements.allocation for taken in found) and how == "array":
-            return  # another view of the same memory
+            return None  # another view of the same memory
         if not found and _is_written(data):
-            return
+            return None
         latest = self._last if replaced else None
         if latest is not None and elements.size > latest.elements.size:
             latest = None
         values = HostValues(caller(), record, how, found, latest)
         self.arrays.setdefault(elements.allocation, []).append(values)
+        return values
 
     def passed_on(self, record: int, place: Place, given: Iterable[tuple[int, Any]]) -> None:
-        """Look for numbers that the host has taken, or made of these, among those that a record is given."""
+        """Remember the numbers that the host has taken, or may have made of these, among those given."""
+        for passed in self.numbers_in(record, given):
+            if passed.certain or passed.equal is not None:
+                self.numbers.append(passed)
+            else:
+                self._plain[place, passed.position] = passed
+
+    def numbers_in(self, record: int, given: Iterable[tuple[int, Any]]) -> Iterator[PassedOn]:
+        """The numbers that the host has taken, or may have made of these, among those given by position."""
         if not self._known:
             return
         for position, value in given:
             found = self._takings(value)
             if found:
-                self.numbers.append(PassedOn(record, position, found))
+                yield PassedOn(record, position, found)
                 continue
             for number in _components(value):
                 passed = PassedOn(record, position, (), self.lost.get(number), _is_short(number))
-                if passed.equal is not None:
-                    self.numbers.append(passed)
-                elif not passed.written:
-                    self._plain[place, position] = passed
+                if passed.equal is not None or not passed.written:
+                    yield passed
 
     def _takings(self, data: Any) -> tuple[Taken, ...]:
         """Where the numbers in data were taken on this tape."""

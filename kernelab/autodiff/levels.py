@@ -11,7 +11,6 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
-import warnings
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.hostside import HostSide
 from kernelab.autodiff.programs import Positions, Program
-from kernelab.errors import Diagnostic, GradientError, KernelWarning, TapeError
+from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime import inplace
@@ -83,6 +83,7 @@ class Level:
 
     def __init__(self, parent: "Level") -> None:
         self.parent = parent
+        self._host: HostSide | None = None
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program."""
@@ -110,6 +111,8 @@ class Level:
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
+        if self._host is not None and plan.numbers:
+            self._host.launched(call)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         given = zip(call.arguments, call.parts[1:], strict=True)
         self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
@@ -125,6 +128,8 @@ class Level:
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         self.move(dest, duplicate(dest))
+        if self._host is not None:
+            self._host.came_in(dest, data, how)
 
     def carries(self, memory: Allocation) -> bool:
         """Whether a derivative goes with the values of a memory."""
@@ -139,21 +144,16 @@ class Level:
             levels.append(levels[-1].parent)
         for level in levels:
             level.require_readable(elements)
-        if any(level.carries(elements.allocation) for level in levels):
-            place = caller()
-            message = (
-                "the host takes values that are being differentiated: what it computes has no derivative"
-            )
-            hint = (
-                "compute with kernels, and sum into an array: kl.utils.array_sum(y, out=total); if the "
-                "derivative is meant to end here, that is fine"
-            )
-            shown = Diagnostic(message, place.span, "host", "warning", hint=hint).render()
-            warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
-        return ()
+        if not any(level.carries(elements.allocation) for level in levels):
+            return ()
+        if self._host is None:
+            self._host = HostSide()
+        return self._host.looked_at(elements)
 
     def came_in(self, elements: array, data: Any = None) -> None:
-        """Values of the host are constants."""
+        """Values of the host are constants; warns where they come from what is differentiated."""
+        if self._host is not None:
+            self._host.came_in(elements, data, "array")
 
     def marked_read(self, elements: array) -> None:
         """Who reads an array besides launches is no matter of a transform."""

@@ -375,3 +375,10 @@ _follow_methods(
     np.ndarray,
     ("item", "tolist", "sum", "mean", "var", "std", "prod", "min", "max", "trace", "dot", "round", "take"),
 )
+
+
+# To those who ask they are what they stand for: messages tell users of floats and of NumPy's arrays.
+for _kind, _plain in ((TracedFloat, float), (TracedArray, np.ndarray)):
+    _kind.__name__, _kind.__qualname__, _kind.__module__ = (
+        _plain.__name__, _plain.__qualname__, _plain.__module__
+    )  # fmt: skip

@@ -203,10 +203,7 @@ def test_arguments_are_left_alone_and_may_not_be_changed() -> None:
 def test_host_data_is_refused() -> None:
     x = reals(3)
     for transform in (kl.func.jacrev, kl.func.jacfwd):
-        with (
-            pytest.warns(kl.KernelWarning, match="the host takes values that are being differentiated"),
-            pytest.raises(KernelTypeError, match=r"f returned a numpy.ndarray.*no derivative"),
-        ):
+        with pytest.raises(KernelTypeError, match=r"f returned a numpy.ndarray.*no derivative"):
             transform(_named_f(lambda x: sine(x).numpy()))(x)
     with pytest.raises(KernelTypeError, match="f returned nothing"):
         kl.func.jacrev(_named_f(lambda x: None))(x)
@@ -223,7 +220,7 @@ def test_host_data_is_refused() -> None:
     with pytest.raises(KernelTypeError, match="argument `x` of f has no elements"):
         kl.func.jacfwd(_named_f(lambda x: x))(kl.zeros(0))
     with (
-        pytest.warns(kl.KernelWarning, match="the host takes values"),
+        pytest.warns(kl.KernelWarning, match="no derivative goes through an array"),
         pytest.raises(GradientError, match="was not computed from the arguments"),
     ):
         kl.func.grad(_named_f(lambda x: kl.array([x.numpy().sum()], dtype=float)))(x)
