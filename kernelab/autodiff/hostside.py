@@ -37,7 +37,7 @@ class HostSide:
         for number in self._seen.numbers_in(0, given):
             taken = self._source(number, place, len(call.arguments))
             if taken is not None and _is_varied(call, number.position):
-                way = f"through the launch of `{call.kernel.name}`: it is given a number that the host took"
+                way = f"through the launch of `{call.kernel.name}`: it is given a number taken from"
                 self._tell(way, number.certain, place, taken)
 
     def came_in(self, elements: array, data: Any, how: str) -> None:
@@ -45,9 +45,7 @@ class HostSide:
         values = self._seen.came_in(elements, data, 0, how)
         taken = None if values is None else self._source_of_array(values)
         if values is not None and taken is not None:
-            self._tell(
-                "through an array: the host made its values of those", values.certain, values.place, taken
-            )
+            self._tell("through an array: the host made its values from", values.certain, values.place, taken)
 
     def _source(self, number: PassedOn, place: Place, count: int) -> Taken | None:
         if number.certain:
@@ -71,12 +69,12 @@ class HostSide:
         name = name_in_caller(taken.elements)
         seen = f"`{name}`" if name else "values that are being differentiated"
         shown = Diagnostic(
-            f"{'no' if certain else 'perhaps no'} derivative goes {way} of {seen}",
+            f"{'no' if certain else 'perhaps no'} derivative goes {way} {seen}",
             place.span,
             "host",
             "warning",
             hint="compute with kernels, and sum into an array: kl.utils.array_sum(y, out=total); if the "
-            "derivative is meant to end here, take the values of a clone: clone(y, requires_grad=False)",
+            "derivative is meant to end here, that is fine",
             related=(Related("the host took them here:", taken.place.span),),
         )
         warnings.warn_explicit(shown.render(), KernelWarning, place.filename, place.line)
