@@ -13,6 +13,7 @@ derivatives need no rule.  Works on the syntax tree, before anything is known of
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.jumps import leaves, returns_value, states_result
@@ -158,14 +159,43 @@ class Calls:
         return targets if self._apart(stmt, call, found, targets) else None
 
     def _apart(self, stmt: ast.stmt, call: ast.Call, found: HandsBack, targets: list[ast.expr]) -> bool:
-        texts = [ast.unparse(target) for target in targets]
-        if isinstance(stmt, ast.AugAssign):
-            texts.append(ast.unparse(stmt.target))
-        twice = next((text for k, text in enumerate(texts) if text in texts[:k]), None)
-        if twice is not None:
-            message = f"{found.name} is to change {twice} twice at once"
-            self._error(stmt, call, message, "use two variables")
-        return twice is None
+        changed = [*targets, stmt.target] if isinstance(stmt, ast.AugAssign) else targets
+        pairs = [(one, other) for one, other in permutations(changed, 2) if one in targets]
+        for one, other in pairs:
+            if ast.unparse(one) == ast.unparse(other):
+                message = f"{found.name} is to change {ast.unparse(one)} twice at once"
+                self._error(stmt, call, message, "use two variables")
+                return False
+        for one, other in pairs:
+            # What comes back is stored in order: the second would be looked up where the first has changed.
+            if _depends(other, one) or (other not in targets and _depends(one, other)):
+                message = f"{found.name} changes {ast.unparse(one)}, and {ast.unparse(other)} depends on it"
+                self._error(stmt, call, message, "give one of them, or the index, to a variable first")
+                return False
+        return True
+
+
+def _depends(target: ast.expr, changed: ast.expr) -> bool:
+    """Whether a target is part of what is changed, or its indices read a variable of which that is part."""
+    inner = target
+    variable = _variable(changed)
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        if isinstance(inner, ast.Subscript) and _reads(inner.slice, variable):
+            return True
+        inner = inner.value
+        if ast.unparse(inner) == ast.unparse(changed):
+            return True
+    return False
+
+
+def _variable(target: ast.expr) -> str:
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    return ast.unparse(target)
+
+
+def _reads(index: ast.expr, variable: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == variable for node in nodes(index))
 
 
 def _whole_call(stmt: ast.stmt) -> ast.Call | None:

@@ -100,6 +100,26 @@ def kernel(y: array[int], n: int):
     assert y.list() == [3, -1]
 
 
+def test_elements_apart_from_what_else_a_call_changes_are_taken_as_they_stand() -> None:
+    kernel = kl.compile("""
+def step(n: ref[int], v: ref[float]) -> float:
+    n += 1
+    v += 1.0
+    return v
+def kernel(y: array[float], order: array[int]):
+    k = int(0)
+    total = float(0.0)
+    total += step(k, y[order[1]])
+    y[k] += step(order[k], total)
+    v = vec3(1.0, 2.0, 3.0)
+    v[0] += step(k, v[2])
+    y[0] = v[0]
+""")["kernel"]
+    y, order = kl.zeros(3), kl.array([0, 2], dtype=int)
+    kl.launch(kernel, 1, [y, order])
+    assert (y.list(), order.list()) == ([5.0, 2.0, 1.0], [0, 3])
+
+
 def test_ref_is_a_type_with_a_type() -> None:
     assert kl.ref[float] == kl.ref[float] != kl.ref[int]
     assert repr(kl.ref[kl.float32]) == "ref[float32]" and Alias.dtype == kl.float32
