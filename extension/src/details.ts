@@ -50,7 +50,7 @@ export class Details {
       ...(record === null ? [] : factsOfRecord(this.store, record)),
       ...(memory === null ? [] : factsOfMemory(this.store, memory)),
     ];
-    if (!parts.length) parts.push(html("p", { class: "klt-quiet" }, "Pick a launch or an array for what is known of it."));
+    if (!parts.length) parts.push(html("p", { class: "klt-quiet" }, "Pick a launch or an array to see what is known of it."));
     this.facts.replaceChildren(...parts);
   }
 

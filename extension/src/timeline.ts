@@ -11,7 +11,9 @@ const LABELS = 300, FEW_LABELS = 150, NARROW = 560;
 /** The width before it is in the page, or while another tab is open. */
 const USUAL = 800;
 /** How wide lanes are that all fit, and those of which some are out of sight. */
-const NARROWEST = 44, WIDEST = 130, SCROLLED = 64;
+const NARROWEST = 44, WIDEST = 130, SCROLLED = 72;
+/** What stays free between the names of neighbouring lanes. */
+const GAP = 8;
 const OUTCOMES = { saved: "kept", tainted: "⚠ lost", refused: "⛔ refused" };
 
 export class Timeline {
@@ -148,7 +150,7 @@ export class Timeline {
     const names = [];
     for (let m = lanes[0]; m < lanes[1]; m++) {
       const mark = store.hasGradient(m) ? "∇" : "";
-      const room = Math.floor(lane / 7.4) - mark.length;
+      const room = Math.floor((lane - GAP) / 7.4) - mark.length;
       const about = `${store.name(m)}: ${bytes(store.data.memories[m]![1])}${mark ? ", requires gradients" : ""}`;
       names.push(svg("g", { class: "klt-name", "data-memory": m },
         svg("title", {}, about),
@@ -160,7 +162,7 @@ export class Timeline {
       ...names,
       svg("rect", { class: "klt-headband", x: 0, y: 0, width: this.labels - 4, height: HEAD - 2 }),
       svg("text", { x: 34, y: 24, class: "klt-dim" }, "launch"),
-      ...this.columns(24, "grid", "time"));
+      ...this.columns(24, "grid", store.data.times.some((time) => time >= 0) ? "time" : ""));
   }
 
   /** What stands in the columns of grid and time, where there is room for them. */
