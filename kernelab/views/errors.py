@@ -23,6 +23,7 @@ from kernelab.errors import Diagnosed, Diagnostic, label_of
 MAX_CALLS = 4
 """How many of the user's calls are shown, the innermost ones."""
 
+# A colour that is bold too is drawn in a darker one, which dark themes hardly show: names are coloured only.
 RED, GREEN, BLUE, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[34m", "\x1b[1m", "\x1b[0m"
 
 _NOTEBOOK = frozenset({"kernelab", "IPython", "ipykernel", "traitlets", "tornado"})
@@ -40,7 +41,7 @@ def error_lines(error: Diagnosed) -> list[str]:
     first, *rest = [
         f"{BOLD}{line}{PLAIN}" if line in titles else _coloured(line) for line in str(error).split("\n")
     ]
-    return [f"{RED}{BOLD}{type(error).__name__}{PLAIN}: {first}", *rest, *map(_coloured, _calls(error))]
+    return [f"{RED}{type(error).__name__}{PLAIN}: {first}", *rest, *map(_coloured, _calls(error))]
 
 
 def diagnostic_lines(diagnostic: Diagnostic) -> list[str]:
@@ -51,7 +52,7 @@ def diagnostic_lines(diagnostic: Diagnostic) -> list[str]:
 def warning_lines(name: str, text: str) -> list[str]:
     """A warning's name and text as lines, coloured."""
     first, *rest = text.split("\n")
-    return [f"{BLUE}{BOLD}{name}{PLAIN}: {first}", *map(_coloured, rest)]
+    return [f"{BLUE}{name}{PLAIN}: {first}", *map(_coloured, rest)]
 
 
 def _coloured(line: str) -> str:

@@ -1,9 +1,9 @@
 """Jacobians as heatmaps: inputs across, outputs down, one colour scale centred on zero.
 
 Thick lines separate elements, thin dashed ones the components of vectors.  A zero is white, what was left out
-is hatched grey, an infinity or a NaN that was computed is black; a line below the figure says so.  Figures
-are Matplotlib's, made without pyplot; the text form needs nothing.  Must not know how the numbers were
-computed.
+is hatched grey, an infinity or a NaN that was computed is black; a line below the figure says so, in words
+that stay true where a dark theme turns white and black over.  Figures are Matplotlib's, made without pyplot;
+the text form needs nothing.  Must not know how the numbers were computed.
 """
 
 import itertools
@@ -133,7 +133,9 @@ def _marks(parts: Sequence[Panel], style: Style) -> str:
     """What black and hatched cells mean, where there are any."""
     infinite = any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts)
     left_out = any(not p.evaluated.all() for p in parts)
-    told = ["black: infinite or not a number"] * infinite + ["hatched: not computed"] * left_out
+    told = ["in the colour of this text: infinite or not a number"] * infinite + [
+        "hatched: not computed"
+    ] * left_out
     return ", ".join(told)
 
 

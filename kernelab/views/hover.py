@@ -24,6 +24,14 @@ STYLE = (
     ".kl .kl-hover rect:hover{fill:rgba(128,128,128,.35)}"
 )
 
+# In a dark theme the lightness of a figure turns over while hues stay: paper as dark as the page, large
+# entries bright.  The file stays what Matplotlib drew, so a saved notebook is right in either theme.
+_DARK = ".kl-over>img{filter:invert(.93) hue-rotate(180deg)}"
+STYLE += "".join(
+    f"{page} {_DARK}"
+    for page in ("[data-jp-theme-light=false] .kl", "body.vscode-dark .kl", "body.vscode-high-contrast .kl")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Matrix:

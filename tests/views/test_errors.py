@@ -47,7 +47,7 @@ def test_the_colours_leave_every_character_in_place() -> None:
 def test_the_message_the_place_the_caret_and_the_hint_stand_out() -> None:
     lines = error_lines(KernelTypeError(MISTAKE))
     colours = [re.findall(r"\x1b\[([1-9]\d?)m", line) for line in lines]
-    assert colours == [["31", "1", "1"], ["32"], [], ["1"], ["34"]]
+    assert colours == [["31", "1"], ["32"], [], ["1"], ["34"]]
 
 
 def test_the_place_and_the_hint_of_a_warning_stand_out_as_those_of_an_error_do() -> None:

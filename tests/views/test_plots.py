@@ -234,7 +234,9 @@ def test_an_infinite_entry_is_black_and_not_the_white_of_a_zero(odd: dict[str, A
     drawn = kl.autograd.jacobian_plot(found, show_plot=False)
     black = drawn.axes[0].get_images()[1].get_array()
     assert np.argwhere(~np.ma.getmaskarray(black)).tolist() == [[1, 1]]
-    assert drawn.get_supxlabel() == "black: infinite or not a number, hatched: not computed"
+    assert (
+        drawn.get_supxlabel() == "in the colour of this text: infinite or not a number, hatched: not computed"
+    )
     assert drawn.get_suptitle() == "Jacobians of roots"
 
 
@@ -262,3 +264,10 @@ def test_wide_patterns_fill_their_panel_and_have_labels(odd: dict[str, Any], row
     assert axes.get_position().height > 0.5
     if columns > 400:
         assert drawn.axes[1].get_title() == "the first 2 rows and 48 columns"
+
+
+def test_a_dark_theme_turns_over_how_light_a_figure_is_and_nothing_else() -> None:
+    assert (
+        "[data-jp-theme-light=false] .kl .kl-over>img{filter:invert(.93) hue-rotate(180deg)}" in hover.STYLE
+    )
+    assert hover.STYLE.count("filter:") == 3
