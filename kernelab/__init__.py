@@ -59,6 +59,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
+from kernelab.runtime.calls import telling as _telling
 from kernelab.runtime.capture import Graph, ScopedCapture, capture_begin, capture_end, capture_launch
 from kernelab.runtime.checked import find_races
 from kernelab.runtime.command import Launch
@@ -210,6 +211,7 @@ _install_views({Tape: _live_tape})
 _offer_magic()
 
 
+@_telling()
 def show(shown: _Any) -> None:
     """Show an object now: a tape, before anything is recorded, as a view that follows the recording.
 

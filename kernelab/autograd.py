@@ -29,6 +29,7 @@ from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.trees import refusal
 from kernelab.backend.manner import shape_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
+from kernelab.runtime.calls import telling
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.operands import require_place
@@ -52,6 +53,10 @@ __all__ = [
 ]
 
 reports.install()
+
+_PLOTTED = (
+    "plot what jacobian gives: plot_kernel_jacobians(jacobian(kernel, dim=n, inputs=[...], outputs=[...]))"
+)
 
 Mask = Sequence[tuple[Key, Key]]
 Function = Kernel | Callable[..., Any]
@@ -86,6 +91,7 @@ class FunctionMetadata:
         self.input_dtypes, self.output_dtypes = types[:count], types[count:]
 
 
+@telling()
 def jacobian(
     function: Function,
     dim: int | Sequence[int] | None = None,
@@ -129,6 +135,7 @@ def jacobian(
     return found
 
 
+@telling()
 def jacobian_fd(
     function: Function,
     dim: int | Sequence[int] | None = None,
@@ -157,6 +164,7 @@ def jacobian_fd(
     return found
 
 
+@telling()
 def gradcheck(
     function: Function,
     dim: int | Sequence[int] | None = None,
@@ -208,6 +216,7 @@ def gradcheck(
     return report.as_shown(display.cell()) if show_summary else report
 
 
+@telling()
 def gradcheck_tape(
     tape: Any,
     *,
@@ -266,6 +275,7 @@ def gradcheck_tape(
     return report.as_shown(display.cell()) if show_summary else report
 
 
+@telling(dim=_PLOTTED, outputs=_PLOTTED)
 def plot_kernel_jacobians(
     jacobians: Mapping[Any, Any],
     kernel: Kernel | FunctionMetadata | None = None,
@@ -297,6 +307,7 @@ def plot_kernel_jacobians(
 jacobian_plot = plot_kernel_jacobians
 
 
+@telling()
 def plot_sparsity(
     jacobians: Mapping[Any, Jacobian] | Jacobian,
     color_groups: bool = True,
@@ -320,6 +331,7 @@ def plot_sparsity(
     return figures.finish(drawn, partial(sparsity.figure_view, parts=parts), show_plot)
 
 
+@telling()
 def taylor_test(
     function: Function,
     dim: int | Sequence[int] | None = None,

@@ -97,7 +97,7 @@ class PairResult:
 
 
 VERDICTS = {
-    "custom": "the derivative that a user wrote for a function is not its derivative",
+    "custom": "the derivative that a user wrote for a function is not its derivative: correct the formula",
     "builtin": "the rule of a builtin is not its derivative: that is a fault of kernelab, please report it",
     "surrogate": "a builtin whose derivative is not that of its value, on purpose, stands in between",
     "kink": "the function has a kink or a jump near these inputs, where it has no derivative",

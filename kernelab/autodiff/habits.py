@@ -1,8 +1,8 @@
 """What `Tape` does not do, said to those who know tapes from TensorFlow or PyTorch; and what is no loss."""
 
-from typing import Any
+from typing import Any, NoReturn
 
-from kernelab.errors import KernelAttributeError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
 from kernelab.runtime.conversion import described
 
 _RECORDS = "a tape records what runs inside `with kl.Tape() as tape:`"
@@ -30,7 +30,21 @@ _SUMMED = (
 )
 
 
-class Habits:
+class Opening(type):
+    """The class of `Tape`, which answers to ``with kl.Tape as tape:``."""
+
+    def __enter__(cls) -> NoReturn:
+        raise KernelTypeError(
+            Diagnostic(
+                "a tape is opened without its parentheses", code="call", hint="write with kl.Tape() as tape:"
+            )
+        )
+
+    def __exit__(cls, *_: object) -> None:
+        """Never called: Python asks for it before it enters."""
+
+
+class Habits(metaclass=Opening):
     """The part of a tape that answers what it has not."""
 
     __slots__ = ()

@@ -42,6 +42,7 @@ from kernelab.errors import (
 )
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import Scalar, is_differentiable
+from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.interop import host_values
 from kernelab.runtime.kernel import Kernel
@@ -62,6 +63,7 @@ class Tape(Observed, Habits):
     The default is ``"save"``, unless `kernelab.config` says otherwise.
     """
 
+    @telling(check_finite="write tape.backward(loss, check_finite=True)")
     def __init__(self, overwrite: Policy | None = None) -> None:
         overwrite = DEFAULT_POLICY.get() if overwrite is None else overwrite
         if overwrite not in POLICIES:
@@ -226,6 +228,7 @@ class Tape(Observed, Habits):
 
     # -------------------------------------------------------------------------------------- backward
 
+    @telling(retain_graph="a tape keeps what it recorded: backward can be called again")
     def backward(
         self,
         loss: array | None = None,

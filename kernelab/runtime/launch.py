@@ -8,7 +8,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import signature
+from typing import Any, Never
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.calls import no_argument
 from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
@@ -47,7 +49,7 @@ _REMEMBERED = 64
 
 
 def launch(
-    kernel: Kernel,
+    kernel: Kernel | None = None,
     dim: int | Sequence[int] | None = None,
     inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
@@ -60,6 +62,7 @@ def launch(
     block_dim: int = BLOCK,
     max_blocks: int = 0,
     stream: Stream | None = None,
+    **unknown: Never,
 ) -> Any:
     """Run `kernel` once for each thread of a grid of `dim` threads (an int, or 1 to 4 of them).
 
@@ -72,6 +75,8 @@ def launch(
     back, which runs when it is told to.
     Raises LaunchError, which names the argument, and the kernel's own errors.
     """
+    if unknown:
+        raise no_argument("launch", next(iter(unknown)), list(signature(launch).parameters)[:-1])
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
     if dim is None:
@@ -461,6 +466,9 @@ def require_lists(**given: Any) -> None:
 
 
 def no_kernel(found: object) -> LaunchError:
+    if found is None:
+        hint = "write kl.launch(kernel, dim=n, inputs=[...], outputs=[...])"
+        return LaunchError(Diagnostic("launch() needs a kernel", code="kernel", hint=hint))
     name = getattr(found, "__name__", repr(found))
     if hasattr(found, "__kernelab_function__"):
         message = f"`{name}` is a function for kernels: it cannot be launched itself"

@@ -209,6 +209,8 @@ def other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
         hint = "x.fill_(value) sets all elements to one value"
     elif math.prod(found) == math.prod(wanted):
         hint = f"give the data that shape: data.reshape({wanted})"
+    else:
+        hint = f"give {math.prod(wanted)} elements, or make another array of the data: kl.array(data)"
     return Diagnostic(f"the array has shape {wanted}, the data have shape {found}", code="shape", hint=hint)
 
 

@@ -1,6 +1,7 @@
 """What the host library is given and cannot take: what is wrong, what was found, what to do instead."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,17 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.x @ h.x, KernelTypeError, r"arrays have no @\n.*array_inner"),
     (lambda h: h.x < 1, KernelTypeError, r"arrays have no <.*\n.*kl.map"),
     # the rest of the library
+    # calls that do not fit
+    (lambda h: kl.launch(h.k, dim=2, output=[h.g]), KernelTypeError, r"no argument output\n.*outputs=\?"),
+    (lambda h: kl.launch(dim=3), TypeError, r"launch\(\) needs a kernel\n.*kl.launch\(kernel, dim=n"),
+    (lambda h: kl.show(), KernelTypeError, r"show\(\) needs shown\n.*write show\(shown\)"),
+    (lambda h: kl.show(1, 2), KernelTypeError, r"show\(\) takes 1 argument by position, not 2"),
+    (lambda h: kl.show(1, shown=2), KernelTypeError, r"show\(\) gets shown twice"),
+    (lambda h: ExitStack().enter_context(kl.Tape), KernelTypeError, r"kl.Tape\(\) as tape"),
+    (lambda h: kl.Tape(check_finite=True), KernelTypeError, r"Tape\(\) has no .*\n.*backward\(loss, check"),
+    (lambda h: kl.Tape().backward(los=h.x), KernelTypeError, r"backward\(\) has no .* los\n.*loss=\?"),
+    (lambda h: kl.autograd.gradcheck(), KernelTypeError, r"gradcheck\(\) needs function\n.*\(function, dim"),
+    (lambda h: kl.autograd.jacobian_plot(h.k, dim=3), TypeError, r"no argument dim\n.*jacobian gives"),
     (lambda h: kl.utils.array_sum(3), KernelTypeError, r"a reduction takes an array"),
     (lambda h: kl.utils.array_inner(h.x, 3), KernelTypeError, r"the second argument is an array"),
     (lambda h: kl.optim.SGD(h.x), KernelTypeError, r"parameters are a list of arrays, not an array of shape"),
@@ -138,6 +150,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.zeros((1, 2, 3, 4, 5)), KernelTypeError, r"1 to 4 dimensions, not 5\n.*one axis of"),
     (lambda h: h.x.assign(5), KernelValueError, r"the data have shape \(\)\n.*fill_"),
     (lambda h: h.x.assign(np.ones((3, 1))), KernelValueError, r"shape \(3, 1\)\n.*data.reshape\(\(3,\)\)"),
+    (lambda h: h.x.assign(np.ones(5)), KernelValueError, r"shape \(5,\)\n.*give 3 elements, or make another"),
     (lambda h: h.x.assign(h.ints), KernelTypeError, r"cannot copy int32 .*\n.*array_cast"),
     (lambda h: h.x[1.5], KernelTypeError, r"arrays of integers, not the float 1.5\n.*int\("),
     (lambda h: h.x["a"], KernelTypeError, r"not the text 'a'\n.*only arrays of structs have fields"),

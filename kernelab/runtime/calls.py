@@ -1,0 +1,71 @@
+"""Calls that do not fit the parameters of a function of kernelab, told with what to write instead.
+
+Knows signatures; must not know what the functions do.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, ParamSpec, TypeVar
+
+from kernelab.errors import Diagnostic, KernelTypeError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def telling(**instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: a call with wrong arguments raises KernelTypeError; `instead` has hints for some names."""
+
+    def decorate(func: Callable[P, R]) -> Callable[P, R]:
+        @wraps(func)
+        def call(*given: P.args, **named: P.kwargs) -> R:
+            try:
+                return func(*given, **named)
+            except TypeError as error:
+                # One frame, this one: Python refused the call, and nothing of the function has run.
+                if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                    raise
+                raise misfit(func, given, named, instead) from None
+
+        return call
+
+    return decorate
+
+
+def misfit(
+    func: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any], instead: Mapping[str, str]
+) -> KernelTypeError:
+    """What is wrong with a call that Python refuses, and how the function is called."""
+    name = func.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
+    parameters = [p for p in signature(func).parameters.values() if p.name != "self"]
+    given = given[1:] if "." in func.__qualname__ else given
+    unknown = next((key for key in named if key not in {p.name for p in parameters}), None)
+    if unknown is not None:
+        return no_argument(name, unknown, [p.name for p in parameters], instead)
+    placed = [p.name for p in parameters if p.kind is not Parameter.KEYWORD_ONLY]
+    twice = next((key for key in placed[: len(given)] if key in named), None)
+    needed = [p.name for p in parameters if p.default is Parameter.empty]
+    missing = [key for key in needed if key not in named and key not in placed[: len(given)]]
+    if twice is not None:
+        message = f"{name}() gets {twice} twice: by position and by name"
+    elif missing:
+        message = f"{name}() needs {' and '.join(missing)}"
+    else:
+        count = f"{len(placed)} argument{'s' * (len(placed) != 1)}"
+        message = f"{name}() takes {count} by position, not {len(given)}"
+    written = ", ".join(p.name if p.name in needed else f"{p.name}=..." for p in parameters)
+    return KernelTypeError(Diagnostic(message, code="call", hint=f"write {name}({written})"))
+
+
+def no_argument(
+    func: str, name: str, known: Iterable[str], instead: Mapping[str, str] | None = None
+) -> KernelTypeError:
+    """The error for an argument by a name that a function does not have."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1, 0.6)
+    hint = (instead or {}).get(name) or (
+        f"did you mean {close[0]}=?" if close else f"its arguments are {', '.join(names)}"
+    )
+    return KernelTypeError(Diagnostic(f"{func}() has no argument {name}", code="call", hint=hint))
