@@ -16,7 +16,7 @@ def test_a_loss_of_several_elements_is_refused() -> None:
         square[2](x, y)
     with pytest.raises(kl.TapeError, match="`y` is no single float: it has 2 elements") as told:
         tape.backward(y)
-    assert "backward(grads={y: kl.ones_like(y)})" in str(told.value)
+    assert "grads={y: kl.ones_like(y)}" in str(told.value)
 
 
 def test_a_loss_without_requires_grad_is_refused() -> None:
