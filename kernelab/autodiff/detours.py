@@ -186,14 +186,14 @@ class _Sources:
         """Where the host took a number that was given to a launch of so many arguments at a line.
 
         Of one that is only equal to a number of the tape, and may have been written by hand, the array counts
-        only where nothing else leads back to it.
+        only where nothing else leads back to it, or where the text of the program says so.
         """
         if number.certain:
             return next((taken for taken in number.taken if taken in self._that_matter), None)
         equal = number.equal
-        if equal is not None:
-            doubtful = number.written and equal.elements.allocation in self._on_the_way
-            return equal if equal in self._that_matter and not doubtful else None
+        doubtful = equal is None or (number.written and equal.elements.allocation in self._on_the_way)
+        if not doubtful:
+            return equal if equal in self._that_matter else None
         for taken_at, several in self._places.items():
             if several[0].record <= number.record and may_reach(taken_at, place, number.position, count):
                 return several[0]

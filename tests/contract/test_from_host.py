@@ -147,6 +147,16 @@ def test_a_number_that_does_not_depend_on_the_tape_is_silent(number: Callable[[A
     assert told_of(by_number(number)) == []
 
 
+def test_a_round_number_that_lost_its_origin_is_reported_where_the_text_says_so() -> None:
+    x, q, y = kl.array([2.0], requires_grad=True), *(kl.zeros(1, requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        kernels["square"][1](x, q)
+        factor = float(q.item())
+        kernels["scaled"][1](q, factor, y)
+    with pytest.warns(kl.KernelWarning, match="perhaps no gradient flows from the launch of `scaled`"):
+        tape.backward(y)
+
+
 def test_numbers_equal_to_some_that_were_looked_at_are_silent() -> None:
     def use(x: Any, s: Any, q: Any, y: Any) -> None:
         quarter = kl.array([0.25], requires_grad=True)
