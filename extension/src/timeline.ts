@@ -28,7 +28,10 @@ export class Timeline {
   /** Read once before each drawing: after a change to the page, reading it costs a layout. */
   private width = 0;
   private resized = new ResizeObserver(() => {
-    if (this.scroller.clientWidth !== this.width) this.draw();
+    if (this.scroller.clientWidth === this.width) return;
+    // A view that was wider for a moment has been scrolled back by the browser: follow to the end again.
+    this.width = this.scroller.clientWidth;
+    this.update();
   });
 
   constructor(private store: Store, private selection: Selection, id: string) {
@@ -149,6 +152,7 @@ export class Timeline {
     const { store } = this;
     const names = [];
     for (let m = lanes[0]; m < lanes[1]; m++) {
+      if (x(m) < this.labels) continue; // its lane is out of sight, only the end of its name would show
       const mark = store.hasGradient(m) ? "∇" : "";
       const room = Math.floor((lane - GAP) / 7.4) - mark.length;
       const about = `${store.name(m)}: ${bytes(store.data.memories[m]![1])}${mark ? ", requires gradients" : ""}`;

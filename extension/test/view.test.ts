@@ -56,6 +56,31 @@ test("a tape that is followed shows the arrays of its last launch, until the rea
   vi.useRealTimers();
 });
 
+test("a tape that is followed is followed to the end again after its view was wider for a moment", () => {
+  const observers: (() => void)[] = [];
+  vi.stubGlobal("ResizeObserver", class { constructor(resized: () => void) { observers.push(resized); } observe() {} disconnect() {} });
+  vi.useFakeTimers();
+  const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
+    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: {},
+    steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
+  })));
+  open(model);
+  const scroller = el.querySelector<HTMLElement>(".klt-scroller")!;
+  let width = 700;
+  Object.defineProperty(scroller, "clientWidth", { get: () => width });
+  const resize = (to: number) => { width = to; observers.forEach((resized) => resized()); };
+  resize(701);
+  model.news({ epoch: 0, from: { records: 0 }, records: [many - 2] });
+  vi.runAllTimers();
+  const end = scroller.scrollLeft;
+  scroller.scrollLeft = end - 48;
+  resize(749);
+  resize(701);
+  expect(end).toBeGreaterThan(48);
+  expect(scroller.scrollLeft).toBe(end);
+  vi.useRealTimers();
+});
+
 test("a row says what its launch reads and changes, and where", () => {
   view();
   expect(rows()[1]).toBe("2: scale; 1,000 threads; reads y; changes z; Cell In[2], line 4");
