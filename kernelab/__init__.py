@@ -211,7 +211,7 @@ _install_views({Tape: _live_tape})
 _offer_magic()
 
 
-@_telling()
+@_telling(shown="write kl.show(x) of a kernel, an array, a report or a tape")
 def show(shown: _Any) -> None:
     """Show an object now: a tape, before anything is recorded, as a view that follows the recording.
 

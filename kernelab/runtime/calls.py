@@ -39,8 +39,9 @@ def misfit(
 ) -> KernelTypeError:
     """What is wrong with a call that Python refuses, and how the function is called."""
     name = func.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
-    parameters = [p for p in signature(func).parameters.values() if p.name != "self"]
-    given = given[1:] if "." in func.__qualname__ else given
+    accepted = signature(func).parameters
+    parameters = [p for p in accepted.values() if p.name != "self"]
+    given = given["self" in accepted :]
     unknown = next((key for key in named if key not in {p.name for p in parameters}), None)
     if unknown is not None:
         return no_argument(name, unknown, [p.name for p in parameters], instead)
@@ -56,7 +57,8 @@ def misfit(
         count = f"{len(placed)} argument{'s' * (len(placed) != 1)}"
         message = f"{name}() takes {count} by position, not {len(given)}"
     written = ", ".join(p.name if p.name in needed else f"{p.name}=..." for p in parameters)
-    return KernelTypeError(Diagnostic(message, code="call", hint=f"write {name}({written})"))
+    hint = next((instead[key] for key in missing if key in instead), f"write {name}({written})")
+    return KernelTypeError(Diagnostic(message, code="call", hint=hint))
 
 
 def no_argument(

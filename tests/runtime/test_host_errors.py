@@ -133,7 +133,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     # calls that do not fit
     (lambda h: kl.launch(h.k, dim=2, output=[h.g]), KernelTypeError, r"no argument output\n.*outputs=\?"),
     (lambda h: kl.launch(dim=3), TypeError, r"launch\(\) needs a kernel\n.*kl.launch\(kernel, dim=n"),
-    (lambda h: kl.show(), KernelTypeError, r"show\(\) needs shown\n.*write show\(shown\)"),
+    (lambda h: kl.show(), KernelTypeError, r"show\(\) needs shown\n.*kl.show\(x\) of a kernel"),
     (lambda h: kl.show(1, 2), KernelTypeError, r"show\(\) takes 1 argument by position, not 2"),
     (lambda h: kl.show(1, shown=2), KernelTypeError, r"show\(\) gets shown twice"),
     (lambda h: ExitStack().enter_context(kl.Tape), KernelTypeError, r"kl.Tape\(\) as tape"),
