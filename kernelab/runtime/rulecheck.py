@@ -19,7 +19,14 @@ from kernelab.lang.types import Array, is_differentiable, scalar_of, shape_of
 from kernelab.passes.inline import inline
 from kernelab.passes.widen import widen_rules
 from kernelab.runtime import pointwise
-from kernelab.runtime.rulecheck_arrays import TOLERANCE, WIDER, adjoint_of, mistake_over_arrays, tolerance
+from kernelab.runtime.rulecheck_arrays import (
+    TOLERANCE,
+    WIDER,
+    adjoint_of,
+    mistake_over_arrays,
+    shown,
+    tolerance,
+)
 
 Numpy = np.ndarray[Any, Any]
 
@@ -210,8 +217,7 @@ class _Check:
         grad, function = self.rules.grad, self.rules.function
         assert grad is not None
         where = ", ".join(
-            f"{param.hint} = {np.array2string(x[point], precision=4)}"
-            for param, x in zip(function.params, self.points, strict=True)
+            f"{param.hint} = {shown(x[point])}" for param, x in zip(function.params, self.points, strict=True)
         )
         name = function.params[i].hint
         share = self.grad.body.yields[self.floats.index(i)]

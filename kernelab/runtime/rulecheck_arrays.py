@@ -46,6 +46,11 @@ LOOSE = 3e-2
 """The same for a function that ends a loop where a result is close enough: its slope is no better."""
 
 
+def shown(value: Numpy) -> str:
+    """A number, or the numbers of a vector or a matrix, as a message gives them."""
+    return f"{value:.4g}" if value.ndim == 0 else np.array2string(value, precision=4)
+
+
 def adjoint_of(name: str) -> str:
     """How a grad function names the adjoint of a parameter, also of a leaf of a struct: `adjoint[b].mass`."""
     whole, dot, leaf = name.partition(".")
@@ -185,7 +190,7 @@ class _Check:
         grad, function = rules.grad, rules.function
         assert grad is not None
         numbers = (param.hint for param in function.params if not isinstance(param.type, Array))
-        where = ", ".join(f"{n} = {np.array2string(point[n], precision=4)}" for n in numbers)
+        where = ", ".join(f"{n} = {shown(point[n])}" for n in numbers)
         return Diagnostic(
             f"{grad.name} gives {claimed:.4g} for {adjoint_of(name)} along a direction where differences of "
             f"{function.name} give {slope:.4g}{', at ' * bool(where)}{where}",
