@@ -59,6 +59,10 @@ class Notebook:
         return _uncoloured(reply["content"]["data"].get("text/plain", ""))
 
 
+one_at_a_time = pytest.mark.xdist_group("completion")
+"""Marks tests that complete: two processes cannot fill Jedi's cache on the disk at the same time."""
+
+
 def _collect(outcome: Outcome, message: dict[str, Any]) -> None:
     content = message["content"]
     match message["msg_type"]:

@@ -1,7 +1,7 @@
 """Loading and unloading, completion, inspection, and what works without loading anything."""
 
 from kernelab.jupyter.magics import OPTIONS
-from tests.jupyter.conftest import Notebook
+from tests.jupyter.conftest import Notebook, one_at_a_time
 
 MAGIC = "%%kernel --quiet\ndef f(x: array[float]):\n    x[tid()] = 1.0"
 
@@ -137,6 +137,7 @@ def test_names_that_only_look_alike_and_what_is_unloaded_are_left_alone(notebook
     assert notebook.run("scale = 3.0").text == ""
 
 
+@one_at_a_time
 def test_the_first_line_completes_options_and_their_values(notebook: Notebook) -> None:
     assert set(notebook.complete("%%kernel --")) == set(OPTIONS)
     assert set(notebook.complete("%%kernel --quiet --")) == set(OPTIONS) - {"--quiet"}
@@ -144,6 +145,7 @@ def test_the_first_line_completes_options_and_their_values(notebook: Notebook) -
     assert notebook.complete("%%kernel --device ") == {"cpu": "value"}
 
 
+@one_at_a_time
 def test_the_body_completes_the_words_of_the_language(notebook: Notebook) -> None:
     body = "%%kernel\ndef f(x: array[float]):\n    i = "
     assert notebook.complete(body + "norm")["normalize"] == "function"
@@ -153,6 +155,7 @@ def test_the_body_completes_the_words_of_the_language(notebook: Notebook) -> Non
     assert "normalize" not in notebook.complete("i = norm")
 
 
+@one_at_a_time
 def test_the_body_still_completes_the_names_of_the_notebook(notebook: Notebook) -> None:
     notebook.run("gravity = 9.81")
     assert "gravity" in notebook.complete("%%kernel\ndef f(x: array[float]):\n    x[0] = grav")
