@@ -59,10 +59,6 @@ class Notebook:
         return _uncoloured(reply["content"]["data"].get("text/plain", ""))
 
 
-one_at_a_time = pytest.mark.xdist_group("completion")
-"""Marks tests that complete: two processes cannot fill Jedi's cache on the disk at the same time."""
-
-
 def _collect(outcome: Outcome, message: dict[str, Any]) -> None:
     content = message["content"]
     match message["msg_type"]:
@@ -116,3 +112,11 @@ def notebook(bare: Notebook) -> Notebook:
     loaded = bare.run("%load_ext kernelab\nimport kernelab as kl\nimport numpy as np")
     assert loaded.error_name == ""
     return bare
+
+
+@pytest.fixture
+def without_jedi(notebook: Notebook) -> Iterator[Notebook]:
+    """A notebook whose words come without Jedi, which fails where several processes fill its cache."""
+    notebook.run("%config Completer.use_jedi = False")
+    yield notebook
+    notebook.run("%config Completer.use_jedi = True")

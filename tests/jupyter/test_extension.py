@@ -1,7 +1,7 @@
 """Loading and unloading, completion, inspection, and what works without loading anything."""
 
 from kernelab.jupyter.magics import OPTIONS
-from tests.jupyter.conftest import Notebook, one_at_a_time
+from tests.jupyter.conftest import Notebook
 
 MAGIC = "%%kernel --quiet\ndef f(x: array[float]):\n    x[tid()] = 1.0"
 
@@ -137,28 +137,25 @@ def test_names_that_only_look_alike_and_what_is_unloaded_are_left_alone(notebook
     assert notebook.run("scale = 3.0").text == ""
 
 
-@one_at_a_time
-def test_the_first_line_completes_options_and_their_values(notebook: Notebook) -> None:
-    assert set(notebook.complete("%%kernel --")) == set(OPTIONS)
-    assert set(notebook.complete("%%kernel --quiet --")) == set(OPTIONS) - {"--quiet"}
-    assert set(notebook.complete("%%kernel --show t")) == {"tangent"}
-    assert notebook.complete("%%kernel --device ") == {"cpu": "value"}
+def test_the_first_line_completes_options_and_their_values(without_jedi: Notebook) -> None:
+    assert set(without_jedi.complete("%%kernel --")) == set(OPTIONS)
+    assert set(without_jedi.complete("%%kernel --quiet --")) == set(OPTIONS) - {"--quiet"}
+    assert set(without_jedi.complete("%%kernel --show t")) == {"tangent"}
+    assert without_jedi.complete("%%kernel --device ") == {"cpu": "value"}
 
 
-@one_at_a_time
-def test_the_body_completes_the_words_of_the_language(notebook: Notebook) -> None:
+def test_the_body_completes_the_words_of_the_language(without_jedi: Notebook) -> None:
     body = "%%kernel\ndef f(x: array[float]):\n    i = "
-    assert notebook.complete(body + "norm")["normalize"] == "function"
-    assert notebook.complete(body + "mat3")["mat33"] == "class"
-    assert notebook.complete(body + "ti")["tid"] == "function"
-    assert "x.shape" in notebook.complete(body + "x.sh")
-    assert "normalize" not in notebook.complete("i = norm")
+    assert without_jedi.complete(body + "norm")["normalize"] == "function"
+    assert without_jedi.complete(body + "mat3")["mat33"] == "class"
+    assert without_jedi.complete(body + "ti")["tid"] == "function"
+    assert "x.shape" in without_jedi.complete(body + "x.sh")
+    assert "normalize" not in without_jedi.complete("i = norm")
 
 
-@one_at_a_time
-def test_the_body_still_completes_the_names_of_the_notebook(notebook: Notebook) -> None:
-    notebook.run("gravity = 9.81")
-    assert "gravity" in notebook.complete("%%kernel\ndef f(x: array[float]):\n    x[0] = grav")
+def test_the_body_still_completes_the_names_of_the_notebook(without_jedi: Notebook) -> None:
+    without_jedi.run("gravity = 9.81")
+    assert "gravity" in without_jedi.complete("%%kernel\ndef f(x: array[float]):\n    x[0] = grav")
 
 
 def test_a_word_of_the_language_is_explained_inside_a_kernel_cell_only(notebook: Notebook) -> None:

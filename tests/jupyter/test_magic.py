@@ -1,6 +1,6 @@
 """The ``%%kernel`` magic in a real kernel: names, views, mistakes, options."""
 
-from tests.jupyter.conftest import Notebook, one_at_a_time
+from tests.jupyter.conftest import Notebook
 
 SCALE = """%%kernel
 def scale(x: array[float], by: float):
@@ -196,7 +196,6 @@ def test_a_kernel_is_explained_by_its_own_signature_and_docstring(notebook: Note
     assert "Type:" in notebook.inspect("spring")
 
 
-@one_at_a_time
 def test_completion_after_a_kernel_offers_what_serves_a_user(notebook: Notebook) -> None:
     notebook.run(SPRING)
     offered = {word.rpartition(".")[2] for word in notebook.complete("spring.")}
