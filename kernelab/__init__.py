@@ -35,7 +35,7 @@ from kernelab.errors import (
     NotFiniteError,
     TapeError,
 )
-from kernelab.frontend.definitions import UserFunction as Function
+from kernelab.frontend.functions import UserFunction as Function
 from kernelab.lang.absent import absent as _absent
 from kernelab.lang.constants import BARE as _BARE
 from kernelab.lang.constants import CONSTANTS as _CONSTANTS

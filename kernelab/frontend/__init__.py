@@ -7,8 +7,9 @@ from kernelab.frontend.anonymous import lower_python
 from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
 from kernelab.frontend.classes import StructDefinition, struct_of
 from kernelab.frontend.custom import attach
-from kernelab.frontend.definitions import KernelDefinition, UserFunction
+from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.generics import GenericKernel
+from kernelab.frontend.kernels import KernelDefinition
 from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.rules import rule_from
 from kernelab.frontend.source import file_of, source_of

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source
 from kernelab.frontend.cell import lower_tree
-from kernelab.frontend.definitions import UserFunction
+from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.jumps import returns_value
 from kernelab.frontend.source import Places, source_of
 

@@ -22,12 +22,13 @@ from kernelab.errors import (
 )
 from kernelab.frontend import native, options, rules
 from kernelab.frontend.classes import StructDefinition, lower_class
-from kernelab.frontend.definitions import KernelDefinition, Template, UserFunction, template
+from kernelab.frontend.definitions import Template, template
 from kernelab.frontend.fence import REFUSALS
 from kernelab.frontend.frame import Mistake
+from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.generics import GenericKernel, is_generic
 from kernelab.frontend.jumps import returns_value, states_result
-from kernelab.frontend.kernels import lower_kernel
+from kernelab.frontend.kernels import KernelDefinition, lower_kernel
 from kernelab.frontend.names import Scope, named_in
 from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.source import Places, parse

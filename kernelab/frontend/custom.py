@@ -20,8 +20,9 @@ from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend import structs
 from kernelab.frontend.adjoints import Adjoints, bars, float_part, has_floats, is_float, numbers
 from kernelab.frontend.annotations import annotation
-from kernelab.frontend.definitions import Template, UserFunction, as_meaning, lower_rule
+from kernelab.frontend.definitions import Template
 from kernelab.frontend.frame import BrokenCall, Mistake, counted
+from kernelab.frontend.functions import UserFunction, as_meaning, lower_rule
 from kernelab.frontend.values import (
     ArrayRef,
     Bound,

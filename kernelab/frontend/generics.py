@@ -13,8 +13,8 @@ from typing import Any
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend import fence
 from kernelab.frontend.annotations import is_any, open_ndim
-from kernelab.frontend.definitions import KernelDefinition, Template
-from kernelab.frontend.kernels import default_numbers, lower_kernel
+from kernelab.frontend.definitions import Template
+from kernelab.frontend.kernels import KernelDefinition, default_numbers, lower_kernel
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
 

@@ -7,19 +7,49 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic
+from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend import fence, purpose, structs
 from kernelab.frontend.annotations import annotation
-from kernelab.frontend.definitions import Formal, KernelDefinition, Template, evaluated, kept, lower_def
+from kernelab.frontend.definitions import Template, evaluated, kept, lower_def
 from kernelab.frontend.frame import Mistake
-from kernelab.frontend.values import (
-    Meaning,
-    Poison,
-)
+from kernelab.frontend.values import Meaning, Poison
 from kernelab.frontend.walking import nodes
 from kernelab.lang.ir import Function
 from kernelab.lang.structs import AnyType
 from kernelab.lang.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """A parameter of a kernel as the user wrote it; in the IR a struct has a parameter for each leaf."""
+
+    name: str
+    type: AnyType
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelDefinition:
+    """A kernel that is ready for the passes: its IR, and what the cell said about it."""
+
+    name: str
+    function: Function
+    source: Source
+    doc: str
+    span: Span
+    options: Mapping[str, Any]
+    captured: Mapping[str, Any]
+    signature: tuple[Formal, ...]
+    defaults: Mapping[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, in order."""
+        return tuple(formal.name for formal in self.signature)
+
+    @property
+    def __kernelab_kernel__(self) -> "KernelDefinition":
+        return self
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from kernelab.frontend.values import Callee
 @cache
 def _functions() -> dict[str, Callee]:
     from kernelab.frontend.cell import lower_source  # the cell lowers calls, which ask for these functions
-    from kernelab.frontend.definitions import UserFunction
+    from kernelab.frontend.functions import UserFunction
 
     lowered = lower_source(Source(TEXT, "kernelab's library"), {})
     lowered.raise_errors()

@@ -15,8 +15,9 @@ from typing import Any
 from kernelab.errors import Diagnostic, Source, Span, a_thing
 from kernelab.frontend.annotations import annotation, is_any
 from kernelab.frontend.custom import Rules
-from kernelab.frontend.definitions import Template, UserFunction
+from kernelab.frontend.definitions import Template
 from kernelab.frontend.frame import BrokenCall, Mistake
+from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.values import Bound, Instance, Meaning, Typed
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import CustomRules, Function, Native, Var

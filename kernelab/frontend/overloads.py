@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend import structs, views
-from kernelab.frontend.definitions import Template, UserFunction
+from kernelab.frontend.definitions import Template
+from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.values import ArrayRef, Meaning, Parameter, Typed, View, Weak, is_struct
 from kernelab.lang.types import Scalar, bool_, float32, int32
 

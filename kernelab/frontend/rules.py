@@ -6,8 +6,9 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, Related
 from kernelab.frontend.custom import KINDS, Rule, RuleKind, attach
-from kernelab.frontend.definitions import UserFunction, template
+from kernelab.frontend.definitions import template
 from kernelab.frontend.frame import Mistake
+from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.names import Scope, Unknown, meaning_of, named_in
 from kernelab.frontend.source import Places, source_of
 from kernelab.frontend.values import FunctionRef, Meaning, Poison, describe

@@ -90,7 +90,7 @@ def _callee(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Cal
 def _operation(name: str, count: int) -> Callee:
     """An operation of the language as a function that users could have written."""
     from kernelab.frontend.cell import lower_source  # the cell lowers calls, which ask for these functions
-    from kernelab.frontend.definitions import UserFunction
+    from kernelab.frontend.functions import UserFunction
 
     names = ", ".join("abcdefgh"[:count])
     text = f"@func\ndef {name}_({names}):\n    return {name}({names})\n"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
-from kernelab.frontend.definitions import Formal
+from kernelab.frontend.kernels import Formal
 from kernelab.lang.structs import Struct, StructArray, difference, layout, leaves
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import array_type
