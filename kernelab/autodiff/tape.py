@@ -13,45 +13,32 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.cuts import Cut, described, unrecorded, warn_of
 from kernelab.autodiff.detours import detours
 from kernelab.autodiff.finite import FiniteChecks, check_seeds, check_sums
 from kernelab.autodiff.flow import Flow, flow
 from kernelab.autodiff.forgotten import tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
-from kernelab.autodiff.habits import Habits, no_loss
+from kernelab.autodiff.habits import Habits
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.magnitudes import measuring
 from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
 from kernelab.autodiff.publication import Publications, publications
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
+from kernelab.autodiff.seeds import called, refusal, seeded, seeds_of
 from kernelab.autodiff.steps import Step, retirements, steps_of
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.backend.manner import BLOCK, shape_of
-from kernelab.errors import (
-    Diagnostic,
-    KernelValueError,
-    KernelWarning,
-    Related,
-    TapeError,
-    a_thing,
-)
-from kernelab.lang.rounding import rounded, widened
-from kernelab.lang.types import Scalar, is_differentiable
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
 from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
-from kernelab.runtime.interop import host_values
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import Call, bind
 from kernelab.runtime.memory import Allocation
-from kernelab.runtime.recorder import RECORDER, Place, Recorder, caller, name_in_caller
+from kernelab.runtime.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.signature import structs_in
 from kernelab.runtime.strided import array
-from kernelab.runtime.structarray import by_leaves
 
 
 class Tape(Observed, Habits):
@@ -85,7 +72,7 @@ class Tape(Observed, Habits):
     def __enter__(self) -> "Tape":
         if RECORDER.get() is not None:
             message = "a tape is recording already: one tape cannot be opened inside another"
-            raise _refusal("nested", message, "use the tape that is open")
+            raise refusal("nested", message, "use the tape that is open")
         if self._entered is not None and len(self):
             self._warn_entered_again(self._entered)
         self._entered = caller()
@@ -181,7 +168,7 @@ class Tape(Observed, Habits):
     def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
         """End the innermost scope; one without records is dropped unless told otherwise."""
         if not self._recording.scope_end(remove_scope_if_empty):
-            raise _refusal("scope", "no scope is open", "call record_scope_begin first")
+            raise refusal("scope", "no scope is open", "call record_scope_begin first")
 
     @property
     def scopes(self) -> Sequence[Scope]:
@@ -258,7 +245,7 @@ class Tape(Observed, Habits):
         replaced: frozenset[Allocation] = frozenset()
         if loss is None and grads is None:
             replaced = frozenset(target.allocation for target in seeds)
-        adjoints = _seeded(seeds, replaced)
+        adjoints = seeded(seeds, replaced)
         self._seeds = list(seeds)
         # Of elements that no record touches, too, the gradient is that of the value at the end.
         plan.before[:0] = [target for target in seeds if target.requires_grad]
@@ -292,39 +279,13 @@ class Tape(Observed, Habits):
 
     def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
         """What `backward` would start with; raises TapeError where these are no seeds of this tape."""
-        if loss is None and grads is None:
-            return self._final_gradients()
-        seeds: dict[array, Any] = {}
-        if isinstance(loss, array) and not len(self) and loss.allocation not in self._recording.idle:
-            raise self._unrecorded(loss)
-        if loss is not None:
-            seeds[_checked_loss(loss)] = np.ones((), np.float64)
-        if grads is not None and (not isinstance(grads, Mapping) or not grads):
-            found = "nothing" if isinstance(grads, Mapping) else f"{a_thing(grads)}"
-            hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
-            raise _refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
-        for target, cotangent in by_leaves(grads or {}):
-            values = _checked_cotangent(target, cotangent)
-            seeds[target] = seeds[target] + values if target in seeds else values
-        unseen = [target for target in seeds if not self._is_written(target)]
-        for target in unseen:
-            # Of a struct, a field that no launch wrote may have the cotangent zero.
-            if (
-                target not in (grads or {})
-                and target is not loss
-                and not seeds[target].any()
-                and len(seeds) > 1
-            ):
-                del seeds[target]
-            else:
-                raise self._unrecorded(target)
-        return seeds
+        return seeds_of(self._recording, loss, grads)
 
     def _refuse_lost(self, reached: Iterable[array]) -> None:
         for elements in reached if self._recording.lost else ():
             record = self._recording.lost.get(elements.allocation)
             if record is not None:
-                message = f"{_called(elements, 'an array')} was computed by {record.title}, but not returned"
+                message = f"{called(elements, 'an array')} was computed by {record.title}, but not returned"
                 hint = "return it from the function: its gradient has no other way in"
                 raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
 
@@ -343,38 +304,6 @@ class Tape(Observed, Habits):
             for memory in cut.sources:
                 memory.missing = cut.describe()
         return outside
-
-    def _is_written(self, target: array) -> bool:
-        records = reversed(self._recording.records)
-        return any(
-            target.allocation is w.allocation and target.overlaps(w)
-            for record in records
-            for w in record.written
-        )
-
-    def _unrecorded(self, target: array) -> TapeError:
-        idle = self._recording.idle.get(target.allocation)
-        if idle is not None:
-            name, place = idle
-            called = _called(target, "the array")
-            message = f"{called} was not computed: the launch of `{name}` had no threads"
-            hint = "launch it over at least one thread: an extent of its dim was 0 here"
-            return TapeError(Diagnostic(message, place.span, "unrecorded", hint=hint))
-        recorded = "it has recorded nothing" if not len(self) else f"none of its {len(self)} records did"
-        message = f"this tape did not see how {_called(target, 'the array')} was computed: {recorded}"
-        return _refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
-
-    def _final_gradients(self) -> dict[array, Any]:
-        last_read: dict[Allocation, int] = {}
-        written: dict[array, int] = {}
-        for i, record in enumerate(self._recording.records):
-            last_read |= {source.allocation: i for source in record.read}
-            written |= {target: i for target in record.written if target.allocation.adjoint is not None}
-        final = [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
-        if not final:
-            hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
-            raise _refusal("loss", "backward() has nothing to start from", hint)
-        return {target: target.grad.seen().copy() for target in final if target.grad is not None}
 
     # -------------------------------------------------------------------------------------- gradients
 
@@ -413,64 +342,11 @@ class Tape(Observed, Habits):
         return [primal for primal in found if primal.requires_grad]
 
 
-def _seeded(seeds: Mapping[array, Any], replaced: Collection[Allocation]) -> Adjoints:
-    """Adjoints that hold the cotangents of the seeds; those in `replaced` memory count once."""
-    adjoints = Adjoints()
-    for target, cotangent in seeds.items():
-        if adjoints.known(target) is None:
-            adjoints.of(target).blank()[...] = cotangent
-            continue
-        bar = adjoints.of(target).host()
-        # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
-        bar[...] = cotangent if target.allocation in replaced else bar + cotangent
-    return adjoints
-
-
-def _checked_loss(loss: Any) -> array:
-    if not isinstance(loss, array):
-        raise _refusal("loss", *no_loss(loss))
-    if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
-        name = _called(loss, "the loss")
-        message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
-        y = name.strip("`") if name.startswith("`") else "y"
-        hint = (
-            f"add its elements up: kl.utils.array_sum({y}, out=loss) on the tape, "
-            f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
-        )
-        raise _refusal("loss", message, hint)
-    if not loss.requires_grad:
-        name = _called(loss, "the loss")
-        raise _refusal("loss", f"{name} does not require gradients", "create it with requires_grad=True")
-    return loss
-
-
-def _checked_cotangent(target: Any, cotangent: Any) -> Any:
-    if not isinstance(target, array) or not is_differentiable(target.dtype):
-        name = _called(target, f"{a_thing(target)}")
-        raise _refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
-    given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
-    if given.shape != target.outline().shape:
-        name = _called(target, "the array")
-        message = f"the cotangent of {name} has shape {given.shape}, its elements {target.outline().shape}"
-        raise _refusal("seed", message, "give one cotangent for each element")
-    return rounded(given, target.outline().dtype)
-
-
-def _host_cotangent(target: array, cotangent: Any) -> Any:
-    kind = widened(np.asarray(cotangent)).dtype.kind
-    if kind not in "fiub":
-        found = f"{a_thing(cotangent)}" + (" of complex numbers" if kind == "c" else "")
-        message = f"the cotangent of {_called(target, 'the array')} is {found}: it has to be real numbers"
-        raise _refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
-    values = host_values(cotangent, target.dtype)[0]
-    return values.reshape(target.outline().shape) if values.ndim == 0 and target.size == 1 else values
-
-
 def _refuse_latecomers(records: Iterable[Record]) -> None:
     """Raise where an array has been told to require gradients after it was recorded."""
     for record in records:
         for primal in record.late if isinstance(record, LaunchRecord) else ():
-            name = _called(primal, "an array")
+            name = called(primal, "an array")
             message = f"{name} requires gradients, but did not when {record.title} was recorded"
             hint = "set requires_grad=True before the launch"
             raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
@@ -479,16 +355,7 @@ def _refuse_latecomers(records: Iterable[Record]) -> None:
 def _leads_nowhere(seeds: Iterable[array], cuts: Sequence[Cut]) -> Diagnostic:
     if cuts:
         return cuts[0].describe()
-    names = " and ".join(_called(target, "the loss") for target in seeds)
+    names = " and ".join(called(target, "the loss") for target in seeds)
     message = f"{names} does not depend on any array that requires gradients"
     hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"
     return Diagnostic(message, caller().span, "unreached", hint=hint)
-
-
-def _refusal(code: str, message: str, hint: str = "") -> TapeError:
-    return TapeError(Diagnostic(message, caller().span, code, hint=hint))
-
-
-def _called(value: object, otherwise: str) -> str:
-    name = name_in_caller(value)
-    return f"`{name}`" if name else otherwise
