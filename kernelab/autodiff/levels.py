@@ -269,6 +269,15 @@ def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions,
     return groups_sharing(given, program.changed)
 
 
+def active_with(found: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:
+    """The arrays that may carry derivatives while a program runs, if the found ones do when it begins.
+
+    Those are all that it changes, and in whatever shares memory with these it reads what it has written.
+    """
+    together = program.changed.union(*groups)
+    return tuple(i for i in program.floats if i in found or i in together)
+
+
 def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
     """Which of some arguments are arrays in one of the given memories."""
     found = ((i, arguments[i]) for i in among)
@@ -306,7 +315,7 @@ class Forward(Level):
         if not found:
             self.parent.run(program, grid, arguments)
             return
-        active = tuple(i for i in program.floats if i in found or i in program.changed)
+        active = active_with(found, program, sharing(program, arguments))
         dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active), grid, [*arguments, *dots])
 

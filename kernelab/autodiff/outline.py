@@ -76,7 +76,10 @@ def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
     """What a launch has in common with others, given which arguments share memory and which keep theirs."""
     plan, arguments = call.kernel.plan, call.arguments
     references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
-    active = {i for i in plan.floats if arguments[i].requires_grad or i in plan.written} | references
+    # In what shares memory with an array that it changes, a launch reads what it has written.
+    together = {i for i in plan.floats if any(plan.parameters[i].name in group for group in groups)}
+    changed = together.union(plan.written)
+    active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
     read = references.union(i for i in plan.read if i in plan.floats)
     reverse = reverse_of(call.kernel, active, groups, settled) if active else None
     off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward

@@ -14,6 +14,7 @@ from kernelab.autodiff.levels import (
     KeptStarts,
     KeptValues,
     Level,
+    active_with,
     fresh,
     sharing,
     will_write,
@@ -184,9 +185,10 @@ class Reverse(Level):
         if not found:
             self.parent.run(program, grid, arguments)
             return
-        active = tuple(i for i in program.floats if i in found or i in program.changed)
+        groups = sharing(program, arguments)
+        active = active_with(found, program, groups)
         try:
-            pullback: Pullback | KernelTypeError = program.pullback(active, sharing(program, arguments))
+            pullback: Pullback | KernelTypeError = program.pullback(active, groups)
         except KernelTypeError as error:
             pullback = error  # raised where an adjoint has to pass
         kept: tuple[Kept, ...] = ()
