@@ -35,6 +35,7 @@ from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
+from kernelab.runtime.structarray import leaves_of
 
 
 class Kept:
@@ -124,10 +125,12 @@ class Level:
         if dest.overlaps(src):
             message = "a copy between overlapping views of one array is not differentiated"
             raise GradientError(Diagnostic(message, caller().span, "overlap", hint="clone the source first"))
-        self.move(dest, src)
+        for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
+            self.move(target, source)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
-        self.move(dest, duplicate(dest))
+        for target in leaves_of(dest):
+            self.move(target, duplicate(target))
         if self._host is not None:
             self._host.came_in(dest, data, how)
 

@@ -218,3 +218,19 @@ def test_jacobians_of_functions_are_by_the_fields_that_require_gradients(k: dict
     report = kl.autograd.gradcheck(values(k), inputs=[p, X], show_summary=False)
     assert [pair.input for pair in report.pairs] == ["p.k", "p.d", "p.inner.a", "p.w"]
     assert (p.k, p.w.numpy().tolist()) == (2.0, [1.0, 2.0])
+
+
+def test_arrays_of_structs_are_copied_and_overwritten_inside_a_function(k: dict[str, Any]) -> None:
+    def f(ps: Any) -> Any:
+        kept, total = kl.clone(ps), kl.zeros(1)
+        kl.copy(kept[:1], ps[1:])
+        kept[1:].zero_()
+        k["energy"][2](kept, total)
+        return total
+
+    ps = particles(k)
+    g = kl.func.grad(f)(ps)
+    assert g["mass"].numpy().tolist() == [0.0, 1.0]
+    assert g["v"].numpy().tolist() == [[0.0, 0.0, 0.0], [0.0, 6.0, 0.0]]
+    _, moved = kl.func.jvp(f, (ps,), (g,))
+    assert moved.numpy().tolist() == [1.0 + 36.0]
