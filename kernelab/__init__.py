@@ -36,7 +36,7 @@ from kernelab.errors import (
     TapeError,
 )
 from kernelab.frontend.functions import UserFunction as Function
-from kernelab.lang.absent import absent as _absent
+from kernelab.lang.absent import missing as _missing
 from kernelab.lang.constants import BARE as _BARE
 from kernelab.lang.constants import CONSTANTS as _CONSTANTS
 from kernelab.runtime.annotations import ref
@@ -255,15 +255,12 @@ def __getattr__(name: str) -> _Any:
     hidden = _import_module("kernelab.compatibility")
     if name in hidden.__all__:
         return getattr(hidden, name)
-    missing = _absent(name)
-    if missing is not None:
-        raise KernelAttributeError.of(f"kernelab has no {name}: {missing[0]}", missing[1], name)
-    raise KernelAttributeError.of(f"kernelab has no {name}", None, name, __dir__())
+    raise _missing("kernelab", name, __dir__())
 
 
 def __dir__() -> list[str]:
-    public = (name for name in globals() if not name.startswith("_"))
-    return sorted({*public, *_language_names(), *_BARE, *_FACES, *_LATER})
+    """What a completer offers: the public names, not the folders that they come from."""
+    return sorted({*__all__, *_language_names(), *_BARE, *_FACES, "__version__"})
 
 
 __all__ = [

@@ -29,6 +29,7 @@ from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.trees import refusal
 from kernelab.backend.manner import shape_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
+from kernelab.lang.absent import face
 from kernelab.runtime.calls import telling
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
@@ -51,6 +52,8 @@ __all__ = [
     "plot_sparsity",
     "taylor_test",
 ]
+
+__getattr__, __dir__ = face(__name__, __all__)
 
 reports.install()
 

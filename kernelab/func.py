@@ -33,6 +33,7 @@ from kernelab.autodiff.trees import (
     shaped,
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
+from kernelab.lang.absent import face
 from kernelab.runtime import decorators
 from kernelab.runtime.strided import array
 
@@ -41,6 +42,8 @@ Randomness = Literal["error", "same", "different"]
 Argnums = int | Sequence[int]
 
 __all__ = ["grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+
+__getattr__, __dir__ = face(__name__, __all__)
 
 
 def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:

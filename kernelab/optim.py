@@ -22,6 +22,7 @@ from kernelab.errors import (
     Source,
     a_thing,
 )
+from kernelab.lang.absent import face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
 from kernelab.runtime.conversion import described
@@ -253,3 +254,5 @@ def _kernel(name: str, elem: Scalar) -> Kernel:
 
 
 __all__ = ["SGD", "Adam", "Optimizer"]
+
+__getattr__, __dir__ = face(__name__, __all__)

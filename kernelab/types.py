@@ -3,7 +3,8 @@
 import builtins
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.lang.absent import missing
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import (
     LARGEST,
@@ -252,8 +253,13 @@ def __getattr__(name: str) -> Any:
     """The named types: ``kl.types.vec3``."""
     type = type_named(name)
     if type is None:
-        raise KernelAttributeError.of(f"kernelab.types has no {name}", None, name, __all__)
+        raise missing(__name__, name, __all__)
     return type
+
+
+def __dir__() -> list[str]:
+    """What a completer offers."""
+    return [*__all__]
 
 
 __all__ = [

@@ -22,6 +22,25 @@ def test_a_misspelt_name_is_answered() -> None:
         kl.zeross  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("autograd.grad", "write kl.func.grad"),
+        ("autograd.gradchek", "did you mean gradcheck?"),
+        ("func.jacobian", "write kl.autograd.jacobian"),
+        ("optim.adam", "did you mean Adam?"),
+        ("types.vektor", "did you mean vector?"),
+        ("utils.sum", "write kl.utils.array_sum"),
+    ],
+)
+def test_a_name_that_a_module_has_not_is_answered(name: str, instead: str) -> None:
+    module, _, missing = name.partition(".")
+    with pytest.raises(AttributeError) as told:
+        getattr(getattr(kl, module), missing)
+    assert f"kernelab.{module} has no {missing}" in str(told.value)
+    assert f"hint: {instead}" in str(told.value)
+
+
 def test_thread_indices_exist_only_in_kernels() -> None:
     with pytest.raises(kl.KernelTypeError, match="only inside a kernel"):
         kl.tid()

@@ -3,6 +3,7 @@
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
+from kernelab.lang.absent import Offers
 from kernelab.runtime.conversion import described
 
 _RECORDS = "a tape records what runs inside `with kl.Tape() as tape:`"
@@ -44,14 +45,19 @@ class Opening(type):
         """Never called: Python asks for it before it enters."""
 
 
-class Habits(metaclass=Opening):
+class Habits(Offers, metaclass=Opening):
     """The part of a tape that answers what it has not."""
 
     __slots__ = ()
+    OFFERED = (
+        *("backward", "get_adjoint", "gradients", "launches", "overwrite", "record_func", "record_launch"),
+        *("record_scope_begin", "record_scope_end", "reset", "saved_bytes", "scopes", "to_svg", "visualize"),
+        "zero",
+    )
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of(f"a tape has no {name}", _INSTEAD.get(name), name, dir(type(self)))
+        raise KernelAttributeError.of(f"a tape has no {name}", _INSTEAD.get(name), name, self.OFFERED)
 
 
 def no_loss(value: Any) -> tuple[str, str]:

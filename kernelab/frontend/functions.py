@@ -28,6 +28,7 @@ from kernelab.frontend.values import (
     View,
     Weak,
 )
+from kernelab.lang.absent import Offers
 from kernelab.lang.ir import Atom, CustomRules, Function
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
@@ -42,8 +43,10 @@ class Rules(Protocol):
         ...
 
 
-class UserFunction:
+class UserFunction(Offers):
     """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
+
+    OFFERED = ("name", "signature", "source", "span")
 
     def __init__(self, template: Template) -> None:
         self.template = template

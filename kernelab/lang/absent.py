@@ -1,6 +1,10 @@
-"""What programs for Warp, NumPy and PyTorch may name and kernelab does not have, and what to do instead."""
+"""What completion offers; and what programs for Warp, NumPy and PyTorch may name, and what to do instead."""
 
 import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, NoReturn
+
+from kernelab.errors import KernelAttributeError
 
 _POOLS = (
     r"(Scoped)?(Mempool\w*|PeerAccess|CudaProfiler|Allocator|MemoryTracker)|"
@@ -121,3 +125,31 @@ def absent(name: str) -> tuple[str, str] | None:
         if pattern.fullmatch(name):
             return reason, instead.replace("{name}", name)
     return None
+
+
+def missing(module: str, name: str, known: Iterable[str]) -> KernelAttributeError:
+    """The error for a name that a public module has not: why and what to write instead, or one like it."""
+    found = absent(name)
+    if found is None:
+        return KernelAttributeError.of(f"{module} has no {name}", None, name, known)
+    return KernelAttributeError.of(f"{module} has no {name}: {found[0]}", found[1], name)
+
+
+def face(module: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a public module, for what it has not and for what it has."""
+
+    def answer(name: str) -> NoReturn:
+        raise missing(module, name, names)
+
+    return answer, lambda: [*names]
+
+
+class Offers:
+    """An object of which completion shows the names that serve a user, and not the machinery."""
+
+    __slots__ = ()
+    OFFERED: ClassVar[tuple[str, ...]] = ()
+
+    def __dir__(self) -> list[str]:
+        """What a completer offers."""
+        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *self.OFFERED})

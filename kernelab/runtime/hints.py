@@ -1,9 +1,10 @@
-"""What arrays and kernels do not have, said to those who know it from NumPy, PyTorch, or other kernels."""
+"""What arrays and kernels offer, and what they have not, said to those who know it from elsewhere."""
 
 from functools import lru_cache
 from typing import Any
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
+from kernelab.lang.absent import Offers
 
 _MAP = "apply a function to every element: kl.map(lambda a: ..., x)"
 _INSTEAD = {
@@ -78,18 +79,25 @@ _OF_KERNELS = (
 )
 
 
-class KernelHints:
+class KernelHints(Offers):
     """The part of a kernel that answers what it has not."""
+
+    OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
         raise KernelAttributeError.of(f"a kernel has no {name}", _OF_KERNELS.get(name), name, dir(self))
 
 
-class Hints:
+class Hints(Offers):
     """The part of an array that answers what it has not."""
 
     __slots__ = ()
+    OFFERED = (
+        *("assign", "capacity", "contiguous", "device", "dtype", "fill_", "flatten", "grad", "is_contiguous"),
+        *("item", "list", "mark_read", "mark_write", "ndim", "numpy", "pinned", "ptr", "requires_grad"),
+        *("reshape", "retain_grad", "shape", "size", "strides", "to", "transpose", "view", "zero_"),
+    )
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
@@ -111,7 +119,7 @@ class Hints:
 def _answer(cls: Any, name: str) -> KernelAttributeError:
     # Remembered: libraries ask arrays for many names that they may have.
     instead = _INSTEAD[name].format(name=name) if name in _INSTEAD else None
-    return KernelAttributeError.of(f"an array has no {name}", instead, name, dir(cls))
+    return KernelAttributeError.of(f"an array has no {name}", instead, name, cls.OFFERED)
 
 
 def _no_operator(symbol: str, hint: str) -> KernelTypeError:

@@ -53,10 +53,6 @@ Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 
-OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")
-"""The attributes of a kernel that completion offers."""
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
@@ -128,10 +124,6 @@ class Kernel(KernelHints):
         self.beside: dict[str, Any] = {}
 
     __kernelab_kernel__ = True
-
-    def __dir__(self) -> list[str]:
-        """What a completer offers: the names that serve a user."""
-        return sorted({*(name for name in super().__dir__() if name.startswith("__")), *OFFERED})
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"

@@ -1,5 +1,7 @@
 """The ``%%kernel`` magic in a real kernel: names, views, mistakes, options."""
 
+import pytest
+
 from tests.jupyter.conftest import Notebook
 
 SCALE = """%%kernel
@@ -201,6 +203,26 @@ def test_completion_after_a_kernel_offers_what_serves_a_user(notebook: Notebook)
     offered = {word.rpartition(".")[2] for word in notebook.complete("spring.")}
     assert {"name", "doc", "source", "effects"} <= offered
     assert not [word for word in offered if word.startswith("_") or "entry" in word]
+
+
+@pytest.mark.parametrize(
+    ("made", "there", "machinery"),
+    [
+        ("kl.Tape()", "backward visualize zero", "cotangents epoch findings observe sweeps"),
+        ("kl.zeros(3)", "numpy requires_grad shape", "allocation blank folds outline twin"),
+        ("kl.autograd", "gradcheck jacobian taylor_test", "Any Callable apart by_adjoint"),
+        ("kl.func", "grad hessian vmap", "Any leaves sys wraps"),
+        ("kl.optim", "Adam SGD", "ABC np zeros"),
+        ("kl", "Tape autograd sin vec3", "autodiff codegen frontend lang"),
+    ],
+)
+def test_completion_offers_public_names_only(
+    notebook: Notebook, made: str, there: str, machinery: str
+) -> None:
+    notebook.run(f"it = {made}")
+    offered = {word.rpartition(".")[2] for word in notebook.complete("it.")}
+    assert {*there.split()} <= offered
+    assert not {*machinery.split()} & offered
 
 
 DECORATED = """@kl.kernel
