@@ -113,7 +113,7 @@ class Tape(Observed, Habits):
         return tuple(record for record in self._recording.records if isinstance(record, LaunchRecord))
 
     @property
-    def overwrite(self) -> str:  # not Policy: Jedi completes nothing of a class with a property of a Literal
+    def overwrite(self) -> str:  # not Policy: Jedi completes no object with a property of a Literal
         """What happens when an array is overwritten that a recorded launch still needs."""
         return self._recording.guard.policy
 

@@ -6,7 +6,7 @@ read; if that has been overwritten since and was not saved, it is not checkable,
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from kernelab.autodiff.cuts import Passive
 from kernelab.autodiff.endtoend import (
@@ -19,7 +19,7 @@ from kernelab.autodiff.endtoend import (
 )
 from kernelab.autodiff.flow import flow
 from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
-from kernelab.autodiff.hazards import Watch
+from kernelab.autodiff.hazards import Policy, Watch
 from kernelab.autodiff.jacobian import Selection
 from kernelab.autodiff.levels import duplicate
 from kernelab.autodiff.progress import steps
@@ -185,7 +185,7 @@ def _sentence(error: Exception) -> str:
 def _as_a_whole(tape: Tape, tolerance: Tolerance, fast: Fast) -> TapeReport:
     """The report on a tape that agrees, or on its first bad record; without launches if neither is found."""
     records = tuple(tape)
-    line = Line(records, tape.overwrite)
+    line = Line(records, cast(Policy, tape.overwrite))
     if not line.sources or not line.targets(len(records)):
         return TapeReport(())
     if line.nbytes > ROOM:
