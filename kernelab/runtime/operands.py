@@ -1,5 +1,4 @@
-"""What `map` and the operators of arrays are given: which values may be, how they broadcast, how a kernel
-takes them.
+"""The operands of `map` and of the operators of arrays: which values may be, and how they broadcast.
 
 An operand is an array, of structs too, or a value that is the same for all elements: a number, a vector, a
 matrix, a struct.  Must not know functions or kernels.

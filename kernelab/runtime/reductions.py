@@ -14,8 +14,9 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Sourc
 from kernelab.frontend import UserFunction
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
+from kernelab.runtime.callee import function_of
 from kernelab.runtime.device import Device
-from kernelab.runtime.elementwise import apply, function_of
+from kernelab.runtime.elementwise import apply
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.operands import plain
