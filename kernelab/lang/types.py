@@ -101,7 +101,7 @@ HALVES = (float16, bfloat16)
 
 
 class _Shaped:
-    """The names by which programs written for Warp ask a type of values for its shape and its numbers."""
+    """What the types of vectors and matrices have in common: they are classes of host values, with a name."""
 
     __slots__ = ()
     scalar: "Scalar"
@@ -109,6 +109,23 @@ class _Shaped:
     @property
     def shape(self) -> tuple[int, ...]:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
+
+        @property
+        def __name__(self) -> str:
+            return str(self)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return _is_host_value(value, self)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (base_of(self),)
+
+    # Programs written for Warp ask a type for its shape and its numbers by these names.
 
     @property
     def _shape_(self) -> tuple[int, ...]:
@@ -123,7 +140,7 @@ class _Shaped:
         return self.scalar
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Vec(_Shaped):
     """A vector of `n` scalars, a value like a number."""
 
@@ -137,24 +154,9 @@ class Vec(_Shaped):
     def __str__(self) -> str:
         return f"vec{self.n}{_suffix(self.scalar)}"
 
-    if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
-
-        @property
-        def __name__(self) -> str:
-            return str(self)
-
-    def __repr__(self) -> str:
-        return str(self)
-
     def __call__(self, *components: Any) -> Any:
         """A vector on the host of no components (zeros), of one (repeated, or a sequence), or of all."""
         return _host_value(self, components)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        return _is_host_value(value, self)
-
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (base_of(self),)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -184,7 +186,7 @@ class Transform(Vec):
         return _rigid_motion(self, components, parts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Mat(_Shaped):
     """A matrix of `n` rows and `m` columns, a value like a number."""
 
@@ -200,24 +202,9 @@ class Mat(_Shaped):
         between = "x" if max(self.n, self.m) > 9 else ""
         return f"mat{self.n}{between}{self.m}{_suffix(self.scalar)}"
 
-    if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
-
-        @property
-        def __name__(self) -> str:
-            return str(self)
-
-    def __repr__(self) -> str:
-        return str(self)
-
     def __call__(self, *components: Any) -> Any:
         """A matrix on the host of no entries (zeros), of one (repeated, or nested), or of all by rows."""
         return _host_value(self, components)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        return _is_host_value(value, self)
-
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (base_of(self),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +253,7 @@ def _rigid_motion(type: Transform, components: tuple[Any, ...], parts: dict[str,
     return moved_by(type, components, parts)
 
 
-def _is_host_value(value: Any, type: Vec | Mat) -> bool:
+def _is_host_value(value: Any, type: _Shaped) -> bool:
     from kernelab.lang.values import type_of
 
     return type_of(value) == type
