@@ -5,6 +5,7 @@ Works on operands that have been lowered already.
 
 import ast
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from kernelab.frontend import (
     habits,
@@ -39,6 +40,7 @@ from kernelab.frontend.values import (
     View,
     Weak,
     describe,
+    is_number,
 )
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
@@ -250,6 +252,9 @@ def _constant(frame: Frame, arguments: Arguments, node: ast.Call) -> Meaning:
             )
 
 
+_ATOMICS: dict[str, AtomicKind] = {f"atomic_{kind}": kind for kind in get_args(AtomicKind)}
+
+
 def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
     wanted = 2 if name == "atomic_cas" else 1
     match arguments:
@@ -280,9 +285,8 @@ def _atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
     if name in ("atomic_add", "atomic_sub"):
         return accumulate(frame, where, given[0], name == "atomic_sub", node)
     _refuse_atomic(frame, name, array.elem, node)
-    kind: AtomicKind = name.removeprefix("atomic_")  # type: ignore[assignment]
     compare = given[0] if wanted == 2 else None
-    return Typed(frame.builder.atomic(kind, array.var, where.indices, given[-1], compare))
+    return Typed(frame.builder.atomic(_ATOMICS[name], array.var, where.indices, given[-1], compare))
 
 
 def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:
@@ -382,7 +386,7 @@ def construct(frame: Frame, type: Value, arguments: Arguments, node: ast.Call) -
             written = zip(operands, arguments, strict=True)
             parts = [part for o, a in written for part in _entries(frame, o, type, a)]
             return _built(frame, type, parts)
-        case _ if len(operands) == size_of(type) and all(_is_scalar(o) for o in operands):
+        case _ if len(operands) == size_of(type) and all(map(is_number, operands)):
             return _built(
                 frame, type, [_entry(frame, o, type, a) for o, a in zip(operands, arguments, strict=True)]
             )
@@ -411,10 +415,6 @@ def _entries(frame: Frame, operand: Weak | Typed, type: Vec, argument: Argument)
     if isinstance(operand, Weak):
         return [_entry(frame, operand, type, argument)]
     return [operand.atom] if isinstance(operand.type, Scalar) else _cast_entries(frame, operand, type)
-
-
-def _is_scalar(operand: Weak | Typed) -> bool:
-    return isinstance(operand, Weak) or isinstance(operand.type, Scalar)
 
 
 def _entry(frame: Frame, operand: Weak | Typed, type: Vec | Mat, argument: Argument) -> Atom:

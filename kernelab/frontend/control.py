@@ -21,6 +21,7 @@ from kernelab.frontend.joins import (
     Slots,
     ViewSlots,
     fill,
+    item_sides,
     join,
     mixed,
     same,
@@ -153,11 +154,7 @@ def _fill(
                 _fill(frame, item, pair, ways, slots, fills)
         case Slots(items):
             for k, item in enumerate(items):
-                parts = [
-                    Side(side.value.items[k] if isinstance(side.value, TupleOf) else None, side.span)
-                    for side in sides
-                ]
-                _fill(frame, item, parts, ways, slots, fills)
+                _fill(frame, item, item_sides(sides, k), ways, slots, fills)
 
 
 def _leave(joined: Joined, outs: list[Var]) -> Meaning:

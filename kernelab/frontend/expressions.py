@@ -43,6 +43,7 @@ from kernelab.frontend.values import (
     Weak,
     describe,
     is_struct,
+    is_truth,
 )
 from kernelab.lang.build import FALSE, TRUE, integer, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
@@ -241,9 +242,7 @@ def _logical(frame: Frame, node: ast.BoolOp, strict: bool) -> Atom:
 
 def _strictly_bool(frame: Frame, node: ast.expr) -> Atom:
     value = number(frame, node)
-    if (isinstance(value, Weak) and isinstance(value.number, bool)) or (
-        isinstance(value, Typed) and value.type == bool_
-    ):
+    if is_truth(value):
         return materialise(frame, value, node)
     raise frame.error(
         node,
@@ -405,10 +404,9 @@ def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:
 
 
 def _callee(frame: Frame, node: ast.expr) -> Meaning:
-    is_outer = isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer"
-    return (
-        variables.outer(frame, node, True) if isinstance(node, ast.Name) and is_outer else expr(frame, node)
-    )
+    if isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer":
+        return variables.outer(frame, node, True)
+    return expr(frame, node)
 
 
 def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:

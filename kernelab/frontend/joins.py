@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend import views
 from kernelab.frontend.frame import Frame, Mistake, Wish
-from kernelab.frontend.promote import cast, default_scalar, weak_constant
+from kernelab.frontend.promote import cast, default_scalar, spelled, weak_constant
 from kernelab.frontend.values import (
     ArrayRef,
     Meaning,
@@ -120,14 +120,17 @@ def _join_tuples(
     form = forms[0]
     if len({(len(found.items), found.struct) for found in forms}) > 1:
         raise mixed(name, present)
-    items = []
-    for k in range(len(form.items)):
-        parts = [
-            Side(side.value.items[k] if isinstance(side.value, TupleOf) else None, side.span)
-            for side in sides
-        ]
-        items.append(join(frame, (*origin, k), form.label(name, k), parts))
+    items = (
+        join(frame, (*origin, k), form.label(name, k), item_sides(sides, k)) for k in range(len(form.items))
+    )
     return Slots(tuple(items), form)
+
+
+def item_sides(sides: Sequence[Side], k: int) -> list[Side]:
+    """The sides of one item of a tuple; unset where the tuple is."""
+    return [
+        Side(side.value.items[k] if isinstance(side.value, TupleOf) else None, side.span) for side in sides
+    ]
 
 
 def _join_views(
@@ -239,8 +242,7 @@ def _how_to_agree(first: Side, other: Side) -> str:
     )
     if wide is None:
         return "use two names"
-    shown = {"float32": "float"}.get(str(wide), str(wide))
-    return f"write {shown}(...) around the other value, or use two names"
+    return f"write {spelled(wide)}(...) around the other value, or use two names"
 
 
 def fill(frame: Frame, slot: Slot, side: Side, against: Side | None = None) -> Atom:

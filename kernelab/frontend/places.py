@@ -167,7 +167,7 @@ def component_atoms(
     if len(indices) > len(type.shape):
         raise frame.error(
             indices[0],
-            f"{type} takes {len(type.shape)} index{'' if len(type.shape) == 1 else 'es'}, not {len(indices)}",
+            f"{type} takes {counted(len(type.shape), 'index')}, not {len(indices)}",
         )
     return tuple(
         _component_index(frame, part, extent, type, evaluate)

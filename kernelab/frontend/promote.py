@@ -14,7 +14,18 @@ import numpy as np
 from kernelab.frontend import habits
 from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.source import Place
-from kernelab.frontend.values import ArrayRef, Meaning, Origin, TupleOf, Typed, View, Weak, describe
+from kernelab.frontend.values import (
+    ArrayRef,
+    Meaning,
+    Origin,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+    describe,
+    is_number,
+    is_truth,
+)
 from kernelab.lang import ops
 from kernelab.lang.build import OF_NOTHING, constant
 from kernelab.lang.ir import Atom, Var
@@ -181,11 +192,8 @@ def _whole_division(frame: Frame, node: ast.expr) -> str:
 
 def spelled(type: Value) -> str:
     """A type as users write it: float32 as float, int32 as int."""
-    return (
-        {float32: "float", int32: "int", bool_: "bool"}.get(type, str(type))
-        if isinstance(type, Scalar)
-        else str(type)
-    )
+    names: dict[Value, str] = {float32: "float", int32: "int", bool_: "bool"}
+    return names.get(type, str(type))
 
 
 def operate(
@@ -462,28 +470,12 @@ def _captured_hint(frame: Frame, widths: set[Scalar], operands: Operands, parts:
 
 
 def _shape_hint(operands: Operands, parts: Sequence[ast.expr], frame: Frame) -> str:
-    match operands:
-        case [Typed() as vector, (Weak() | Typed()) as other] if (
-            not isinstance(vector.type, Scalar)
-            and (isinstance(other, Weak) or isinstance(other.type, Scalar))
-            and len(parts) > 1
-        ):
-            return (
-                f"write {vector.type}({frame.places.text(parts[1])}) for the same number in every component"
-            )
-        case [(Weak() | Typed()) as other, Typed() as vector] if (
-            not isinstance(vector.type, Scalar)
-            and (isinstance(other, Weak) or isinstance(other.type, Scalar))
-            and parts
-        ):
-            return (
-                f"write {vector.type}({frame.places.text(parts[0])}) for the same number in every component"
-            )
-        case _:
-            if any(
-                (isinstance(o, Typed) and o.type == bool_)
-                or (isinstance(o, Weak) and isinstance(o.number, bool))
-                for o in operands
-            ):
-                return "turn the truth value into a number with float(...) or int(...), or use and, or, not"
-            return ""
+    pairs = list(zip(operands, parts, strict=False))
+    if len(operands) == len(pairs) == 2:
+        for (whole, _), (other, part) in (pairs, pairs[::-1]):
+            if isinstance(whole, Typed) and not is_number(whole) and is_number(other):
+                text = frame.places.text(part)
+                return f"write {whole.type}({text}) for the same number in every component"
+    if any(map(is_truth, operands)):
+        return "turn the truth value into a number with float(...) or int(...), or use and, or, not"
+    return ""

@@ -463,8 +463,9 @@ def _expression(frame: Frame, stmt: ast.Expr) -> None:
 
 def _may_act(frame: Frame, node: ast.expr) -> bool:
     """Whether a call may do more than give a value; operations of the table only do if they draw."""
-    if not isinstance(node, ast.Call):
-        return False
-    word = node.func.id if isinstance(node.func, ast.Name) else ""
-    is_operation = bool(ops.overloads(word)) and frame.facts.reads.get(node.func, "outer") == "outer"  # type: ignore[call-overload]
-    return not is_operation or any(advanced([node]))
+    match node:
+        case ast.Call(func=ast.Name(word) as name) if ops.overloads(word):
+            is_own = frame.facts.reads.get(name, "outer") != "outer"
+            return is_own or any(advanced([node]))
+        case _:
+            return isinstance(node, ast.Call)

@@ -15,7 +15,7 @@ import numpy as np
 from kernelab.errors import Span
 from kernelab.lang.ir import Atom, Function, Var
 from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
-from kernelab.lang.types import Array, Scalar, Value
+from kernelab.lang.types import Array, Scalar, Value, bool_
 
 Origin = tuple[Hashable, ...]
 """Where a weak variable comes from: the loop or branch that made it, and its name."""
@@ -388,3 +388,10 @@ def is_struct(meaning: Meaning | None) -> bool:
 def is_number(meaning: Meaning) -> bool:
     """Whether it is one number at run time or compile time, truth values included."""
     return isinstance(meaning, Weak) or (isinstance(meaning, Typed) and isinstance(meaning.type, Scalar))
+
+
+def is_truth(meaning: Meaning) -> bool:
+    """Whether it is a truth value at run time or compile time."""
+    if isinstance(meaning, Weak):
+        return isinstance(meaning.number, bool)
+    return isinstance(meaning, Typed) and meaning.type == bool_
