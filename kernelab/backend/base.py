@@ -209,6 +209,19 @@ def kept_error(name: str, site: Site, thread: str, room: int) -> KernelMemoryErr
     return KernelMemoryError(Diagnostic(message, _span(site), "out-of-memory", hint=hint))
 
 
+def outgrown_error(name: str, site: Site, thread: str) -> KernelMemoryError:
+    """The error of a captured launch that keeps more for its gradient than there was room for before."""
+    message = (
+        f"`{name}` keeps more values for its gradient than when it was captured; it ended in thread {thread}, "
+        "and the arrays that it writes are partly written"
+    )
+    hint = (
+        "run the block with these arrays and capture it again; or say how often the loop runs at most, as in "
+        "range(min(count[i], 64)): then there is room for so many"
+    )
+    return KernelMemoryError(Diagnostic(message, _span(site), "capture", hint=hint))
+
+
 def _amount(nbytes: int) -> str:
     """A number of bytes as a reader wants it."""
     if nbytes < 10_000:

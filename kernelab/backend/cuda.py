@@ -193,7 +193,7 @@ class CudaEntry:
             return
         known = self._foreseen(slots, limit, room)
         if known is None and self._backend.flights.captured is not None:
-            known = self._last_room()
+            known = self._room  # nobody can look how much it takes: as much as it took before
         if known is not None:
             self._begin(slots, known, limit, place)
             return
@@ -224,14 +224,6 @@ class CudaEntry:
         """How many bytes a launch may take that needs just as many, or perhaps fewer."""
         free, _ = self._backend.driver.memory()
         return free // (SHARE if exact else ROUGH_SHARE)
-
-    def _last_room(self) -> Room:
-        """The room that the last launch had: in a capture nobody can look how much another needs."""
-        if self._room.residuals:
-            message = f"`{self.info.name}` keeps values that it overwrites, and nobody knows yet how many"
-            hint = "such a launch cannot be captured: let the kernel write to another array than it reads"
-            raise LaunchError(Diagnostic(message, code="capture", hint=hint))
-        return self._room
 
     def _begin(self, slots: list[int], room: Room, limit: int, place: object) -> None:
         """Start the threads, and do not wait: there is room for all that they keep."""

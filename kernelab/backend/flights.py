@@ -10,9 +10,21 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernelab.backend.base import failure, interrupted
+from kernelab.backend.base import failure, interrupted, outgrown_error, thread_text
 from kernelab.backend.driver import Driver, LostError, wait_until
-from kernelab.codegen.entry import CODE, GRID_SLOTS, LIMIT, OK, STATUS_FIELDS, STOP, EntryInfo
+from kernelab.codegen.entry import (
+    CODE,
+    FULL,
+    GRID_SLOTS,
+    LIMIT,
+    MEMORY,
+    OK,
+    SITE,
+    STATUS_FIELDS,
+    STOP,
+    THREAD,
+    EntryInfo,
+)
 from kernelab.errors import Diagnostic, KernelError
 
 MOST = 1024
@@ -47,12 +59,19 @@ class Flight:
 
     def failure(self, status: Sequence[int]) -> KernelError:
         """The error that its status block stands for, with the line that launched."""
-        found = failure(self.info, status, self.grid[:GRID_SLOTS])
+        found = self._outgrown(status) or failure(self.info, status, self.grid[:GRID_SLOTS])
         if self.place:
             first, *rest = found.diagnostics
             message = f"{first.message}, launched in {self.place}"
             found.diagnostics = (replace(first, message=message), *rest)
         return found
+
+    def _outgrown(self, status: Sequence[int]) -> KernelError | None:
+        """Of a launch that nobody runs again with more room: what it means that there was too little."""
+        if status[CODE] not in (MEMORY, FULL):
+            return None
+        place = thread_text(status[THREAD], self.grid[:GRID_SLOTS], self.info.coordinates)
+        return outgrown_error(self.info.name, self.info.sites[status[SITE]], place)
 
     def stop(self) -> None:
         """Tell it to end."""

@@ -4,8 +4,9 @@
       save stack t_1: float32           4 n bytes of the arena
       append residual_1 t_2             n values
 
-Numbers that a kernel computes of such are followed as intervals.  Where the values of arrays decide how much
-is kept, nothing is known.  A fact of a function and the packed slots of a launch.
+Numbers that a kernel computes of such are followed as intervals.  What it reads of arrays may be anything
+that its type holds, so ``min(count[i], 64)`` is 64 at most, and an int8 127.  Where nothing bounds how often
+a loop keeps something, nothing is known.  A fact of a function and the packed slots of a launch.
 """
 
 import itertools
@@ -45,6 +46,9 @@ Interval = tuple[int, int]
 
 REMEMBERED = 64
 """So many launches of different sizes are remembered."""
+
+ENDLESS = 2**31 - 1
+"""A loop that may run so often is not bounded: that is what an int32 of which nothing is known says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ class _Counting:
 
     def repeated(self, amount: _Amount, count: Interval | None) -> _Amount:
         """An unknown number of times, what only takes from the arena may be done."""
-        if count is not None:
+        if count is not None and count[1] < ENDLESS:
             return amount.times(*count)
         if amount.keeps:
             raise _UnknownError
@@ -214,16 +218,18 @@ class _Counting:
     # ---------------------------------------------------------------------------------------- numbers
 
     def value(self, atom: Atom) -> Interval | None:
+        if not _is_whole(atom):
+            return None
         if isinstance(atom, Const):
-            return (int(atom.value), int(atom.value)) if _is_whole(atom) else None
-        return self.known.get(atom)
+            return int(atom.value), int(atom.value)
+        return self.known.get(atom) or _held(atom)
 
     def learn(self, out: Var, found: Interval | None) -> None:
         """Note what a number may be, if no value of it wraps around."""
         if found is None or not _is_whole(out):
             return
-        held = np.iinfo(scalar_of(type_of(out)).dtype)
-        if held.min <= found[0] <= found[1] <= held.max:
+        least, most = _held(out)
+        if least <= found[0] <= found[1] <= most:
             self.known[out] = found
 
     def let(self, stmt: Let) -> None:
@@ -239,6 +245,12 @@ class _Counting:
 
 def _is_whole(atom: Atom) -> bool:
     return isinstance(atom.type, Scalar) and atom.type.is_int
+
+
+def _held(atom: Atom) -> Interval:
+    """The least and the largest number of a type."""
+    held = np.iinfo(scalar_of(type_of(atom)).dtype)
+    return int(held.min), int(held.max)
 
 
 def _union(a: Interval | None, b: Interval | None) -> Interval | None:

@@ -24,7 +24,8 @@ def of(function: Function, grid: tuple[int, ...], **numbers: int) -> Needs | Non
 def adjoint(loop: str) -> Function:
     """The adjoint of a kernel whose loop body keeps `v` each time."""
     text = f"""
-def looped(x: wp.array[float], n: int, m: int, c: wp.array[int], y: wp.array[float]):
+def looped(x: wp.array[float], n: int, m: int, c: wp.array[int], b: wp.array[wp.uint8],
+           y: wp.array[float]):
     i = wp.tid()
     v = x[i]
 {loop}
@@ -47,7 +48,10 @@ LOOPS = {
     "parts of a number": ("for k in range(n // 2 + n % 4)", 6 * FLOAT, True),
     "the thread's own number": ("for k in range(i + n)", (99 + 7) * FLOAT, False),
     "what stands in an array": ("for k in range(c[i])", None, False),
-    "what an array says if it is small": ("for k in range(wp.min(c[i], n))", None, False),
+    "what an array says if it is small": ("for k in range(wp.min(c[i], n))", 7 * FLOAT, False),
+    "what an array says within bounds": ("for k in range(wp.clamp(c[i], 2, m) + 1)", 6 * FLOAT, False),
+    "what an array of bytes says": ("for k in range(int(b[i]))", 255 * FLOAT, False),
+    "until something happens": ("for k in range(wp.where(v > 1.0, c[i], n) % 6)", 5 * FLOAT, False),
 }
 
 

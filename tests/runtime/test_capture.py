@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.errors import KernelIndexError, LaunchError
+from kernelab.errors import KernelIndexError, KernelMemoryError, LaunchError
 from kernelab.runtime.spaces import OPEN
 from tests.support.devices import opened
 from tests.support.hardware import Watched, open_device
@@ -34,6 +34,16 @@ def keep(x: array[float], n: int, y: array[float]):
 def advance(x: array[float], n: int):
     i = tid()
     for k in range(n):
+        x[i] = sin(x[i]) + 0.1
+
+def advance_some(x: array[float], n: array[int]):
+    i = tid()
+    for k in range(n[i]):
+        x[i] = sin(x[i]) + 0.1
+
+def advance_few(x: array[float], n: array[int]):
+    i = tid()
+    for k in range(min(n[i], 8)):
         x[i] = sin(x[i]) + 0.1
 
 def energy(y: array[float], e: array[float]):
@@ -152,6 +162,73 @@ def test_a_graph_holds_what_its_launches_keep_of_what_they_overwrite(
         np.testing.assert_allclose(y.numpy(), found, rtol=1e-5)
         np.testing.assert_allclose(y.grad.numpy(), slopes, rtol=1e-5)
     assert all(other.list() == [9] * 300 for other in others)
+
+
+def advanced(values: Any, steps: int) -> tuple[Any, Any]:
+    """So many steps of ``x = sin(x) + 0.1``, and the derivatives."""
+    found, slopes = np.array(values), np.ones(len(values))
+    for _ in range(steps):
+        slopes *= np.cos(found)
+        found = np.sin(found) + 0.1
+    return found, slopes
+
+
+@pytest.mark.parametrize("what", ["advance_some", "advance_few"])
+def test_a_graph_has_room_for_as_many_overwritten_values_as_there_were_or_may_be(
+    what: str, kernels: dict[str, Any]
+) -> None:
+    x, y = on_device(0.1, 0.2, 0.3), on_device(0, 0, 0)
+    n, ones = kl.full(3, 4, dtype=int, device="cuda"), kl.ones(3, device="cuda")
+
+    def step() -> None:
+        kl.copy(y, x)
+        with kl.Tape() as tape:
+            kl.launch(kernels[what], 3, [y, n])
+        tape.backward(grads={y: ones})
+
+    step(), step()
+    with kl.ScopedCapture("cuda") as capture:
+        step()
+    for steps in (4, 2, 8) if what == "advance_few" else (4, 2):
+        n.fill_(steps)
+        y.grad.zero_()
+        kl.capture_launch(capture.graph)
+        found, slopes = advanced([0.1, 0.2, 0.3], steps)
+        np.testing.assert_allclose(y.numpy(), found, rtol=1e-5)
+        np.testing.assert_allclose(y.grad.numpy(), slopes, rtol=1e-5)
+    if what == "advance_some":
+        n.fill_(9)
+        kl.capture_launch(capture.graph)
+        with pytest.raises(
+            KernelMemoryError, match="keeps more values .* than when it was captured"
+        ) as caught:
+            y.numpy()
+        assert "x[i] = sin(x[i]) + 0.1" in str(caught.value) and "range(min(count[i], 64))" in str(
+            caught.value
+        )
+        step(), step()
+        with kl.ScopedCapture("cuda") as again:
+            step()
+        kl.capture_launch(again.graph)
+        np.testing.assert_allclose(y.numpy(), advanced([0.1, 0.2, 0.3], 9)[0], rtol=1e-5)
+
+
+def test_a_graph_keeps_what_a_tape_kept_that_nobody_went_back(kernels: dict[str, Any]) -> None:
+    x = on_device(0.1, 0.2, 0.3)
+
+    def forward() -> None:
+        with kl.Tape():
+            kl.launch(kernels["advance"], 3, [x, 4])
+
+    forward()
+    with kl.ScopedCapture("cuda") as capture:
+        forward()
+    gc.collect()
+    ones, others = kl.ones(300, device="cuda"), [kl.zeros(300, device="cuda") for _ in range(8)]
+    for other in others:
+        kl.launch(kernels["double"], 300, [ones, other])
+    kl.capture_launch(capture.graph)
+    assert all(other.list() == [2] * 300 for other in others)
 
 
 def test_a_graph_keeps_the_memory_that_it_uses(kernels: dict[str, Any], driver: Any) -> None:
