@@ -15,6 +15,7 @@ from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.flow import flow
 from kernelab.autodiff.publication import publications
 from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.seeds import Seeds, values_of
 from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.backend.adding import Change, can_be_pointed, changes_of
@@ -75,14 +76,14 @@ def contributions(
     if primal.__class__ is not array:
         raise _refused(f"a gradient of {type(primal).__name__} has no elements of its own", "name an array")
     position = _position(primal, index)
+    if not primal.device.is_cpu:
+        raise _refused("the array is not on the CPU", "record the launches on the CPU to look into them")
     if loss is None and grads is None:
         raise _refused("say what the gradient is of", "pass the loss, as to backward, or grads=")
     if not primal.requires_grad:
         raise _refused("the array has no gradient: it does not require one", "set requires_grad=True")
     if scalar_of(primal.dtype) in (float16, bfloat16):
         raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
-    if not primal.device.is_cpu:
-        raise _refused("the array is not on the CPU", "record the launches on the CPU to look into them")
     seeds = tape.cotangents(loss, grads)
     return _Sweep(tuple(tape), primal, position).run(seeds)
 
@@ -104,10 +105,10 @@ class _Sweep:
         """What the element of the adjoint is."""
         return np.array(self.bar.seen()[self.position])
 
-    def run(self, seeds: Mapping[array, Any]) -> Contributions:
+    def run(self, seeds: Seeds) -> Contributions:
         for target, cotangent in seeds.items():
             bar = self.adjoints.of(target).host()
-            bar[...] = bar + cotangent
+            bar[...] = bar + values_of(cotangent)
         self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
         token = RECORDER.set(None)
         try:

@@ -16,6 +16,7 @@ from kernelab.autodiff.checkpoint import CheckpointRecord
 from kernelab.autodiff.cuts import called
 from kernelab.autodiff.flow import flow
 from kernelab.autodiff.records import LaunchRecord, Record
+from kernelab.autodiff.seeds import Seeds, values_of
 from kernelab.autodiff.steps import steps_of
 from kernelab.backend.base import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
@@ -27,10 +28,10 @@ from kernelab.runtime.strided import array
 from kernelab.runtime.tracing import Culprit
 
 
-def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Mapping[array, Any]) -> None:
+def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) -> None:
     """Raise NotFiniteError if a cotangent is not finite, or the loss itself."""
     for target, cotangent in seeds.items():
-        found = _first(np.broadcast_to(cotangent, target.host().shape), target)
+        found = _first(np.broadcast_to(values_of(cotangent), target.outline().shape), target)
         if found:
             message = f"the cotangent of {called(target)} is {found}"
             raise NotFiniteError(Diagnostic(message, caller().span, "not-finite"))

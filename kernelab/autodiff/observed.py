@@ -12,6 +12,7 @@ import numpy as np
 from kernelab.autodiff.hazards import Overwrite
 from kernelab.autodiff.magnitudes import Magnitude
 from kernelab.autodiff.records import Record, Recording
+from kernelab.autodiff.seeds import Seeds, values_of
 from kernelab.errors import Diagnostic, NotFiniteError
 from kernelab.runtime.strided import array
 
@@ -79,20 +80,22 @@ class Observed:
     def last_cotangents(self) -> Mapping[array, Values] | None:
         """What the last `backward` started with, as `backward(grads=...)` takes it.
 
-        None where there was none, or where they are many numbers and the tape was not observed then.
+        None where there was none, where it stayed on a device, or where they are many numbers and the tape
+        was not observed then.
         """
         return self._cotangents
 
-    def _begin_sweep(self, seeds: Mapping[array, Any]) -> list[Magnitude] | None:
+    def _begin_sweep(self, seeds: Seeds) -> list[Magnitude] | None:
         """Where to note the norms of a sweep; None if nobody watches."""
         self._sweeps += 1
         is_watched = self._magnitudes is not None
         distinct = len({target.allocation for target in seeds}) == len(seeds)
+        on_host = not any(isinstance(cotangent, array) for cotangent in seeds.values())
         few = sum(target.size for target in seeds) <= MOST_KEPT
         self._cotangents = None
-        if distinct and (few or is_watched):
+        if distinct and on_host and (few or is_watched):
             self._cotangents = {
-                target: np.array(np.broadcast_to(cotangent, target.outline().shape))
+                target: np.array(np.broadcast_to(values_of(cotangent), target.outline().shape))
                 for target, cotangent in seeds.items()
             }
         if is_watched:

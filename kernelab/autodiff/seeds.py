@@ -1,5 +1,6 @@
 """Seeds: what `backward` starts with: a loss, cotangents, or the gradients that the final arrays hold.
 
+A cotangent is a NumPy array, or one of kernelab where a device holds it and its primal: then it stays there.
 Knows what a tape has recorded; must not know how it is swept.
 """
 
@@ -13,16 +14,24 @@ from kernelab.autodiff.habits import no_loss
 from kernelab.autodiff.records import Recording
 from kernelab.errors import Diagnostic, TapeError, a_thing
 from kernelab.lang.rounding import rounded, widened
-from kernelab.lang.types import Scalar, is_differentiable
-from kernelab.runtime.interop import host_values
+from kernelab.lang.types import Scalar, is_differentiable, scalar_of
+from kernelab.runtime import inplace
+from kernelab.runtime.interop import HostArray, host_values
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import caller, name_in_caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import by_leaves
+from kernelab.runtime.transfers import move
 
 
-def seeds_of(recording: Recording, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
-    """The cotangent of each array that a sweep starts from, as NumPy arrays in the shape of its elements.
+Cotangent = HostArray | array
+Seeds = Mapping[array, Cotangent]
+
+
+def seeds_of(
+    recording: Recording, loss: array | None, grads: Mapping[array, Any] | None
+) -> dict[array, Cotangent]:
+    """The cotangent of each array that a sweep starts from, in the shape of its elements.
 
     Without a loss and without `grads` these are the gradients that the final arrays hold.  Raises TapeError
     where a seed is none, or where the tape did not see how it was computed.
@@ -31,37 +40,54 @@ def seeds_of(recording: Recording, loss: array | None, grads: Mapping[array, Any
         return _final_gradients(recording)
     if isinstance(loss, array) and not recording.records and loss.allocation not in recording.idle:
         raise _unrecorded(recording, loss)
-    seeds: dict[array, Any] = {}
+    seeds: dict[array, Cotangent] = {}
     if loss is not None:
         seeds[_checked_loss(loss)] = np.ones((), np.float64)
     if grads is not None:
         _require_mapping(grads)
     for target, cotangent in by_leaves(grads or {}):
-        values = _checked_cotangent(target, cotangent)
-        seeds[target] = seeds[target] + values if target in seeds else values
+        given = _checked_cotangent(target, cotangent)
+        seeds[target] = values_of(seeds[target]) + values_of(given) if target in seeds else given
     for target in [target for target in seeds if not _is_written(recording, target)]:
         is_named = target is loss or target in (grads or {})
         # Of a struct, a field that no launch wrote may have the cotangent zero.
-        if is_named or seeds[target].any() or len(seeds) == 1:
+        if is_named or values_of(seeds[target]).any() or len(seeds) == 1:
             raise _unrecorded(recording, target)
         del seeds[target]
     return seeds
 
 
-def seeded(seeds: Mapping[array, Any], replaced: Collection[Allocation]) -> Adjoints:
+def values_of(cotangent: Cotangent) -> HostArray:
+    """The numbers of a cotangent, wherever they are."""
+    return cotangent.seen() if isinstance(cotangent, array) else cotangent
+
+
+def seeded(seeds: Seeds, replaced: Collection[Allocation]) -> Adjoints:
     """Adjoints that hold the cotangents of the seeds; those in `replaced` memory count once."""
     adjoints = Adjoints()
     for target, cotangent in seeds.items():
-        if adjoints.known(target) is None:
-            adjoints.of(target).blank()[...] = cotangent
-            continue
-        bar = adjoints.of(target).host()
+        is_first = adjoints.known(target) is None
+        bar = adjoints.of(target)
         # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
-        bar[...] = cotangent if target.allocation in replaced else bar + cotangent
+        if is_first or target.allocation in replaced:
+            _set(bar, cotangent)
+        elif not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
+            values = bar.host()
+            values[...] = values + values_of(cotangent)
     return adjoints
 
 
-def _final_gradients(recording: Recording) -> dict[array, Any]:
+def _set(bar: array, cotangent: Cotangent) -> None:
+    if isinstance(cotangent, array):
+        move(bar, cotangent)
+        return
+    # One number for all elements is set on a device without their coming here.
+    element = np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes()
+    if cotangent.ndim or not inplace.fill(bar, element):
+        bar.blank()[...] = cotangent
+
+
+def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
     last_read: dict[Allocation, int] = {}
     written: dict[array, int] = {}
     for i, record in enumerate(recording.records):
@@ -71,7 +97,11 @@ def _final_gradients(recording: Recording) -> dict[array, Any]:
     if not final:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal("loss", "backward() has nothing to start from", hint)
-    return {target: target.grad.seen().copy() for target in final if target.grad is not None}
+    return {
+        target: target.grad if target.allocation.space is not None else target.grad.seen().copy()
+        for target in final
+        if target.grad is not None
+    }
 
 
 def _is_written(recording: Recording, target: array) -> bool:
@@ -122,10 +152,12 @@ def _require_mapping(grads: Any) -> None:
     raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
 
 
-def _checked_cotangent(target: Any, cotangent: Any) -> Any:
+def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = called(target, a_thing(target))
         raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
+    if isinstance(cotangent, array) and _stays(target, cotangent):
+        return cotangent
     given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
     if given.shape != target.outline().shape:
         name = called(target, "the array")
@@ -134,7 +166,13 @@ def _checked_cotangent(target: Any, cotangent: Any) -> Any:
     return rounded(given, target.outline().dtype)
 
 
-def _host_cotangent(target: array, cotangent: Any) -> Any:
+def _stays(target: array, cotangent: array) -> bool:
+    """Whether a cotangent fits as it is, and need not come to the host."""
+    are_there = target.allocation.space is not None and cotangent.allocation.space is not None
+    return are_there and (cotangent.dtype, cotangent.shape) == (target.dtype, target.shape)
+
+
+def _host_cotangent(target: array, cotangent: Any) -> HostArray:
     kind = widened(np.asarray(cotangent)).dtype.kind
     if kind not in "fiub":
         found = a_thing(cotangent) + (" of complex numbers" if kind == "c" else "")

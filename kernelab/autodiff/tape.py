@@ -26,7 +26,7 @@ from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
 from kernelab.autodiff.publication import Publications, publications
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
-from kernelab.autodiff.seeds import called, refusal, seeded, seeds_of
+from kernelab.autodiff.seeds import Seeds, called, refusal, seeded, seeds_of
 from kernelab.autodiff.steps import Step, retirements, steps_of
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.backend.manner import BLOCK, shape_of
@@ -277,7 +277,7 @@ class Tape(Observed, Habits):
             tell_inputs_without_gradients(steps, found.live)
         _refuse_latecomers(steps[i].record for i in sorted(found.live))
 
-    def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> dict[array, Any]:
+    def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
         """What `backward` would start with; raises TapeError where these are no seeds of this tape."""
         return seeds_of(self._recording, loss, grads)
 

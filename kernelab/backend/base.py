@@ -212,8 +212,8 @@ def kept_error(name: str, site: Site, thread: str, room: int) -> KernelMemoryErr
 def outgrown_error(name: str, site: Site, thread: str) -> KernelMemoryError:
     """The error of a captured launch that keeps more for its gradient than there was room for before."""
     message = (
-        f"`{name}` keeps more values for its gradient than when it was captured; it ended in thread {thread}, "
-        "and the arrays that it writes are partly written"
+        f"`{name}` keeps more values for its gradient than when it was captured; it ended in thread "
+        f"{thread}, and the arrays that it writes are partly written"
     )
     hint = (
         "run the block with these arrays and capture it again; or say how often the loop runs at most, as in "

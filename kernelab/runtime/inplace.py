@@ -40,7 +40,8 @@ def copy(dest: "array", src: "array") -> bool:
     if not _are_together(dest, src):
         return False
     apart = dest.extent[1] <= src.extent[0] or src.extent[1] <= dest.extent[0]
-    return _run("copy", BITS[_scalar(dest).bits // 8], dest, src if apart else _aside(src))
+    source = src if apart else gathered(src)
+    return source is not None and _run("copy", BITS[_scalar(dest).bits // 8], dest, source)
 
 
 def add(dest: "array", src: "array") -> bool:
@@ -78,18 +79,17 @@ def _are_together(dest: "array", src: "array") -> bool:
     return dest.allocation.space is not None and dest.allocation.space is src.allocation.space
 
 
-def _aside(src: "array") -> "array":
-    """The elements in memory of their own."""
-    size = itemsize(src.dtype)
-    made = src.over(
-        allocate(src.size * size, cleared=False, beside=src.allocation),
-        0,
-        src.shape,
-        contiguous_strides(src.shape, size),
-        src.dtype,
-    )
-    copy(made, src)
-    return made
+def gathered(src: "array") -> "array | None":
+    """The elements without gaps in memory of their own, of the same device; None where the host has to."""
+    made = room_for(src)
+    return made if copy(made, src) else None
+
+
+def room_for(elements: "array") -> "array":
+    """An array like another, without gaps, in new memory of the same device."""
+    size, shape = itemsize(elements.dtype), elements.shape
+    memory = allocate(elements.size * size, cleared=False, beside=elements.allocation)
+    return elements.over(memory, 0, shape, contiguous_strides(shape, size), elements.dtype)
 
 
 def _scalar(elements: "array") -> Scalar:

@@ -41,7 +41,7 @@ def transfer(dest: "array", src: "array", how: str) -> None:
     (low, high), (start, stop) = dest.extent, src.extent
     apart = high <= start or stop <= low
     if dest.allocation.space is not None or src.allocation.space is not None:
-        _across(dest, src)
+        move(dest, src)
     else:
         dest.host()[...] = src.host() if apart else src.host().copy()  # as in `set_elements`
     recorder = RECORDER.get()
@@ -90,18 +90,31 @@ def _other_extents(dest: "array", src: "array") -> Diagnostic:
     return replace(other_shape(dest.shape, src.shape), hint=hint)
 
 
-def _across(dest: "array", src: "array") -> None:
-    """Copy where a device is involved: without the host, if a device can."""
+def move(dest: "array", src: "array") -> None:
+    """Copy elements of equal shape and dtype where a device is involved: without the host, if devices can."""
     into, source = dest.allocation, src.allocation
-    direct = into is not source and into.takes_from(source)
-    if direct and dest.is_contiguous and src.is_contiguous:
-        copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
-        return
+    if into is not source and into.takes_from(source):
+        if dest.is_contiguous and src.is_contiguous:
+            copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
+            return
+        if into.space is not None and source.space not in (None, into.space) and _packed(dest, src):
+            return
     if inplace.copy(dest, src):
         return
     values = src.seen()
     dest.blank()[...] = values.copy() if into is source else values
     into.publish()
+
+
+def _packed(dest: "array", src: "array") -> bool:
+    """Copy elements between devices as one stretch, for which they are gathered there and spread out here."""
+    gathered = src if src.is_contiguous else inplace.gathered(src)
+    if gathered is None:
+        return False
+    landed = dest if dest.is_contiguous else inplace.room_for(dest)
+    nbytes = src.size * itemsize(src.dtype)
+    copy_bytes(landed.allocation, landed.offset, gathered.allocation, gathered.offset, nbytes)
+    return landed is dest or inplace.copy(dest, landed)
 
 
 def set_elements(target: HostArray, values: Any) -> None:

@@ -89,7 +89,7 @@ def _element(digest: Digest, number: int, index: Sequence[int]) -> Node:
     tape, primal = digest.tape(), digest.held(number)
     if tape is None or primal is None:
         return words(GONE)
-    if tape.last_cotangents is None:
+    if tape.last_cotangents is None and primal.device.is_cpu:
         return words(NO_SWEEP)
     threads = sum(record.grid.threads for record in tape.launches)
     if threads > MOST_THREADS:

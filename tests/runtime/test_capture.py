@@ -200,7 +200,7 @@ def test_a_graph_has_room_for_as_many_overwritten_values_as_there_were_or_may_be
         n.fill_(9)
         kl.capture_launch(capture.graph)
         with pytest.raises(
-            KernelMemoryError, match="keeps more values .* than when it was captured"
+            KernelMemoryError, match=r"keeps more values .* than when it was captured"
         ) as caught:
             y.numpy()
         assert "x[i] = sin(x[i]) + 0.1" in str(caught.value) and "range(min(count[i], 64))" in str(
@@ -211,6 +211,25 @@ def test_a_graph_has_room_for_as_many_overwritten_values_as_there_were_or_may_be
             step()
         kl.capture_launch(again.graph)
         np.testing.assert_allclose(y.numpy(), advanced([0.1, 0.2, 0.3], 9)[0], rtol=1e-5)
+
+
+def test_cotangents_that_a_graph_computes_are_those_of_each_run(kernels: dict[str, Any]) -> None:
+    x, y, factor, seed = on_device(1, 2, 3), on_device(0, 0, 0), on_device(1, 1, 1), on_device(0, 0, 0)
+
+    def step() -> None:
+        with kl.Tape() as tape:
+            kl.launch(kernels["double"], 3, [x, y])
+        kl.launch(kernels["double"], 3, [factor, seed])
+        tape.backward(grads={y: seed})
+
+    step(), step()
+    with kl.ScopedCapture("cuda") as capture:
+        step()
+    for value in (1.0, 5.0):
+        factor.fill_(value)
+        x.grad.zero_()
+        kl.capture_launch(capture.graph)
+        assert x.grad.list() == [4 * value] * 3
 
 
 def test_a_graph_keeps_what_a_tape_kept_that_nobody_went_back(kernels: dict[str, Any]) -> None:

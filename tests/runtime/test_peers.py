@@ -99,6 +99,38 @@ def test_devices_that_do_not_reach_each_other_copy_through_the_host(drivers: Any
     assert all("peer" not in copied for copied in copies(drivers))
 
 
+def test_views_are_packed_on_their_way_between_devices(drivers: Any) -> None:
+    """The elements of views that have gaps, run backwards or stand across."""
+    grids = [kl.array(np.arange(12.0, dtype=np.float32).reshape(3, 4), device=f"cuda:{k}") for k in (0, 1)]
+    expected = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    for grid in grids:
+        grid.allocation.flush()
+    copies(drivers)
+    kl.copy(grids[1][:, 1], grids[0][:, 2])
+    kl.copy(grids[1][::-1, 3], grids[0][:, 0])
+    kl.copy(grids[1][:2, :2].transpose(), grids[0][1:, 1:3])
+    apart = copies(drivers)
+    assert [moved.count("up") + moved.count("down") for moved in apart] == [0, 0] and apart[1].count(
+        "peer"
+    ) == 3
+    expected[:, 1] = expected[:, 2].copy()
+    expected[::-1, 3] = [0, 4, 8]
+    expected[:2, :2] = [[5, 9], [6, 10]]
+    np.testing.assert_array_equal(grids[1].numpy(), expected)
+
+
+def test_a_cotangent_on_another_device_comes_straight(kernels: dict[str, Any], drivers: Any) -> None:
+    x, y = (kl.zeros(4, device="cuda:0", requires_grad=True) for _ in range(2))
+    seed = counted("cuda:1")
+    with kl.Tape() as tape:
+        kl.launch(kernels["double"], 4, [x, y])
+    copies(drivers)
+    tape.backward(grads={y: seed})
+    here, there = copies(drivers)
+    assert here.count("peer") == 1 and not {"up", "down"} & {*here, *there}
+    assert x.grad.list() == [0, 2, 4, 6]
+
+
 def test_a_copy_between_devices_cannot_be_captured(drivers: Any) -> None:
     x, y = counted("cuda:0"), counted("cuda:1")
     with pytest.raises(LaunchError, match="copied from cuda:1 to cuda:0 while launches on cuda:0"):  # noqa: SIM117
