@@ -51,13 +51,13 @@ MOST_COORDINATES = 4
 def batched(function: Function, wide: Collection[int], rank: int, distinct: bool = False) -> Function:
     """The program for a grid whose first extent counts lanes; `wide` are positions of array parameters.
 
-    `rank` is how many coordinates the grid had.  Its last parameters are then two int64: how many threads
-    a lane has, and, where the grid would have too many coordinates, the extent of the first one, which the
-    lane is folded into.  With `distinct`, every lane draws random numbers of its own, and a third int64 says
-    how many lanes other launches have run before.
+    `rank` is how many coordinates the grid had.  Its last parameters are then an int64, how many threads a
+    lane has, and an int32: where the grid would have too many coordinates, the extent of the first one, which
+    the lane is folded into.  With `distinct`, every lane draws random numbers of its own, and an int64 behind
+    them says how many lanes other launches have run before.
     """
     lane, linear = Var(int32, "lane"), Var(int64, "thread")
-    threads, first, before = Var(int64, "threads"), Var(int64, "first_extent"), Var(int64, "lanes_before")
+    threads, first, before = Var(int64, "threads"), Var(int32, "first_extent"), Var(int64, "lanes_before")
     own = (*function.threads, *(Var(int32) for _ in range(rank - len(function.threads))))
     own_by_lane = _widened(function, wide)
     shared = frozenset(function.params) - own_by_lane.keys()
@@ -66,7 +66,7 @@ def batched(function: Function, wide: Collection[int], rank: int, distinct: bool
     coordinates = (lane, *own)
     if len(coordinates) > MOST_COORDINATES:
         folded = Var(int32, "lane_and_first")
-        extent = b.apply("int32", first)
+        extent = b.apply("max", first, Const(1, int32))  # above zero: so backends see that lanes are apart
         writer.lane = b.apply("floordiv", folded, extent)
         writer.env[own[0]] = b.apply("mod", folded, extent)
         coordinates = (folded, *own[1:])

@@ -56,6 +56,10 @@ def running(x: array[float]):
     i = tid()
     x[i + 1] = x[i] * x[i + 1]
 
+def fill(p: array[vec3]):
+    i = tid()
+    p[i] = vec3(1.0, 1.0, 1.0)
+
 def shifts(p: array[vec3], m: mat33, q: array[vec3]):
     i = tid()
     q[i] = m * p[i]
@@ -315,6 +319,44 @@ def test_rows_that_a_launch_has_read_are_kept_wherever_they_stand(
     both(run)
 
 
+def test_cotangents_stay_on_the_device(kernels: dict[str, Any], driver: Watched) -> None:
+    """Those that were computed there: of the whole array, of a view, of both, and in the final `.grad`."""
+    p, q = (kl.zeros(4, dtype=kl.vec3, device="cuda", requires_grad=True) for _ in range(2))
+    m, ones = kl.mat33(1.0, 2.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 1.0), kl.zeros(8, dtype=kl.vec3, device="cuda")
+    kl.launch(kernels["fill"], 8, [ones])
+    seeds = {
+        "whole": lambda: {q: ones[:4]},
+        "spread out": lambda: {q: ones[::2]},
+        "parts": lambda: {q[:2]: ones[6:], q[2:]: ones[:2]},
+        "both": lambda: {q: ones[:4], q[1:3]: ones[:2]},
+    }
+    expected = {"both": [1, 2, 2, 1]}
+    for what, given in seeds.items():
+        p.grad.zero_()
+        with kl.Tape() as tape:
+            kl.launch(kernels["shifts"], 4, [p, m, q])
+        driver.copies.clear()
+        tape.backward(grads=given())
+        assert not {"up", "down"} & set(driver.copies), what
+        np.testing.assert_array_equal(p.grad.numpy(), np.outer(expected.get(what, [1] * 4), [1, 5, 1]))
+    q.grad = ones[:4]
+    p.grad.zero_()
+    driver.copies.clear()
+    tape.backward()
+    assert not {"up", "down"} & set(driver.copies)
+    np.testing.assert_array_equal(p.grad.numpy(), np.outer([1] * 4, [1, 5, 1]))
+
+
+def test_the_loss_itself_needs_nothing_of_the_host(kernels: dict[str, Any], driver: Watched) -> None:
+    x, e = (kl.array(reals(n), device="cuda", requires_grad=True) for n in (6, 3))
+    with kl.Tape() as tape:
+        kl.launch(kernels["total"], 6, [x, e[1:2]])
+    driver.copies.clear()
+    tape.backward(e[1:2])
+    assert not {"up", "down"} & set(driver.copies)
+    np.testing.assert_allclose(x.grad.numpy(), 2 * reals(6), rtol=1e-6)
+
+
 def test_loops_that_keep_what_they_need_give_the_same_gradients(kernels: dict[str, Any]) -> None:
     counts = np.random.default_rng(3).integers(0, 90, 30).astype(np.int32)
 
@@ -413,6 +455,33 @@ def test_the_lanes_of_tangents_run_at_once(kernels: dict[str, Any], driver: Watc
     (plain,) = kl.func.jvp(f, (x,), (kl.full(100, 1.0, device="cuda"),))[1:]
     np.testing.assert_array_equal(tangents.numpy(), np.tile(plain.numpy(), (40, 1)))
     assert all(blocks * threads > 1 for blocks, threads in driver.launches)
+
+
+def test_lanes_of_a_grid_of_four_dimensions_run_at_once(driver: Watched) -> None:
+    """The lane shares a dimension of the grid there; `seen` has no lanes, and is written by the first."""
+    bend = kl.compile("""
+def bend(a: array4d[float], seen: array4d[int], b: array4d[float]):
+    i, j, k, l = tid()
+    seen[i, j, k, l] = i + j
+    b[i, j, k, l] += a[i, j, k, l] * a[1 - i, j, k, l] * float(k + l)
+""")["bend"]
+    shape = (2, 3, 2, 2)
+
+    def run(device: str) -> list[Any]:
+        a, seen = leaf(reals(24).reshape(shape), device), kl.zeros(shape, dtype=int, device=device)
+
+        def f(a: Any) -> Any:
+            b = kl.zeros(shape, device=device)
+            kl.launch(bend, shape, [a, seen, b])
+            return b
+
+        return [kl.func.jacfwd(f)(a).numpy(), kl.func.jacrev(f)(a).numpy(), seen.numpy()]
+
+    driver.launches.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both(run)
+    assert driver.launches and all(blocks * threads > 1 for blocks, threads in driver.launches)
 
 
 def test_whether_a_value_is_finite_is_found_on_the_device(kernels: dict[str, Any]) -> None:
