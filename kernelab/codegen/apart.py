@@ -137,7 +137,7 @@ class _Parts:
 
 
 def _parts(function: Function) -> dict[Var, list[_Parts]]:
-    """How numbers are split by a divisor that is the same for all threads: thread indices, and their parts."""
+    """How numbers are split by divisors that are the same for all threads: thread indices and their parts."""
     positive: set[Var] = set()
     found: dict[tuple[Atom, Atom], _Parts] = {}
     lets = [stmt for stmt in walk(function.body) if isinstance(stmt, Let)]

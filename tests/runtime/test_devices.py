@@ -142,6 +142,18 @@ def test_copies_of_parts_and_across_devices_are_exact() -> None:
     np.testing.assert_array_equal(x.numpy()[:, 0], [0, 0, 4])
 
 
+def test_a_view_of_many_axes_is_copied_over_elements_of_its_own_memory() -> None:
+    """Gathering it takes more axes than a launch has, copying what has been gathered does not."""
+    values = np.arange(1024, dtype=np.float32).reshape(4, 4, 4, 4, 4)[..., :3]
+    expected = values.copy()
+    x = kl.array(values, dtype=kl.vec3, device="cuda")
+    front = x.flatten()[:16].reshape((2, 2, 2, 2))
+    x.allocation.flush()
+    kl.copy(front, x[::2, ::2, ::2, ::2])
+    expected.reshape(256, 3)[:16] = values[::2, ::2, ::2, ::2].reshape(16, 3)
+    np.testing.assert_array_equal(x.numpy(), expected)
+
+
 def test_views_and_elements_are_those_of_the_same_memory() -> None:
     x = kl.array(np.arange(12, dtype=np.float32).reshape(3, 4), device="cuda")
     assert x[1, 2] == 6 and x[-1][0] == 8 and x[1].list() == [4, 5, 6, 7]
