@@ -23,7 +23,6 @@ from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import by_leaves
 from kernelab.runtime.transfers import move
 
-
 Cotangent = HostArray | array
 Seeds = Mapping[array, Cotangent]
 
