@@ -12,7 +12,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelab.autodiff.levels import Argument, Extents, Kept, KeptStarts, Level, fresh, known, will_write
+from kernelab.autodiff.levels import (
+    Argument,
+    Extents,
+    Kept,
+    KeptStarts,
+    Level,
+    fresh,
+    known,
+    sharing,
+    will_write,
+)
 from kernelab.autodiff.programs import Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
@@ -104,8 +114,9 @@ class Batch(Level):
 
     def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
         """Which arguments differ between lanes, if the found ones do: with one array, all over its memory."""
+        groups = sharing(program, arguments)
         while True:
-            more = found.union(program.to_widen(tuple(sorted(found))))
+            more = found.union(program.to_widen(tuple(sorted(found)), groups))
             arrays = {i: a.allocation for i in program.arrays if isinstance(a := arguments[i], array)}
             memories = {arrays[i] for i in more if i in arrays}
             more = {i for i in more if i in found or i in arrays}

@@ -220,9 +220,11 @@ class Program:
 
         return self._once(("batched", wide, rank, distinct), make)
 
-    def to_widen(self, wide: Positions) -> frozenset[int]:
+    def to_widen(self, wide: Positions, groups: Sequence[Positions] = ()) -> frozenset[int]:
         """Which of the changed arrays differ between lanes, if those of `wide` do."""
-        return self._once(("to widen", wide), lambda: batch.to_widen(self.flat, wide))
+        shared = [[self.flat.params[i] for i in group] for group in groups]
+        key = "to widen", wide, tuple(groups)
+        return self._once(key, lambda: batch.to_widen(self.flat, wide, shared))
 
     def by_thread(self, wide: Positions) -> "Program":
         """The program in which each thread has its own copy of some arrays, along a new first axis."""

@@ -41,7 +41,7 @@ from kernelab.lang.ir import (
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32, int64, uint32
 from kernelab.passes.copying import Copier
-from kernelab.passes.effects import effects
+from kernelab.passes.effects import Groups, aliases, effects
 from kernelab.passes.simplify import simplify
 
 MOST_COORDINATES = 4
@@ -173,14 +173,14 @@ def draws(function: Function) -> bool:
     return any(isinstance(stmt, Let) and stmt.op.name == "rand_init" for stmt in walk(function.body))
 
 
-def to_widen(function: Function, wide: Collection[int]) -> frozenset[int]:
+def to_widen(function: Function, wide: Collection[int], groups: Groups = ()) -> frozenset[int]:
     """The positions of the changed arrays that differ between lanes, if those of `wide` do.
 
-    An array that every lane would only fill with the same values can be shared; one that is read again, or
-    changed by atomics, cannot.
+    An array that every lane would only fill with the same values can be shared; one that is read again, be it
+    through another of its group, or changed by atomics, cannot.
     """
-    found = effects(function)
-    again = (found.reads & found.changed) | found.accumulates
+    found, shared = effects(function), aliases(function, groups)
+    again = {array for array in found.changed if shared[array] & found.reads} | found.accumulates
     differ = _Differing(function, {function.params[position] for position in wide}).arrays | again
     return frozenset(i for i, param in enumerate(function.params) if param in differ).difference(wide)
 

@@ -21,6 +21,10 @@ def added(a: array[float64], b: array[float64], x: array[float64], y: array[floa
     a[i + 1] += x[i] * x[1]
     y[i] = b[i] * b[i]
 
+def shifted(a: array[float64], b: array[float64]):
+    i = tid()
+    a[i] = b[i + 1] * b[i]
+
 def scattered(a: array[float64], b: array[float64]):
     i = tid()
     a[i // 2] += b[i] * b[i]
@@ -100,3 +104,21 @@ def test_an_adjoint_that_adds_to_what_it_reads_is_differentiated(kernels: dict[s
 
     hessian = kl.func.hessian(f)(kl.array(X)).numpy().reshape(3, 3)
     np.testing.assert_allclose(hessian, slopes(kl.func.grad(f)), atol=1e-7)
+
+
+@pytest.mark.parametrize("alias", VIEWS)
+def test_every_lane_overwrites_what_it_reads_in_memory_of_its_own(
+    kernels: dict[str, Any], alias: str
+) -> None:
+    """Where only tangents differ between lanes, they share primal arrays, but none that is read again."""
+
+    def f(x: kl.array) -> kl.array:
+        memory = kl.zeros(6, dtype=kl.float64)
+        memory[:3] = x
+        memory[3:] = x
+        kl.launch(kernels["shifted"], dim=3, inputs=[*VIEWS[alias](memory)])
+        return memory
+
+    expected = slopes(f).T
+    np.testing.assert_allclose(kl.func.jacfwd(f)(kl.array(X)).numpy(), expected, atol=1e-8)
+    np.testing.assert_allclose(kl.func.jacrev(f)(kl.array(X)).numpy(), expected, atol=1e-8)
