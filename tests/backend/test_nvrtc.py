@@ -97,6 +97,13 @@ def test_nothing_is_contracted() -> None:
     assert "fma.rn" not in ptx(kernels.saxpy().function)
 
 
+def test_text_may_name_textures() -> None:
+    text = """extern "C" __global__ void k(float* x, unsigned long long image) {
+  *x = tex2D<float>((cudaTextureObject_t)image, 0.5f, 0.5f);
+}"""
+    assert "tex.2d" in compile_to_ptx(text)
+
+
 def test_a_complaint_shows_the_log_of_the_compiler() -> None:
     with pytest.raises(BuildError, match='identifier "nonsense" is undefined'):
         compile_to_ptx('extern "C" __global__ void k(int* x) { *x = nonsense; }')
