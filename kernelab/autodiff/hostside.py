@@ -82,5 +82,5 @@ class HostSide:
 
 def _is_varied(call: Call, position: int) -> bool:
     """Whether what a launch computes has a derivative by a number among its arguments."""
-    reverse = reverse_of(call.kernel, {*call.kernel.plan.floats, position}, call.groups(), ahead=False)
+    reverse = reverse_of(call.kernel, {*call.kernel.plan.floats, position}, call.groups())
     return isinstance(reverse, KernelTypeError) or position in reverse.reached

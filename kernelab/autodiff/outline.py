@@ -56,18 +56,11 @@ def reverse_of(
     active: Collection[int],
     groups: Groups,
     settled: tuple[str, ...] = (),
-    ahead: bool = True,
 ) -> Reverse | KernelTypeError:
-    """Reverse mode with respect to the parameters at some positions, or why there is none.
-
-    Built in the background, unless not `ahead`.
-    """
+    """Reverse mode with respect to the parameters at some positions, or why there is none."""
     names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
     try:
-        reverse = kernel.reverse(names, groups, settled)
-        if ahead:
-            reverse.build_ahead()
-        return reverse
+        return kernel.reverse(names, groups, settled)
     except KernelTypeError as error:
         return error  # raised by backward(), if a gradient has to pass through this kernel
 
@@ -82,6 +75,8 @@ def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
     active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
     read = references.union(i for i in plan.read if i in plan.floats)
     reverse = reverse_of(call.kernel, active, groups, settled) if active else None
+    if isinstance(reverse, Reverse):
+        reverse.build_ahead(call.space)
     off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
     reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read if not off else ()
     written = tuple(i for i in plan.written if i in plan.floats)

@@ -145,13 +145,13 @@ class LaunchRecord:
             if getattr(argument, "array", argument) is primal
             or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
         ]
-        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups(), ahead=False)
+        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups())
         return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
 
     def would_reach_number(self, position: int) -> bool:
         """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
         active = getattr(self.reverse, "active", ())
-        reverse = reverse_of(self.kernel, {*active, position}, self.call.groups(), ahead=False)
+        reverse = reverse_of(self.kernel, {*active, position}, self.call.groups())
         return not isinstance(reverse, Reverse) or position in reverse.reached
 
     @property

@@ -69,6 +69,15 @@ CROWD = 4096
 """So many threads should have room for what their loops keep, before their loops keep checkpoints."""
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What is known of a unit's entries, its machine code, and the better code that is under way, if any."""
+
+    entries: tuple[EntryInfo, ...]
+    code: bytes
+    better: Pending | None
+
+
 class CudaBackend:
     """Builds functions for one device, through the cache."""
 
@@ -86,13 +95,27 @@ class CudaBackend:
 
         Raises BuildError.
         """
-        driver, unit = self.driver, emit(functions, Cuda())
+        return self.load(functions, self.compile(functions))
+
+    def compile(self, functions: Sequence[Function], ahead: bool = False) -> Compiled:
+        """The first half of `build`, which any thread may do, whatever the device does; raises BuildError.
+
+        `ahead` of time it lets a build go first that somebody waits for: NVRTC does little at once.
+        """
+        unit = emit(functions, Cuda())
         for info in unit.entries:
             _require_few(info)
-        code, better = self._code(unit.text)
-        entries = zip(functions, unit.entries, strict=True)
+        if ahead:
+            WORKER.give_way()
+        with WORKER.urgent():
+            return Compiled(unit.entries, *self._code(unit.text))
+
+    def load(self, functions: Sequence[Function], compiled: Compiled) -> dict[str, Entry]:
+        """The second half: entries for the functions of what they were compiled to; raises BuildError."""
+        code, better = compiled.code, compiled.better
+        entries = zip(functions, compiled.entries, strict=True)
         return {
-            info.name: CudaEntry(self, info, function, Hurried(driver, code, info.symbol, better))
+            info.name: CudaEntry(self, info, function, Hurried(self.driver, code, info.symbol, better))
             for function, info in entries
         }
 

@@ -6,6 +6,7 @@ Knows passes and the backend; must not know how kernels are written, launched or
 import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from kernelab.passes.inline import inline
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import Vjp
-from kernelab.runtime.placed import place
+from kernelab.runtime.placed import Placed, place
+from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.tracing import Tracing, traced
 
@@ -43,7 +45,7 @@ class Reverse:
         self.active = active
         self._frugal = frugal
         self.spilled = 0
-        self._ahead: Future[Entry] | None = None
+        self._ahead: Future[Placed] | None = None
         self._process = 0
         self.residuals = tuple(elem_of(residual.array) for residual in program.residuals)
         found, count = effects(program.adjoint), len(kernel.primal.params)
@@ -106,11 +108,15 @@ class Reverse:
         reads = effects(function).reads
         return traced(function), tuple(i for i, param in enumerate(function.params) if param in reads)
 
-    def build_ahead(self) -> None:
-        """Start to build the adjoint in the background: while the primal is built and runs, it gets ready."""
+    def build_ahead(self, space: Space | None) -> None:
+        """Start to build the adjoint in the background: while the primal is built and runs, it gets ready.
+
+        `space` is where it will run, None on the CPU.
+        """
         if self._ahead is None and "adjoint_entry" not in self.__dict__:
             self._process = os.getpid()
-            self._ahead = _builder().submit(build, self.program.adjoint)
+            # What a program has set counts there, too.
+            self._ahead = _builder().submit(copy_context().run, _ready, self.program.adjoint, space)
 
 
 def flat(function: Function) -> Function:
@@ -125,9 +131,15 @@ def flat_pair(program: Vjp) -> Vjp:
     return replace(program, primal=flat(program.primal), adjoint=flat(program.adjoint))
 
 
-def build(function: Function) -> Entry:
+def build(function: Function) -> Placed:
     """The entry of a program, ready to run."""
     return place(scalarise(function))
+
+
+def _ready(function: Function, space: Space | None) -> Placed:
+    made = build(function)
+    made.compile_ahead(space)
+    return made
 
 
 @cache

@@ -7,7 +7,7 @@ kernels.
 from collections.abc import Sequence
 
 from kernelab.backend.base import Args, Entry, slots_of
-from kernelab.backend.cuda import CudaEntry
+from kernelab.backend.cuda import Compiled, CudaEntry
 from kernelab.backend.manner import current
 from kernelab.backend.reach import reach_of
 from kernelab.codegen.entry import EntryInfo, layout_of
@@ -19,7 +19,7 @@ from kernelab.runtime.recorder import caller
 from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
 
 
-def place(function: Function) -> Entry:
+def place(function: Function) -> "Placed":
     """The entry of a scalarised function, wherever it will run.
 
     It is built for the CPU at once, unless CUDA devices are in use.  Raises BuildError.
@@ -33,13 +33,14 @@ def place(function: Function) -> Entry:
 class Placed:
     """A program with an entry for each place where it has run."""
 
-    __slots__ = ("_cpu", "_devices", "_layout", "function")
+    __slots__ = ("_compiled", "_cpu", "_devices", "_layout", "function")
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self._layout = layout_of(function)
         self._cpu: Entry | None = None
         self._devices: dict[Space, CudaEntry] = {}
+        self._compiled: dict[Space, Compiled] = {}
 
     @property
     def info(self) -> EntryInfo:
@@ -69,6 +70,13 @@ class Placed:
             self._cpu = CPU.backend.build([self.function])[self.function.name]
         return self._cpu
 
+    def compile_ahead(self, space: Space | None) -> None:
+        """Do what takes long for a place, None the CPU, before it runs there; raises BuildError."""
+        if space is None:
+            self.on_cpu()
+        else:
+            self._compiled[space] = space.backend.compile([self.function], ahead=True)
+
     def on(self, space: Space) -> CudaEntry:
         """The entry for a device."""
         if space not in self._devices:
@@ -76,7 +84,9 @@ class Placed:
                 message = f"`{self.function.name}` is not built for {space.name} yet: it cannot be captured"
                 hint = "run the block before it is captured, twice where it adds to gradients"
                 raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
-            made = space.backend.build([self.function])[self.function.name]
+            functions = [self.function]
+            compiled = self._compiled.pop(space, None) or space.backend.compile(functions)
+            made = space.backend.load(functions, compiled)[self.function.name]
             assert isinstance(made, CudaEntry)
             self._devices[space] = made
         return self._devices[space]

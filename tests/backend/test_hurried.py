@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend import nvrtc
-from kernelab.backend.background import WORKER, Worker
+from kernelab.backend.background import LULL, WORKER, Worker
 from kernelab.backend.driver import fault
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 from kernelab.runtime.spaces import OPEN, Space
@@ -25,6 +26,8 @@ class Hurrying(SimulatedDriver):
     def __init__(self) -> None:
         super().__init__(1 << 20)
         self.builds: list[str] = []
+        self.builders: set[int] = set()
+        self.quick = threading.Semaphore(0)
         self.launched: list[object] = []
         self.go = threading.Event()
         self.problem: Exception | None = None
@@ -35,7 +38,11 @@ class Hurrying(SimulatedDriver):
             assert self.go.wait(60)
             if self.problem is not None:
                 raise self.problem
-        return super().compile(text)
+        made = super().compile(text)
+        self.builders.add(threading.get_ident())
+        if quickly:
+            self.quick.release()
+        return made
 
     def load(self, code: bytes, symbol: str) -> object:
         function = super().load(code, symbol)
@@ -81,6 +88,34 @@ def test_launches_run_the_better_build_once_it_is_there(driver: Hurrying) -> Non
     assert launched(kernel) == launched(kernel) == [2.5] * 3
     assert driver.builds == ["quick", "full"]
     assert driver.launched[2] is driver.launched[3] is not driver.launched[0]
+
+
+def test_the_adjoint_is_built_while_the_primal_runs(driver: Hurrying) -> None:
+    kernel, here = scaled(8.5), threading.get_ident()
+    x, y = (kl.ones(3, device="cuda", requires_grad=True) for _ in range(2))
+    with kl.Tape() as tape:
+        kl.launch(kernel, 3, [x], [y])
+    assert driver.quick.acquire(timeout=60) and driver.quick.acquire(timeout=60)
+    assert driver.builders - {here}
+    driver.builds.clear()
+    tape.backward(grads={y: kl.ones(3, device="cuda")})
+    assert x.grad is not None and x.grad.list() == [8.5] * 3 and "quick" not in driver.builds
+
+
+def test_better_builds_begin_when_nobody_waits_for_one() -> None:
+    worker, begun = Worker(), threading.Event()
+
+    def build() -> bytes:
+        begun.set()
+        return b"code"
+
+    with worker.urgent():
+        pending = worker.begin(build)
+        assert not begun.wait(2 * LULL)
+    released = time.monotonic()
+    assert begun.wait(60) and time.monotonic() - released > 0.9 * LULL
+    worker.wait(60)
+    assert pending.take() == (b"code", None)
 
 
 def test_what_was_built_well_before_is_not_built_quickly(driver: Hurrying) -> None:
@@ -161,6 +196,7 @@ def test_the_end_drops_what_has_not_begun_and_says_what_nobody_has_seen() -> Non
 def test_a_process_ends_although_a_build_goes_on() -> None:
     text = """
 import threading
+import time
 from kernelab.backend import background
 background.PATIENCE = 0.1
 background.WORKER.begin(lambda: threading.Event().wait())
