@@ -20,6 +20,7 @@ from kernelab.passes.inline import inline
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.simplify import simplify
 from kernelab.passes.vjp import Vjp
+from kernelab.runtime.garbage import put_off
 from kernelab.runtime.placed import Placed, place
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
@@ -131,6 +132,7 @@ def flat_pair(program: Vjp) -> Vjp:
     return replace(program, primal=flat(program.primal), adjoint=flat(program.adjoint))
 
 
+@put_off()
 def build(function: Function) -> Placed:
     """The entry of a program, ready to run."""
     return place(scalarise(function))

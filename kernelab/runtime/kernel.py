@@ -38,6 +38,7 @@ from kernelab.passes.widen import widen
 from kernelab.runtime.arguments import Parameter, Quick, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.derived import Reverse, build, flat, flat_pair
+from kernelab.runtime.garbage import put_off
 from kernelab.runtime.generic import types_of
 from kernelab.runtime.hints import KernelHints
 from kernelab.runtime.loading import Module, loader, refuse_unknown
@@ -305,6 +306,7 @@ class Kernel(KernelHints):
             shared = [[self.primal.param(name) for name in group] for group in groups]
             function = replace(self.laid_out, aliased=bool(groups))
 
+            @put_off()
             def derive(storage: Storage) -> Vjp:
                 return flat_pair(vjp(function, active, shared, storage, intact))
 
@@ -399,6 +401,7 @@ class Compiled:
             self.lowered.raise_errors()
 
 
+@put_off()
 def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, **options: Any) -> Compiled:
     """Compile every def of a text, with the names around it; mistakes are collected, not raised.
 

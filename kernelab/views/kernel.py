@@ -17,11 +17,13 @@ from kernelab.lang.types import is_differentiable
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.storage import loop_storage
 from kernelab.passes.vjp import Vjp
+from kernelab.runtime.garbage import put_off
 from kernelab.runtime.kernel import Kernel
 from kernelab.views.code import DEFAULT, Parts, kernel_view, listing_view
 from kernelab.views.markup import Below, Node
 
 
+@put_off()
 def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
     """The view of a kernel; `shown` names the panes that are open, the default also folds the others in."""
     return kernel_view(parts_of(kernel), shown)

@@ -1,0 +1,51 @@
+"""Python's search for garbage while kernels are compiled."""
+
+import gc
+
+import pytest
+
+import kernelab as kl
+from kernelab.runtime.garbage import put_off
+
+TEXT = """
+def scale(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = 2.0 * x[i]
+"""
+
+
+def test_python_looks_for_garbage_again_once_a_kernel_is_compiled() -> None:
+    kernel = kl.compile(TEXT)["scale"]
+    assert isinstance(kernel, kl.Kernel)
+    kernel.vjp(["x", "y"])
+    assert gc.isenabled()
+
+
+def test_it_does_so_after_a_mistake() -> None:
+    with pytest.raises(kl.KernelError):
+        kl.compile(TEXT.replace("2.0", "nonsense"))
+    assert gc.isenabled()
+
+
+def test_it_stays_off_for_those_who_switched_it_off() -> None:
+    gc.disable()
+    try:
+        kl.compile(TEXT)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_nothing_is_collected_within() -> None:
+    collected: list[object] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        collected.append(info)
+
+    gc.callbacks.append(note)
+    try:
+        with put_off(), put_off():
+            kept = [(k,) for k in range(100_000)]
+            assert kept and not collected
+    finally:
+        gc.callbacks.remove(note)
