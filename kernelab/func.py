@@ -196,7 +196,7 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
 
     @wraps(func)
     def second(*args: Any) -> Any:
-        made = _forward_jacobian("hessian", jacrev(func, argnums), argnums)(*args)
+        made = _forward_jacobian("hessian", jacrev(func, argnums), argnums, randomness="same")(*args)
         apart = taken_apart(func, args, positions(func, args, argnums))
         shapes = [scalar_shape(apart.args[n]) for n in apart.chosen]
         both = cycle([(*a, *b) for a in shapes for b in shapes])

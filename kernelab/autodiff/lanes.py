@@ -149,7 +149,8 @@ class Batch(Level):
 
     def _distinct(self, program: Program) -> bool:
         if self.randomness == "error" and program.draws:
-            message = f"`{program.name}` draws random numbers inside a vmap"
+            where = "a vmap" if self.asked in ("", "vmap") else self.asked
+            message = f"`{program.name}` draws random numbers inside {where}"
             hint = 'say whether the lanes draw the same: randomness="same", or "different"'
             raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
         return self.randomness == "different" and program.draws

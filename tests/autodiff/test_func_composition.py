@@ -143,6 +143,25 @@ def test_randomness_is_an_error_the_same_or_different() -> None:
     assert len(np.unique(different)) == 6
     with pytest.raises(KernelError, match="randomness='some' says nothing"):
         kl.func.vmap(f, randomness="some")  # type: ignore[arg-type]
+    with pytest.raises(GradientError, match="draws random numbers inside jacfwd"):
+        kl.func.jacfwd(f)(ones[0])
+
+
+def test_a_hessian_has_the_numbers_that_the_function_draws() -> None:
+    def f(x: Any) -> Any:
+        y, total = kl.zeros_like(x), kl.zeros(1)
+        K["noisy"][2](x, y)
+        kl.utils.array_inner(y, x * y, out=total)
+        return total
+
+    x, step = np.array([0.5, 1.5], np.float32), 2.0**-6
+    gradient = kl.func.grad(f)
+    ends = [
+        [gradient(kl.array(x + s * e)).numpy() for e in np.eye(2, dtype=np.float32)] for s in (step, -step)
+    ]
+    np.testing.assert_allclose(
+        kl.func.hessian(f)(kl.array(x)).numpy(), (np.array(ends[0]) - ends[1]) / (2 * step), rtol=1e-3
+    )
 
 
 def noisy(x: Any) -> Any:

@@ -52,7 +52,8 @@ def weighted(y: kl.array) -> kl.array:
 def slopes(f: Any, step: float = 1e-6) -> np.ndarray[Any, Any]:
     """Central differences of a function of three numbers, which returns an array."""
     ends = [[f(kl.array(X + sign * step * e)).numpy().copy() for e in np.eye(3)] for sign in (1, -1)]
-    return (np.array(ends[0]) - np.array(ends[1])) / (2 * step)
+    found: np.ndarray[Any, Any] = (np.array(ends[0]) - np.array(ends[1])) / (2 * step)
+    return found
 
 
 @pytest.fixture(params=list(VIEWS))
