@@ -10,7 +10,6 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.traced import Origins
-from kernelab.lang.types import scalar_of, shape_of
 from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.memory import copy_bytes
@@ -72,10 +71,11 @@ def write(target: "array", values: Any, how: str, data: Any) -> None:
 
 def _one_value(target: "array", values: Any) -> HostArray | None:
     """What every element is to be, if that is one value."""
-    components = shape_of(target.dtype)
+    outline = target.outline()
+    components = outline.shape[target.ndim :]
     if isinstance(values, np.ndarray) and values.shape not in ((), components):
         return None
-    made = np.empty(components, scalar_of(target.dtype).dtype)
+    made = np.empty(components, outline.dtype)
     made[...] = values
     return made
 

@@ -280,6 +280,11 @@ def fall(balls: array[Ball], g: float):
     kl.launch(found["fall"], 3, [balls, 0.5])
     assert balls["at"].list()[1].tolist() == [0, -1]
     assert str(balls.device) == str(balls["mass"].device) == "cuda:0"
+    heavy = found["Ball"](at=(1.0, 2.0), mass=5.0)
+    balls[1:].fill_(heavy)
+    assert balls["mass"].list() == [2, 5, 5]
+    balls[:2].zero_()
+    assert (balls["mass"].list(), balls["at"].list()[2].tolist()) == ([0, 0, 5], [1, 2])
 
 
 # ------------------------------------------------------------------------------------------ gradients
