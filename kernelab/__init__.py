@@ -35,6 +35,7 @@ from kernelab.errors import (
     NotFiniteError,
     TapeError,
 )
+from kernelab.errors import Diagnostic as _Diagnostic
 from kernelab.frontend.functions import UserFunction as Function
 from kernelab.lang.absent import missing as _missing
 from kernelab.lang.constants import BARE as _BARE
@@ -185,6 +186,10 @@ class _Trace(_Builtin):
 
             _install_reports()
             return trace_thread(*given, **named)
+        if named or len(given) != 1 or given[0] is None or callable(given[0]):
+            message = "trace takes a kernel and a thread, or a square matrix alone"
+            hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
+            raise KernelTypeError(_Diagnostic(message, code="call", hint=hint))
         return super().__call__(*given, **named)
 
 

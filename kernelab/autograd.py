@@ -57,9 +57,7 @@ __getattr__, __dir__ = face(__name__, __all__)
 
 reports.install()
 
-_PLOTTED = (
-    "plot what jacobian gives: plot_kernel_jacobians(jacobian(kernel, dim=n, inputs=[...], outputs=[...]))"
-)
+_PLOTTED = "plot what jacobian gives: J = kl.autograd.jacobian(kernel, dim=n, inputs=[...], outputs=[...])"
 
 Mask = Sequence[tuple[Key, Key]]
 Function = Kernel | Callable[..., Any]
@@ -256,7 +254,8 @@ def gradcheck_tape(
     """
     if not isinstance(tape, Tape):
         message = f"gradcheck_tape takes a Tape, not {a_thing(tape)}"
-        raise KernelTypeError(Diagnostic(message, None, "gradcheck"))
+        hint = "pass the tape that recorded: with kl.Tape() as tape: ..."
+        raise KernelTypeError(Diagnostic(message, None, "gradcheck", hint=hint))
     choice = tapecheck.Choice(
         input_output_masks,
         _names(blacklist_kernels),
@@ -326,7 +325,7 @@ def plot_sparsity(
         jacobians = {0: jacobians}
     if not isinstance(jacobians, Mapping) or not all(isinstance(j, Jacobian) for j in jacobians.values()):
         message = f"plot_sparsity draws what jacobian() returns, not {a_thing(jacobians)}"
-        raise KernelTypeError(Diagnostic(message, None, "plot"))
+        raise refusal(KernelTypeError, message, "plot", _PLOTTED)
     if not jacobians:
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
     parts = sparsity.spies(jacobians, color_groups)
@@ -361,7 +360,7 @@ def taylor_test(
 def _require_dict(jacobians: object) -> None:
     if not isinstance(jacobians, Mapping):
         message = f"plot_kernel_jacobians draws what jacobian() returns, not {a_thing(jacobians)}"
-        raise refusal(KernelTypeError, message, "plot")
+        raise refusal(KernelTypeError, message, "plot", _PLOTTED)
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -447,9 +446,8 @@ def _named(subject: Subject, metadata: FunctionMetadata | None) -> Subject:
 
 
 def _no_function(what: str, value: object) -> Diagnostic:
-    found = type(value).__name__
     return Diagnostic(
-        f"{what} takes a kernel or a Python function, not {found}",
+        f"{what} takes a kernel or a Python function, not {a_thing(value)}",
         None,
         what,
         hint=f"put the launch's kernel and arguments here: {what}(kernel, dim=n, inputs=[...])",

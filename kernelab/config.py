@@ -104,7 +104,7 @@ class _Config(ModuleType):
     @loop_memory.setter
     def loop_memory(self, wanted: int) -> None:
         if not isinstance(wanted, int | np.integer) or isinstance(wanted, bool) or wanted < 0:
-            raise ValueError(f"loop_memory is a number of bytes, or 0 for any number, not {wanted!r}")
+            raise _no_bytes(f"loop_memory is a number of bytes, or 0 for any number, not {wanted!r}")
         LOOP_MEMORY.set(int(wanted))
 
     @property
@@ -116,7 +116,7 @@ class _Config(ModuleType):
         is_number = isinstance(wanted, int | np.integer) and not isinstance(wanted, bool)
         if wanted is not None and (not is_number or wanted < 0):
             told = "kept_memory is a number of bytes, 0 for any number, or None for half of what is free"
-            raise ValueError(f"{told}, not {wanted!r}")
+            raise _no_bytes(f"{told}, not {wanted!r}")
         KEPT_MEMORY.set(None if wanted is None else int(wanted))
 
     @property
@@ -204,6 +204,10 @@ def _acting() -> list[str]:
 
 def _settings() -> list[str]:
     return sorted({*_acting(), *_GIVEN, "UNUSED", "version"})
+
+
+def _no_bytes(message: str) -> KernelValueError:
+    return KernelValueError(Diagnostic(message, code="setting", hint="write 64 * 2**20 for 64 MiB"))
 
 
 def _unknown(name: str) -> KernelAttributeError:

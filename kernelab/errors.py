@@ -31,6 +31,8 @@ def label_of(filename: str) -> str:
 
 def a_thing(value: object) -> str:
     """What a message calls a value of some type: "a list", "an array"."""
+    if value is None:
+        return "None"
     name = value.__name__ if isinstance(value, type) else type(value).__name__
     return "a NumPy array" if name == "ndarray" else with_article(name)
 

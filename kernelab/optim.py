@@ -25,6 +25,7 @@ from kernelab.errors import (
 from kernelab.lang.absent import face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
+from kernelab.runtime.calls import telling
 from kernelab.runtime.conversion import described
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
@@ -53,6 +54,7 @@ def adam_step(p: array[T], g: array[T], m: array[C], v: array[C], lr: C, beta1: 
 """
 
 
+_RATES = {"learning_rate": "write lr=0.01", "step_size": "write lr=0.01"}
 _INSTEAD = {
     "zero_grad": "write tape.zero(), or x.grad.zero_() for one parameter",
     "param_groups": "set optimizer.lr; parameters with another rate have an optimiser of their own",
@@ -142,6 +144,7 @@ class SGD(Optimizer):
 
     KEPT = 1
 
+    @telling(**_RATES)
     def __init__(
         self,
         params: Sequence[array] | None = None,
@@ -170,6 +173,7 @@ class Adam(Optimizer):
 
     KEPT = 2
 
+    @telling(**_RATES)
     def __init__(
         self,
         params: Sequence[array] | None = None,
@@ -200,7 +204,8 @@ def _require_rates(below: float = math.inf, **rates: Any) -> None:
         if not isinstance(rate, int | float | np.number) or isinstance(rate, bool) or not 0 <= rate < below:
             limit = "of 0 or more" if below == math.inf else f"from 0 up to, not including, {below:g}"
             message = f"{name} is a number {limit}, not {described(rate)}"
-            raise KernelValueError(Diagnostic(message, code="optim"))
+            hint = f"write {name}=0.01, or another such number"
+            raise KernelValueError(Diagnostic(message, code="optim", hint=hint))
 
 
 def _require_list(given: Any, what: str, hint: str) -> None:

@@ -25,10 +25,11 @@ from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.records import Recording
 from kernelab.autodiff.steps import Stretch, retirements, steps_of, stretch
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
-from kernelab.errors import Diagnostic, TapeError
+from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
+from kernelab.runtime.conversion import described
 from kernelab.runtime.launch import Call
 from kernelab.runtime.memory import set_aside, youngest
 from kernelab.runtime.recorder import RECORDER, Place, caller
@@ -48,13 +49,18 @@ def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
 
     Raises TapeError in `backward` if the second run differs from the first.
     """
+    given: Any = func
+    if not callable(given):
+        message = f"checkpoint takes a function and its arguments, not {described(func)}"
+        hint = "write kl.checkpoint(steps, x, v), which calls steps(x, v)"
+        raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
     recording = RECORDER.get()
     if not isinstance(recording, Recording):
         return func(*arrays)
     place = caller()
     observer = Observer(recording, place)
-    for given in arrays_in(arrays):
-        observer.reads(given)
+    for passed in arrays_in(arrays):
+        observer.reads(passed)
     token = RECORDER.set(observer)
     try:
         result = func(*arrays)

@@ -19,11 +19,14 @@ from kernelab.autodiff.seeds import Seeds, values_of
 from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.backend.adding import Change, can_be_pointed, changes_of
-from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError
+from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
 from kernelab.lang.types import bfloat16, float16, scalar_of
+from kernelab.runtime.calls import telling
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.strided import array
+
+_CALL = "write kl.contributions(tape, x, index, loss), of an array x"
 
 Values = np.ndarray[Any, Any]
 Place = tuple[Source, int]
@@ -59,6 +62,7 @@ class Contributions:
         return f"<{len(self.parts)} contributions to the gradient at {list(self.index)}>"
 
 
+@telling(index=_CALL, primal=_CALL, tape=_CALL)
 def contributions(
     tape: Tape,
     primal: array,
@@ -73,8 +77,10 @@ def contributions(
     runs by the interpreter.  Raises TapeError where `backward` would, for arrays of halves, and for arrays
     that are not on the CPU; LaunchError for an index outside of the array.
     """
+    if not isinstance(tape, Tape):
+        raise _refused(f"contributions takes the tape first, not {a_thing(tape)}", _CALL)
     if primal.__class__ is not array:
-        raise _refused(f"a gradient of {type(primal).__name__} has no elements of its own", "name an array")
+        raise _refused(f"a gradient of {type(primal).__name__} has no elements of its own", _CALL)
     position = _position(primal, index)
     if not primal.device.is_cpu:
         raise _refused("the array is not on the CPU", "record the launches on the CPU to look into them")

@@ -53,7 +53,7 @@ class Tape(Observed, Habits):
     @telling(check_finite="write tape.backward(loss, check_finite=True)")
     def __init__(self, overwrite: Policy | None = None) -> None:
         overwrite = DEFAULT_POLICY.get() if overwrite is None else overwrite
-        if overwrite not in POLICIES:
+        if not isinstance(overwrite, str) or overwrite not in POLICIES:
             message = f"overwrite={overwrite!r} is no policy of a tape"
             hint = 'use "save", "warn" or "error"'
             raise KernelValueError(Diagnostic(message, code="overwrite", hint=hint))

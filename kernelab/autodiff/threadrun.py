@@ -16,6 +16,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.grid import Grid, grid_of
 from kernelab.runtime.kernel import Groups, Kernel
@@ -89,7 +90,12 @@ def trace_thread(
 
 
 def _position(thread: int | Sequence[int], grid: Grid) -> tuple[int, ...]:
-    found = (thread,) if isinstance(thread, int | np.integer) else tuple(thread)
+    given: Any = thread
+    found = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if not all(isinstance(i, int | np.integer) for i in found):
+        message = f"a thread is an int, or one for each dimension of the grid, not {described(thread)}"
+        hint = "write kl.trace(kernel, 0, dim=n, inputs=[...])"
+        raise LaunchError(Diagnostic(message, code="thread", hint=hint))
     if len(found) == 1 < len(grid.extents) and 0 <= found[0] < grid.threads:
         return tuple(map(int, np.unravel_index(found[0], grid.extents)))
     inside = len(found) == len(grid.extents) and all(

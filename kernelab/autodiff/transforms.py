@@ -307,8 +307,9 @@ def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
         message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
         raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
     if not -arg.ndim <= dim < arg.ndim:
-        message = f"in_dims says axis {dim} for argument {name}, which has {arg.ndim} axes"
-        raise refusal(GradientError, message, "in_dims")
+        axes = f"{arg.ndim} {'axis' if arg.ndim == 1 else 'axes'}"
+        message = f"in_dims says axis {dim} for argument {name}, which has {axes}"
+        raise refusal(GradientError, message, "in_dims", "axes are counted from 0")
     return int(dim % arg.ndim)
 
 

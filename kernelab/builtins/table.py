@@ -77,7 +77,7 @@ class Builtin:
         return f"<kernelab builtin {self.name}>"
 
     def __call__(self, *operands: Any, **named: Any) -> Any:
-        """Apply to `Expr` operands (appends IR) or to numbers and NumPy values (computes with NumPy)."""
+        """The result for numbers, vectors and matrices; in a kernel, and for `Expr` in rules, a statement."""
         operands = self._in_order(operands, named)
         given = [x for x in operands if isinstance(x, Expr)]
         if not given:

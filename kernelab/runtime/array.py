@@ -12,6 +12,7 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.traced import follow
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.annotations import array_annotation
+from kernelab.runtime.calls import show_signature
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.dlpack import CPU as DLPACK_CPU
@@ -350,7 +351,8 @@ def _made(
     if shape is None:
         hint = "write kl.zeros(10), or kl.zeros((2, 3))"
         raise KernelTypeError(Diagnostic("a new array needs a shape", code="shape", hint=hint))
-    extents, elem, strides = shape_tuple(shape), value_type(dtype), options.get("strides")
+    elem = value_type(float if dtype is None else dtype)
+    extents, strides = shape_tuple(shape), options.get("strides")
     steps, nbytes = laid_out(extents, elem, strides)
     memory = allocate_on(place, nbytes, cleared=cleared, pinned=options.get("pinned", False))
     made = array.over(memory, 0, extents, steps, elem)
@@ -389,3 +391,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+show_signature(array, array.__init__)
+for _maker in (zeros, empty, ones, full, zeros_like, ones_like, empty_like, full_like, clone):
+    show_signature(_maker, _maker, ("options",), strides=None, pinned=False)

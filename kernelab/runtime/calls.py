@@ -4,7 +4,7 @@ Knows signatures; must not know what the functions do.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
@@ -32,6 +32,16 @@ def telling(**instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return call
 
     return decorate
+
+
+def show_signature(
+    shown: Any, func: Callable[..., Any], without: Collection[str] = (), **options: Any
+) -> None:
+    """Let help and Shift-Tab show the parameters of `func`, less some, with the options named one by one."""
+    written = signature(func)
+    kept = [p for p in written.parameters.values() if p.name not in {"self", *without}]
+    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=given) for name, given in options.items()]
+    shown.__signature__ = written.replace(parameters=[*kept, *more])
 
 
 def misfit(

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.runtime.calling import ordered
+from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import bind, no_kernel, require_lists, sharing
 from kernelab.runtime.races import Races, races_of
 
 
+@telling()
 def find_races(
     kernel: Kernel, dim: int | Sequence[int], inputs: Sequence[Any] = (), outputs: Sequence[Any] = ()
 ) -> Races:

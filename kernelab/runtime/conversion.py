@@ -65,9 +65,10 @@ def described(data: Any) -> str:
         return f"a NumPy array of {data.dtype}"
     if isinstance(data, str):
         return f"the text {data[:20]!r}"
-    if isinstance(data, bool | int | float):
-        return f"the {type(data).__name__} {data}" if abs(data) < 1e30 else f"a large {type(data).__name__}"
     name = type(data).__name__
+    if isinstance(data, bool | int | float):
+        # An int may have thousands of digits, which Python refuses to write.
+        return "a large int" if isinstance(data, int) and abs(data) >= 10**30 else f"the {name} {data}"
     return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
 

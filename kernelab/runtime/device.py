@@ -4,6 +4,7 @@ import os
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from kernelab.backend import base
 from kernelab.errors import Diagnostic, LaunchError
@@ -101,6 +102,9 @@ def get_device(device: Device | str | None = None) -> Device:
     if re.fullmatch(r"cuda(:\d+)?", name):
         return _cuda(int(name.partition(":")[2] or 0))
     hint = 'the devices are "cpu" and, with an NVIDIA GPU, "cuda", "cuda:1" and so on'
+    given: Any = device
+    if isinstance(given, bool):
+        hint = f"write requires_grad={device}: by position this is the device"
     raise LaunchError(Diagnostic(f"there is no device {name!r}", hint=hint, code="device"))
 
 

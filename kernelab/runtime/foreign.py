@@ -14,7 +14,7 @@ from kernelab.lang.types import SCALARS, Scalar, Value
 from kernelab.runtime.array import array, from_dlpack, from_numpy
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
-from kernelab.runtime.interop import value_type
+from kernelab.runtime.interop import type_of_numpy, value_type
 from kernelab.runtime.outside import TorchStream, capsule
 
 
@@ -109,9 +109,7 @@ def from_ptr(
 
 def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
     """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
-    found = value_type(np.dtype(numpy_dtype))
-    assert isinstance(found, Scalar)
-    return found
+    return type_of_numpy(numpy_dtype)
 
 
 def dtype_to_numpy(dtype: Any) -> Any:
@@ -128,7 +126,9 @@ def dtype_from_torch(torch_dtype: Any) -> Scalar:
     name = _name(torch_dtype)
     found = next((scalar for scalar in SCALARS if scalar.name == name), None)
     if found is None:
-        raise KernelTypeError(Diagnostic(f"there is no type of numbers for torch.{name}", code="dtype"))
+        named = f"torch.{name}" if str(torch_dtype).startswith("torch.") else described(torch_dtype)
+        hint = "pass a dtype of numbers of PyTorch, such as torch.float32"
+        raise KernelTypeError(Diagnostic(f"there is no type of numbers for {named}", code="dtype", hint=hint))
     return found
 
 
@@ -171,7 +171,7 @@ def _values(t: Any) -> np.ndarray[Any, Any]:
 def _require_array(a: Any, who: str) -> None:
     if not isinstance(a, array):
         message = f"{who} takes an array of kernelab, not {a_thing(a)}"
-        raise KernelTypeError(Diagnostic(message, code="argument"))
+        raise KernelTypeError(Diagnostic(message, code="argument", hint="make an array of it: kl.array(...)"))
 
 
 def _torch() -> Any:

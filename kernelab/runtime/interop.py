@@ -5,6 +5,7 @@ Knows NumPy and the kernel types; must not know arrays.
 
 import difflib
 import functools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,25 +89,32 @@ def value_type(dtype: Any) -> Value:
         return struct  # type: ignore[no-any-return]
     found = _BY_PYTHON.get(dtype) if isinstance(dtype, type) else None
     if found is None and isinstance(dtype, str):
-        return _BY_NAME.get(dtype) or type_named(dtype) or _by_numpy(dtype)
-    return found or _by_numpy(dtype)
+        return _BY_NAME.get(dtype) or type_named(dtype) or type_of_numpy(dtype)
+    return found or type_of_numpy(dtype)
 
 
-def _by_numpy(dtype: Any) -> Scalar:
+def type_of_numpy(dtype: Any) -> Scalar:
+    """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
     try:
-        found = _BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
-    except TypeError:
+        found = None if dtype is None else _BY_DTYPE.get(np.dtype(dtype).newbyteorder("="))
+    except (TypeError, ValueError):
         found = None
     if found is None:
-        known = ", ".join(scalar.name for scalar in SCALARS)
-        message = f"{dtype!r} is no type of array elements"
-        hint = f"use {known}, a vector such as vec3 or a matrix such as mat33"
-        close = difflib.get_close_matches(dtype, named_types(), 1) if isinstance(dtype, str) else []
-        hint = f"did you mean {close[0]}?" if close else hint
-        if isinstance(dtype, int):
-            hint = "a shape of several dimensions is one argument: zeros((2, 3))"
-        raise KernelTypeError(Diagnostic(message, hint=hint, code="dtype"))
+        named = described(dtype) if hasattr(dtype, "dtype") else repr(dtype)
+        message = f"{named} is no type of array elements"
+        raise KernelTypeError(Diagnostic(message, hint=_type_instead(dtype), code="dtype"))
     return found
+
+
+def _type_instead(dtype: Any) -> str:
+    if isinstance(dtype, int):
+        return "a shape of several dimensions is one argument: zeros((2, 3))"
+    if hasattr(dtype, "dtype"):
+        return "write dtype=x.dtype for the type of its elements"
+    close = difflib.get_close_matches(dtype, named_types(), 1) if isinstance(dtype, str) else []
+    known = ", ".join(scalar.name for scalar in SCALARS)
+    use = f"use {known}, a vector such as vec3 or a matrix such as mat33"
+    return f"did you mean {close[0]}?" if close else use
 
 
 def scalar_of_dtype(dtype: np.dtype[Any]) -> Scalar | None:
@@ -177,13 +185,13 @@ def element_type(value: Any) -> Value:
 def natural_type(values: HostArray, data: Any) -> Value:
     """The type of host numbers: their own dtype's, and for Python's numbers 32 bits unless they need more."""
     if hasattr(data, "dtype"):
-        return _by_numpy(values.dtype)
+        return type_of_numpy(values.dtype)
     if values.size == 0 or values.dtype == float64.dtype:
         return float32
     if values.dtype == int64.dtype:
         fits = np.iinfo(np.int32)
         return int32 if fits.min <= values.min() and values.max() <= fits.max else int64
-    return _by_numpy(values.dtype)
+    return type_of_numpy(values.dtype)
 
 
 def _with_components(values: HostArray, elem: Value) -> HostArray:
@@ -237,7 +245,8 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 def too_many_axes(count: int) -> Diagnostic:
     """What is wrong with an array of so many dimensions."""
-    hint = "make one axis of several: shape (a, b, c, d, e) becomes (a, b, c, d * e)" if count else ""
+    hint = "make one axis of several: shape (a, b, c, d, e) becomes (a, b, c, d * e)"
+    hint = hint if count else "a single number is an array of one element: shape 1"
     return Diagnostic(f"an array has 1 to 4 dimensions, not {count}", code="ndim", hint=hint)
 
 
@@ -257,8 +266,17 @@ def extents_of(shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _extent(count: Any) -> int:
-    if isinstance(count, bool | np.bool_) or not hasattr(count, "__index__"):
+    # An array of several numbers has an __index__, which raises.
+    whole = hasattr(count, "__index__") and np.ndim(count) == 0
+    if isinstance(count, bool | np.bool_) or not whole:
         message = f"the extent of an array is a whole number, not {described(count)}"
-        hint = "write int(...) around it" if isinstance(count, float | np.floating) else "write 3, or (2, 3)"
-        raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+        raise KernelTypeError(Diagnostic(message, code="shape", hint=_extent_instead(count)))
     return int(count)
+
+
+def _extent_instead(count: Any) -> str:
+    if isinstance(count, float | np.floating):
+        return "write int(...) around it"
+    if isinstance(count, str) and re.fullmatch(r"cpu|cuda(:\d+)?", count):
+        return f'write device="{count}"'
+    return "write 3, or (2, 3)"

@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
-from kernelab.runtime.calls import no_argument
+from kernelab.runtime.calls import no_argument, show_signature
 from kernelab.runtime.command import Launch
 from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
@@ -76,7 +76,7 @@ def launch(
     Raises LaunchError, which names the argument, and the kernel's own errors.
     """
     if unknown:
-        raise no_argument("launch", next(iter(unknown)), list(signature(launch).parameters)[:-1])
+        raise no_argument("launch", next(iter(unknown)), list(signature(launch).parameters))
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
     if dim is None:
@@ -102,6 +102,9 @@ def launch(
     with shaped(shape), flowing(stream):
         _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
     return None
+
+
+show_signature(launch, launch, ("unknown",))
 
 
 def _start(

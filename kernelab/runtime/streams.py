@@ -89,10 +89,8 @@ class Stream:
 
     def wait_event(self, event: "Event") -> None:
         """Let what comes into the stream wait for an event, which may be of another device."""
-        if not isinstance(event, Event):
-            raise _no("an event", event, "kl.Event()")
         self._space.require_mine("a stream is to wait")
-        self._driver.hold(self.number, event.number)
+        self._driver.hold(self.number, _event(event).number)
 
     def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:
         """Let what comes into the stream wait for all that is in another now."""
@@ -198,7 +196,7 @@ _KEPT: dict[str, Stream] = {}
 
 def record_event(event: Event | None = None) -> Event:
     """Record an event, a new one unless given, in the stream in use of its device, or of the default one."""
-    return get_stream(None if event is None else event.device).record_event(event)
+    return get_stream(None if event is None else _event(event).device).record_event(event)
 
 
 def wait_event(event: Event) -> None:
@@ -213,7 +211,7 @@ def wait_stream(other_stream: Stream, event: Event | None = None) -> None:
 
 def synchronize_event(event: Event) -> None:
     """Return when an event has happened."""
-    event.synchronize()
+    _event(event).synchronize()
 
 
 def synchronize_stream(stream_or_device: Stream | Device | str | None = None) -> None:
@@ -228,7 +226,7 @@ def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bo
     Raises LaunchError for events that note no time.
     """
     for event in (start_event, end_event):
-        if not event.enable_timing:
+        if not _event(event).enable_timing:
             hint = "make it by kl.Event(enable_timing=True)"
             raise LaunchError(Diagnostic("this event notes no time", code="event", hint=hint))
     _require_same(start_event.device, end_event.device, "time is taken between two events")
@@ -268,6 +266,12 @@ def shaped(shape: Shape) -> Iterator[None]:
         yield
     finally:
         SHAPE.reset(token)
+
+
+def _event(given: Event) -> Event:
+    if not isinstance(given, Event):
+        raise _no("an event", given, "kl.Event()")
+    return given
 
 
 def _flow(stream: Stream) -> Token[Any]:

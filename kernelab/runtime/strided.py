@@ -16,6 +16,7 @@ from kernelab.lang.types import Array, Value, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
+from kernelab.runtime.calls import telling
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.exchange import Exchange
@@ -122,6 +123,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     def __class_getitem__(cls, dtype: Any) -> Any:
         return array_annotation(dtype, 1)
 
+    @telling()
     def __init__(
         self,
         data: Any = None,

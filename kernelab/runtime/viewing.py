@@ -114,7 +114,8 @@ class Views:
         order = tuple(reversed(range(self.ndim))) if axes is None else tuple(axes)
         if sorted(order) != list(range(self.ndim)):
             message = f"{order} is no order of the {self.ndim} axes"
-            raise KernelValueError(Diagnostic(message, code="shape"))
+            hint = f"write x.transpose({tuple(reversed(range(self.ndim)))}), or another order of these"
+            raise KernelValueError(Diagnostic(message, code="shape", hint=hint))
         shape, strides = (tuple(values[i] for i in order) for values in (self.shape, self.strides))
         return self.over(self.allocation, self.offset, shape, strides, self.dtype)
 

@@ -209,7 +209,7 @@ def test_nothing_to_check_is_an_error(kernels: dict[str, Any]) -> None:
 
 
 def test_what_is_no_function_is_refused() -> None:
-    with pytest.raises(KernelTypeError, match="gradcheck takes a kernel or a Python function, not int"):
+    with pytest.raises(KernelTypeError, match="gradcheck takes a kernel or a Python function, not an int"):
         kl.autograd.gradcheck(3, 1, [reals(1)])  # type: ignore[arg-type]
 
 

@@ -341,7 +341,7 @@ def test_what_has_no_derivative_is_refused_by_name() -> None:
         kl.autograd.jacobian(_named(lambda x: x), inputs=[x])
     with pytest.raises(KernelTypeError, match="jacobian of squares needs dim="):
         kl.autograd.jacobian(K["squares"], inputs=[x])
-    with pytest.raises(KernelTypeError, match="takes a kernel or a Python function, not str"):
+    with pytest.raises(KernelTypeError, match="takes a kernel or a Python function, not a str"):
         kl.autograd.jacobian("squares", 3, [x])  # type: ignore[arg-type]
     with pytest.raises(KernelTypeError, match=r"f returned a numpy\.ndarray, which is data of the host"):
         kl.autograd.jacobian(_named(lambda x: x.numpy()), inputs=[reals(2)])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,33 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.Ball(1.0, 2.0), KernelTypeError, r"Ball has 1 fields, not 2\n.*mass: float32"),
     (lambda h: kl.launch(h.k, 3, [h.x[0], 1.0, 2]), LaunchError, r"expects an array .*, not the float32 0.0"),
     (lambda h: kl.dot(h.x, h.x), KernelTypeError, r"not arrays\n.*kl.map"),
+    # what stands in the wrong place
+    (lambda h: kl.zeros(float("nan")), KernelTypeError, r"a whole number, not the float nan"),
+    (lambda h: kl.zeros(np.ones((2, 2), complex)), KernelTypeError, r"not a NumPy array of complex128"),
+    (lambda h: kl.zeros(()), KernelTypeError, r"1 to 4 dimensions, not 0\n.*one element: shape 1"),
+    (lambda h: kl.zeros(3, h.x), KernelTypeError, r"an array is no type .*\n.*write dtype=x.dtype"),
+    (lambda h: kl.zeros(3, float, True), LaunchError, r"no device 'True'\n.*write requires_grad=True"),
+    (lambda h: kl.array([1], float, "cpu"), KernelTypeError, r"not the text 'cpu'\n.*write device=.cpu"),
+    (lambda h: kl.array([1], dtyp=float), KernelTypeError, r"array\(\) has no .* dtyp\n.*dtype=\?"),
+    (lambda h: kl.optim.Adam([h.x], learning_rate=1), KernelTypeError, r"learning_rate\n.*write lr=0.01"),
+    (lambda h: kl.dtype_from_numpy(None), KernelTypeError, r"None is no type of array elements"),
+    (lambda h: kl.dtype_from_numpy("flot"), KernelTypeError, r"'flot' is no type of array elements"),
+    (lambda h: kl.dtype_from_torch(3.5), KernelTypeError, r"numbers for the float 3.5\n.*torch.float32"),
+    (lambda h: kl.to_dlpack(None), KernelTypeError, r"takes an array .*, not None\n.*kl.array\(...\)"),
+    (lambda h: kl.checkpoint(h.x), KernelTypeError, r"a function and its .*, not an array\n.*\(steps, x, v"),
+    (lambda h: kl.Tape(np.ones(2)), KernelValueError, r"is no policy of a tape\n.*save"),
+    (lambda h: kl.record_event(3), LaunchError, r"an event is needed here, not an int\n.*kl.Event\(\)"),
+    (lambda h: kl.synchronize_event(None), LaunchError, r"an event is needed here, not None"),
+    (lambda h: kl.trace(None), KernelTypeError, r"trace takes a kernel and .*\n.*kl.trace\(kernel, 0, dim=n"),
+    (lambda h: kl.trace(h.g, 0), KernelTypeError, r"trace takes a kernel and a thread, or a square matrix"),
+    (lambda h: kl.trace(h.k, "a", 3, [h.x, 1.0, 2]), LaunchError, r"a thread is an int, .* the text 'a'"),
+    (lambda h: kl.find_races(h.k), KernelTypeError, r"find_races\(\) needs dim\n.*\(kernel, dim, inputs"),
+    (lambda h: kl.contributions(h.x, 0), KernelTypeError, r"needs index\n.*\(tape, x, index, loss\)"),
+    (lambda h: kl.contributions(h.x, h.x, 0), kl.TapeError, r"takes the tape first, not an array"),
+    (lambda h: kl.autograd.gradcheck_tape(h.k), KernelTypeError, r"not a Kernel\n.*the tape that recorded"),
+    (lambda h: kl.autograd.plot_sparsity(None), KernelTypeError, r"not None\n(.*\n)*.*kl.autograd.jacobian"),
+    (lambda h: h.x.transpose((5,)), KernelValueError, r"no order of the 1 axes\n.*x.transpose\(\(0,\)\)"),
+    (lambda h: setattr(kl.config, "loop_memory", "a"), KernelValueError, r"a number of bytes.*\n.*2\*\*20"),
 ]  # fmt: skip
 
 
@@ -182,6 +210,17 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
 def test_it_is_said_what_is_wrong(host: Host, do: Callable[[Host], Any], kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message):
         do(host)
+
+
+def test_a_type_that_is_not_given_is_float32() -> None:
+    assert kl.zeros(2, dtype=None).dtype == kl.empty(2, None).dtype == kl.float32
+
+
+def test_help_shows_the_arguments_by_name() -> None:
+    assert {"device", "requires_grad", "copy"} <= {*signature(kl.array).parameters}
+    assert [*signature(kl.zeros).parameters][:4] == ["shape", "dtype", "device", "requires_grad"]
+    for made in (kl.zeros, kl.clone, kl.launch):
+        assert {"options", "unknown"}.isdisjoint(signature(made).parameters)
 
 
 def test_numbers_that_fit_are_converted() -> None:
