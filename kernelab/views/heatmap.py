@@ -24,7 +24,13 @@ MOST_CELLS = 400
 """How many rows or columns are drawn; larger matrices are binned, each bin shown by its largest entry."""
 
 MOST_LINES = 64
-"""How many rows or columns are still separated by lines."""
+"""How many rows or columns are still separated by lines between elements."""
+
+FEW_LINES = 24
+"""Up to how many rows or columns the lines are dark, and components have some, too."""
+
+WIDEST = 9.6
+"""How many inches a row of panels takes at most: what fits beside a notebook's prompt."""
 
 TEXT_CELLS = 24
 
@@ -92,7 +98,8 @@ def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
     """A `matplotlib.figure.Figure` of all panels, on a grid of inputs and outputs."""
     chosen = style or Style()
     inputs, outputs = _ordered(parts)
-    size = (1.2 + 3.2 * len(inputs), 0.8 + 2.8 * len(outputs))
+    side = max(1.8, min(3.2, WIDEST / max(1, len(inputs))))
+    size = (1.2 + side * len(inputs), 0.8 + (side - 0.4) * len(outputs))
     drawn = figures.new(*size)
     axes = drawn.subplots(len(outputs), len(inputs), squeeze=False)
     limit = max((_largest(p, chosen) for p in parts), default=0.0)
@@ -186,9 +193,12 @@ def _lines(axis: Any, panel: Panel) -> None:
     ):
         if max(rows, columns) > MOST_LINES:
             continue
+        few = max(rows, columns) <= FEW_LINES
         for k in range(1, count):
-            whole = k % size == 0
-            draw(k - 0.5, color="0.25", lw=1.1 if whole else 0.5, ls="-" if whole else (0, (4, 4)))
+            if k % size == 0:
+                draw(k - 0.5, color="0.25" if few else "0.8", lw=1.1 if few else 0.5)
+            elif few:
+                draw(k - 0.5, color="0.25", lw=0.5, ls=(0, (4, 4)))
 
 
 def _binned(values: Values, known: Values) -> tuple[Values, Values]:

@@ -29,7 +29,8 @@ font:12px system-ui,sans-serif}
 @media (prefers-color-scheme:dark){.klp:root{--klp-ink:#e6e6e6;--klp-dim:#a8b0b8;--klp-edge:#454b52;
 --klp-paper:#1e1e1e;--klp-good:#57ab5a;--klp-bad:#f47067}}
 .klp text{fill:var(--klp-ink)}.klp .d{fill:var(--klp-dim);font-size:11px}
-.klp .c{font-family:ui-monospace,Menlo,Consolas,monospace}.klp .t{font-weight:600}.klp .v{font-size:10px}
+.klp .c{font-family:ui-monospace,Menlo,Consolas,monospace}.klp .t{font-weight:600}.klp .v{font-size:10px;
+paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px;stroke-linejoin:round}
 .klp .m{text-anchor:middle}.klp .e{text-anchor:end}.klp .p{fill:var(--klp-paper)}
 .klp .l{stroke:var(--klp-edge)}.klp .s{stroke:var(--klp-dim);opacity:.5}
 .klp .r{fill:var(--klp-paper);stroke:var(--klp-ink);stroke-width:1.6}.klp .w{fill:var(--klp-ink)}

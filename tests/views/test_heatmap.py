@@ -57,6 +57,18 @@ def test_inputs_stand_across_and_outputs_down_with_lines_between(found: Any) -> 
     assert figures.png(drawn).startswith(b"\x89PNG")
 
 
+def test_many_panels_fit_beside_each_other_and_large_ones_keep_lines_between_elements_only() -> None:
+    inputs = [kl.ones(10, dtype=kl.vec3, requires_grad=True) for _ in range(5)]
+    sum_of = kl.compile(
+        "def add(a: array[vec3], b: array[vec3], c: array[vec3], d: array[vec3], e: array[vec3],\n"
+        "        y: array[vec3]):\n    i = tid()\n    y[i] = a[i] + b[i] + c[i] + d[i] + e[i]"
+    )["add"]
+    found = kl.autograd.jacobian(sum_of, 10, inputs, [kl.zeros(10, dtype=kl.vec3)])
+    drawn = kl.autograd.plot_kernel_jacobians(found, show_plot=False)
+    assert drawn.get_size_inches()[0] <= 11
+    assert len(drawn.axes[0].get_lines()) == 9 + 9
+
+
 def test_panels_share_a_scale_unless_told_otherwise(found: Any) -> None:
     drawn = kl.autograd.jacobian_plot(found, show_plot=False, scale_colors_per_submatrix=True)
     limits = [a.get_images()[0].get_clim()[1] for a in drawn.axes if a.get_images()]

@@ -183,6 +183,8 @@ def test_a_gradient_that_is_off_by_a_hundredth_leaves_one_of_first_order(
     assert "FAIL  Taylor test of off: the remainder falls as h^1.0" in shown
     assert "1.0e-08" in shown
     assert "FAIL" in text.render(taylor_view(report))
+    low, high = figure(report).axes[1].get_ylim()
+    assert high > 10 * low  # errors that hardly differ are a level line
 
 
 def test_a_linear_function_leaves_rounding(kernels: dict[str, Any]) -> None:
