@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.codegen.entry import Line as GeneratedLine
 from kernelab.codegen.entry import Unit
 from kernelab.codegen.python import Line, Listing, Saving
 from kernelab.errors import NOWHERE, BuildError, Source, Span
@@ -65,6 +66,7 @@ FOLDED = ("tangent", "cpp", "cuda")
 class Parts:
     """What a view shows of a kernel: `refused` says why it has no adjoint, `residuals` what a tape keeps.
 
+    `units` are the generated texts by pane, `glimpses` the same of the first programs, enough to fill a fold.
     `loops` are those of the kernel, `spilled` counts the sweeps in which they kept checkpoints instead.
     """
 
@@ -76,6 +78,7 @@ class Parts:
     residuals: tuple[Saving, ...] = ()
     tangent: Callable[[], Listing] | None = None
     units: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
+    glimpses: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
     captured: Mapping[str, object] = field(default_factory=dict)
     loops: tuple[LoopStorage, ...] = ()
     spilled: int = 0
@@ -111,7 +114,9 @@ def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> lis
         case "ptx" | "sass":
             return [_machine(name, parts, places)] if name in parts.units else []
         case _:
-            return [_unit(name, parts.units[name](), places, whole)] if name in parts.units else []
+            if name not in parts.units:
+                return []
+            return [_unit(name, parts.units[name](), places) if whole else _glimpse(name, parts, places)]
 
 
 class _Places:
@@ -203,16 +208,27 @@ def _broken(line: Line) -> Iterator[Line]:
     yield replace(line, text=text, goes_on=goes_on)
 
 
-def _unit(name: str, unit: Unit, places: _Places, whole: bool) -> Code:
-    """Generated text: all of it, or where the entries begin, without the helpers above them."""
-    first = 0 if whole else min((entry.lines.start for entry in unit.entries), default=0)
-    lines = unit.lines[first:] if whole else unit.lines[first : first + MAX_GENERATED]
-    runs = highlight.cpp("\n".join(line.text for line in lines))
-    shown = [places.line(run, line.span) for run, line in zip(runs, lines, strict=True)]
-    hidden = len(unit.lines) - first - len(lines)
+def _unit(name: str, unit: Unit, places: _Places) -> Code:
+    """Generated text, all of it."""
+    return Code(PANES[name], tuple(_generated(unit.lines, places)))
+
+
+def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
+    """Where the entries of generated text begin, without the helpers above them."""
+    unit = parts.glimpses[name]()
+    first = min((entry.lines.start for entry in unit.entries), default=0)
+    shown = [*_generated(unit.lines[first : first + MAX_GENERATED], places)]
+    hidden = str(max(len(unit.lines) - first - MAX_GENERATED, 0) or "")
+    if len(unit.entries) <= (parts.adjoint is not None):
+        hidden = "many"
     if hidden:
         shown.append(CodeLine((Run(f"... and {hidden} more lines: %%kernel --show {name}", "comment"),)))
     return Code(PANES[name], tuple(shown))
+
+
+def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[CodeLine]:
+    runs = highlight.cpp("\n".join(line.text for line in lines))
+    return (places.line(run, line.span) for run, line in zip(runs, lines, strict=True))
 
 
 def _machine(name: str, parts: Parts, places: _Places) -> Node:
@@ -221,7 +237,7 @@ def _machine(name: str, parts: Parts, places: _Places) -> Node:
         unit = parts.units[name]()
     except BuildError as problem:
         return words(f"There is no {PANES[name]} to show: {problem}")
-    return _unit(name, unit, places, whole=True)
+    return _unit(name, unit, places)
 
 
 def _title(parts: Parts) -> Words:

@@ -12,14 +12,14 @@ from kernelab.codegen.entry import Unit
 from kernelab.codegen.flavors import Cpu, Cuda
 from kernelab.codegen.python import Listing, listing
 from kernelab.errors import KernelError
-from kernelab.lang.ir import Function
+from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.storage import loop_storage
 from kernelab.passes.vjp import Vjp
 from kernelab.runtime.garbage import put_off
 from kernelab.runtime.kernel import Kernel
-from kernelab.views.code import DEFAULT, Parts, kernel_view, listing_view
+from kernelab.views.code import DEFAULT, MAX_GENERATED, Parts, kernel_view, listing_view
 from kernelab.views.markup import Below, Node
 
 
@@ -60,6 +60,7 @@ def parts_of(kernel: Kernel) -> Parts:
         () if program is None else listing(program.primal).savings,
         _tangent(kernel, active, refused),
         _units(functions),
+        _glimpses(functions),
         kernel.definition.captured,
         () if program is None else loop_storage(kernel.primal, program.adjoint),
         kernel.spilled,
@@ -107,6 +108,18 @@ def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
         "ptx": lambda: _ptx(cuda()),
         "sass": lambda: _sass(cuda()),
     }
+
+
+def _glimpses(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
+    """The same of as many programs as a folded pane has room for: what it would not show is not made."""
+    first = cache(lambda: [scalarise(functions[0])])
+    every = cache(lambda: first() + [scalarise(function) for function in functions[1:]])
+
+    def shown() -> list[Function]:
+        statements = sum(1 for _ in walk(first()[0].body))
+        return first() if statements >= MAX_GENERATED else every()
+
+    return {"cpp": lambda: emit(shown(), Cpu()), "cuda": lambda: emit(shown(), Cuda())}
 
 
 def _ptx(unit: Unit) -> Unit:

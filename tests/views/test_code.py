@@ -131,6 +131,20 @@ def test_long_generated_text_is_cut_when_folded_and_whole_when_asked_for() -> No
     assert "search_adjoint_entry" in whole
 
 
+def test_of_long_programs_no_more_is_generated_than_a_fold_shows() -> None:
+    squares = "\n".join(f"    m = m * m + mat44(x[i] * {k}.0)" for k in range(3))
+    made = kl.compile(
+        f"def f(x: array[float]):\n    i = tid()\n    m = mat44(x[i])\n{squares}\n    x[i] = m[0, 0]"
+    )
+    kernel = made["f"]
+    assert isinstance(kernel, kl.Kernel)
+    parts = parts_of(kernel)
+    for pane in ("cpp", "cuda"):
+        assert [entry.name for entry in parts.glimpses[pane]().entries] == ["f"]
+        assert [entry.name for entry in parts.units[pane]().entries] == ["f", "f_adjoint"]
+        assert f"... and many more lines: %%kernel --show {pane}" in page.render(view(kernel))
+
+
 def test_a_vector_that_is_kept_by_components_is_told_as_one_value() -> None:
     kernel = kl.compile("def square(v: array[vec2]):\n    i = tid()\n    v[i] = cw_mul(v[i], v[i])")["square"]
     assert isinstance(kernel, kl.Kernel)
