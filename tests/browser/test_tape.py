@@ -141,7 +141,7 @@ def test_a_saved_tape_is_there_again_without_the_kernel_that_recorded_it(
     output = stored["cells"][2]["outputs"][0]["data"]
     assert {"text/plain", "text/html", "image/svg+xml"} <= output.keys()
     again = open_notebook(saved).page.locator(".klt")
-    expect(rows(again)).to_have_count(3)
+    expect(rows(again)).to_have_count(3, timeout=25_000)
     expect(again.locator(".klt-problem code")).to_have_text(["square[64](x, y)", "x.assign(y)"])
     rows(again).nth(0).locator("text.klt-title").click()
     again.get_by_role("button", name="kernel and arguments").click()
