@@ -16,7 +16,7 @@ export class Details {
   private questions = html("div", { class: "klt-questions" });
   private drawnFor = "";
   private askedFor = "";
-  private named: Record<string, string> = {};
+  private named = 0;
 
   constructor(private store: Store, private selection: Selection, model: Model, connection: Connection, private reveal: (record: number) => void) {
     this.element = html("div", { class: "klt-details", role: "region", "aria-label": "what is picked" }, this.facts, this.questions);
@@ -39,10 +39,10 @@ export class Details {
     const { store } = this, record = this.record, memory = this.memory;
     const picked = [record, memory, store.epoch, memory !== null && store.arraysOf(memory)[0]].join();
     const state = [picked, record !== null && store.data.times[record], memory !== null && store.writesOf(memory)].join();
-    if (state !== this.drawnFor || this.named !== store.data.names) this.draw(record, memory);
+    if (state !== this.drawnFor || this.named !== store.data.names.length) this.draw(record, memory);
     // Somebody may be typing into these.
     if (picked !== this.askedFor) this.questions.replaceChildren(...this.questionsOf(record, memory));
-    [this.drawnFor, this.askedFor, this.named] = [state, picked, store.data.names];
+    [this.drawnFor, this.askedFor, this.named] = [state, picked, store.data.names.length];
   }
 
   private draw(record: number | null, memory: number | null): void {

@@ -1,6 +1,6 @@
 // A tape as a tree: scopes are groups, and what follows itself is shown once.
 
-import type { Others } from "./protocol";
+import type { Growing } from "./protocol";
 
 /** How many parts at most are looked at as one repeated sequence. */
 const LONGEST_PERIOD = 64;
@@ -16,12 +16,12 @@ export interface Group {
 export type Part = number | Group;
 
 /** The tree of `length` records; records with equal keys do the same. */
-export function tree(length: number, scopes: Others["scopes"], key: (record: number) => number): Part[] {
+export function tree(length: number, scopes: Growing["scopes"], key: (record: number) => number): Part[] {
   return folded(grouped(scopes, length), marker(key));
 }
 
 /** Scopes as groups, whatever is in none by itself. */
-function grouped(scopes: Others["scopes"], length: number): Part[] {
+function grouped(scopes: Growing["scopes"], length: number): Part[] {
   // Of scopes that begin together the one that was closed last is the outermost.
   const order = scopes.map((scope, i) => ({ scope, i })).filter(({ scope: [, begin, end] }) => begin < end)
     .sort((one, other) => one.scope[1] - other.scope[1] || other.scope[2] - one.scope[2] || other.i - one.i);

@@ -15,7 +15,6 @@ const SMALLEST = 0.65;
 export class Graph {
   readonly element = html("div", { class: "klt-graph", tabindex: 0, keydown: (event: KeyboardEvent) => this.key(event) });
   private drawnFor = "";
-  private named: Record<string, string> = {};
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private pause = PAUSE;
   private drawn: Drawn | undefined;
@@ -29,13 +28,12 @@ export class Graph {
 
   update(): void {
     const { epoch, data } = this.store;
-    const state = [epoch, data.records.length, data.scopes.length, data.overwrites.length].join();
-    if ((state === this.drawnFor && data.names === this.named) || this.waiting !== undefined) return;
+    const state = [epoch, data.records.length, data.scopes.length, data.overwrites.length, data.names.length].join();
+    if (state === this.drawnFor || this.waiting !== undefined) return;
     const draw = () => {
       this.waiting = undefined;
       if (this.element.hidden) return;
       this.drawnFor = state;
-      this.named = data.names;
       const began = performance.now();
       this.draw();
       this.pause = Math.max(PAUSE, RELIEF * (performance.now() - began));

@@ -59,13 +59,14 @@ export interface Growing {
   overwrites: [clash: number, reader: number, writer: number, array: number, bytes: number, affects: number[]][];
   /** Begins anew where `sweeps` changes. */
   sweep: SweepStep[];
+  scopes: [name: string, begin: number, end: number][];
+  /** What memories are called; of several names of one, the last counts. */
+  names: [memory: number, name: string][];
 }
 
 export interface Others {
-  scopes: [name: string, begin: number, end: number][];
   findings: Finding[];
   sweeps: number;
-  names: Record<string, string>;
 }
 
 export type News = { epoch: number; from: Partial<Record<keyof Growing, number>> } & Partial<Growing> &

@@ -2,14 +2,14 @@
 
 import type { Growing, Message, Model, News, Others, Overwrite, Step } from "./protocol";
 
-export const PARTS = ["memories", "layouts", "arrays", "kinds", "steps", "records", "times", "clashes", "overwrites", "sweep"] as const;
+export const PARTS = ["memories", "layouts", "arrays", "kinds", "steps", "records", "times", "clashes", "overwrites", "sweep", "scopes", "names"] as const;
 
 type Data = Growing & Others;
 
 function empty(): Data {
   return {
     memories: [], layouts: [], arrays: [], kinds: [], steps: [], records: [], times: [], clashes: [], overwrites: [],
-    sweep: [], sweeps: 0, scopes: [], findings: [], names: {},
+    sweep: [], scopes: [], names: [], sweeps: 0, findings: [],
   };
 }
 
@@ -33,6 +33,10 @@ export class Store {
   private looked = 0;
   private overwritesAt = new Map<number, Overwrite[]>();
   private firstAt = new Map<string, number>();
+  private called = new Map<number, string>();
+  private named = 0;
+  private depths: number[] = [];
+  private scoped = 0;
   private heard = new Set<() => void>();
 
   /** Take news in; false if something between is missing, so that the whole has to be asked for. */
@@ -41,8 +45,8 @@ export class Store {
     if (news.sweeps !== undefined && news.sweeps !== this.data.sweeps) this.data.sweep = [];
     if (PARTS.some((part) => (news.from[part] ?? 0) > this.data[part].length)) return false;
     for (const part of PARTS) grow<unknown>(this.data[part], news[part], news.from[part] ?? 0);
-    const { scopes, findings, sweeps, names } = { ...this.data, ...news };
-    Object.assign(this.data, { scopes, findings, sweeps, names });
+    const { findings, sweeps } = { ...this.data, ...news };
+    Object.assign(this.data, { findings, sweeps });
     this.describe();
     this.count();
     this.index();
@@ -59,7 +63,9 @@ export class Store {
     this.clashes.clear();
     this.wronged.clear();
     this.firstAt.clear();
-    this.savedBytes = this.looked = 0;
+    this.called.clear();
+    this.depths = [];
+    this.savedBytes = this.looked = this.named = this.scoped = 0;
     this.outside = false;
     this.writers = [];
     this.views = [];
@@ -84,9 +90,14 @@ export class Store {
     }
   }
 
-  /** What is looked up often: overwrites by record, and the arrays over each memory. */
+  /** What is looked up often: overwrites and scopes by record, and names and the arrays over each memory. */
   private index(): void {
-    const { overwrites, clashes, arrays } = this.data;
+    const { overwrites, clashes, arrays, names, scopes } = this.data;
+    for (; this.named < names.length; this.named++) this.called.set(...names[this.named]!);
+    for (; this.scoped < scopes.length; this.scoped++) {
+      const [, begin, end] = scopes[this.scoped]!;
+      for (let record = begin; record < end; record++) this.depths[record] = this.depthOf(record) + 1;
+    }
     for (const [clash, reader, writer, array, bytes, affects] of overwrites.slice(this.overwrites.length)) {
       const made = { ...clashes[clash]!, clash, reader, writer, array, bytes, affects };
       this.overwrites.push(made);
@@ -124,11 +135,16 @@ export class Store {
 
   /** What the notebook calls an array over a memory, else a parameter that took one. */
   name(memory: number): string {
-    return this.data.names[memory] ?? this.data.memories[memory]?.[0] ?? `array ${memory + 1}`;
+    return this.called.get(memory) ?? this.data.memories[memory]?.[0] ?? `array ${memory + 1}`;
   }
 
   isNamed(memory: number): boolean {
-    return memory in this.data.names;
+    return this.called.has(memory);
+  }
+
+  /** In how many scopes a record stands. */
+  depthOf(record: number): number {
+    return this.depths[record] ?? 0;
   }
 
   hasGradient(memory: number): boolean {

@@ -186,7 +186,7 @@ export class Timeline {
     const touched = [...reads, ...writes.keys()];
     const marks = [svg("line", { class: "klt-span", x1: x(Math.min(...touched)), x2: x(Math.max(...touched)), y1: at, y2: at })];
     for (const memory of new Set(touched)) marks.push(...mark(x(memory), at, reads.has(memory), writes.get(memory)));
-    const scopes = store.data.scopes.filter(([, begin, end]) => begin <= record && record < end).length;
+    const scopes = store.depthOf(record);
     const problem = store.overwritesOf(record).some((one) => one.outcome !== "saved");
     return svg("g", { role: "option", id: `${this.scroller.id}-${record}`, "data-record": record, "aria-selected": this.selection.record === record ? "true" : "false", "aria-label": this.spoken(record) },
       ...(touched.length ? marks : []),

@@ -9,7 +9,7 @@ function drawn() {
   const store = new Store();
   store.apply(tape(4, {
     kinds: ["a", "b", "c", "d"].map((title) => ({ title, kind: "launch", place: title, grid: [4], reads: ["in"], writes: ["out"] })),
-    memories: ["u", "v", "w", "x", "y"].map((name) => [name, 4, true]), arrays: [0, 1, 2, 3, 4].map((memory) => [memory, 0]), names: {},
+    memories: ["u", "v", "w", "x", "y"].map((name) => [name, 4, true]), arrays: [0, 1, 2, 3, 4].map((memory) => [memory, 0]), names: [],
     steps: [0, 1, 2, 3].map((i) => [i, [i], [i + 1]]), records: [0, 1, 2, 3], scopes: [["inner", 1, 3], ["outer", 0, 3]],
   }));
   return graphOf(store);
@@ -51,7 +51,7 @@ test("each line leads from its one node to the other, through frames", () => {
 test("what is done to other arrays in turn is folded, and the first and last of them are named", () => {
   const many = 40, store = new Store(), numbers = Array.from({ length: many }, (_, i) => i);
   store.apply(tape(0, {
-    memories: [...numbers, many].map((i) => [`x${i}`, 4, true]), arrays: [...numbers, many].map((memory) => [memory, 0]), names: {},
+    memories: [...numbers, many].map((i) => [`x${i}`, 4, true]), arrays: [...numbers, many].map((memory) => [memory, 0]), names: [],
     steps: numbers.map((i) => [0, [i], [i + 1]]), records: numbers, times: [],
   }));
   const graph = graphOf(store), name = ["r0", "m0"];

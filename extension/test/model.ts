@@ -56,7 +56,7 @@ export function tape(records: number, more: Partial<News> = {}): News {
     steps: [[0, [0], [1]], [1, [1], [2]]],
     records: Array.from({ length: records }, (_, i) => i % 2),
     times: Array.from({ length: records }, () => 12.5),
-    clashes: [], overwrites: [], scopes: [], findings: [], sweep: [], names: { 0: "x", 1: "y" },
+    clashes: [], overwrites: [], scopes: [], findings: [], sweep: [], names: [[0, "x"], [1, "y"]],
     ...more,
   };
 }

@@ -35,7 +35,7 @@ function view(of: Partial<Parameters<typeof tape>[1]> = {}, records = 4): FakeMo
 test("a tape that is followed shows the arrays of its last launch, until the reader scrolls sideways", () => {
   vi.useFakeTimers();
   const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
-    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: {},
+    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: [],
     steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
   })));
   open(model);
@@ -61,7 +61,7 @@ test("a tape that is followed is followed to the end again after its view was wi
   vi.stubGlobal("ResizeObserver", class { constructor(resized: () => void) { observers.push(resized); } observe() {} disconnect() {} });
   vi.useFakeTimers();
   const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
-    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: {},
+    memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: [],
     steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
   })));
   open(model);
@@ -130,7 +130,7 @@ test("names from a notebook are text, never markup", () => {
   const evil = '<img src=x onerror="window.hacked = 1">';
   const kind = { title: evil, kind: "launch" as const, place: evil, grid: [1], reads: [evil], writes: [] };
   const overwritten = { clashes: [{ ...CLASH, read: [evil, evil] as [string, string] }], overwrites: OVERWRITTEN.overwrites };
-  view({ memories: [[evil, 4, true], ["y", 4, true], ["z", 4, true]], names: { 0: evil }, kinds: [kind, kind], scopes: [[evil, 0, 2]], ...overwritten });
+  view({ memories: [[evil, 4, true], ["y", 4, true], ["z", 4, true]], names: [[0, evil]], kinds: [kind, kind], scopes: [[evil, 0, 2]], ...overwritten });
   press(".klt-scroller", "Home", "ArrowRight");
   for (const tab of el.querySelectorAll<HTMLElement>("[role=tab]")) tab.click();
   expect(el.querySelectorAll("img")).toHaveLength(0);

@@ -28,9 +28,20 @@ const more = (known: number): News => ({
   records: [0], times: [3], overwrites: [[0, known - 1, known, 0, 4, [0]]], sweep: [[0, [[1, 2]]]],
 });
 
+/** A tape of so many launches, each of which reads what the one before it has made. */
+const chain = (many: number): News => tape(many, {
+  memories: numbers(many + 1).map(() => ["x", 4, true]), arrays: numbers(many + 1).map((i) => [i, 0]), names: numbers(many + 1).map((i) => [i, `xs[${i}]`]),
+  steps: numbers(many).map((i) => [0, [i], [i + 1]]), records: numbers(many),
+});
+
+const another = (known: number): News => ({
+  epoch: 0, from: { memories: known + 1, arrays: known + 1, names: known + 1, steps: known, records: known, times: known },
+  memories: [["x", 4, true]], arrays: [[known + 1, 0]], names: [[known + 1, `xs[${known + 1}]`]], steps: [[0, [known], [known + 1]]], records: [known], times: [3],
+});
+
 /** The nodes that one update makes, and how often it looks at what it draws, with so many launches known. */
-function work(tab: string, many: number): number {
-  const model = new FakeModel(JSON.stringify(long(many))), el = document.createElement("div");
+function work(tab: string, many: number, before: (many: number) => News, update: (known: number) => News): number {
+  const model = new FakeModel(JSON.stringify(before(many))), el = document.createElement("div");
   document.body.append(el);
   const hosted = widget();
   hosted.initialize({ model });
@@ -38,7 +49,7 @@ function work(tab: string, many: number): number {
   [...el.querySelectorAll<HTMLElement>("[role=tab]")].find((one) => one.textContent === tab)!.click();
   vi.runAllTimers();
   const spies = [vi.spyOn(document, "createElement"), vi.spyOn(document, "createElementNS"), vi.spyOn(Math, "max"), vi.spyOn(Math, "log10"), vi.spyOn(Element.prototype, "setAttribute")] as { mock: { calls: unknown[] }; mockRestore(): void }[];
-  model.news(more(many));
+  model.news(update(many));
   vi.runAllTimers();
   const count = spies.reduce((sum, spy) => sum + spy.mock.calls.length, 0);
   spies.forEach((spy) => spy.mockRestore());
@@ -47,12 +58,18 @@ function work(tab: string, many: number): number {
 
 for (const tab of ["timeline", "graph", "backward"]) {
   test(`an update of the ${tab} of a long tape works no more than that of a shorter one`, () => {
-    const [few, many] = [work(tab, MANY / 10), work(tab, MANY)];
+    const [few, many] = [work(tab, MANY / 10, long, more), work(tab, MANY, long, more)];
     expect(few).toBeGreaterThan(10);
     expect(many).toBeLessThan(1.3 * few);
     expect(many).toBeLessThan(12_000);
   });
 }
+
+test("an update of the timeline of a tape on many arrays works no more than on fewer", () => {
+  const [few, many] = [work("timeline", MANY / 10, chain, another), work("timeline", MANY, chain, another)];
+  expect(few).toBeGreaterThan(10);
+  expect(many).toBeLessThan(1.3 * few);
+});
 
 test("where drawing takes long the page gets time in between, and the last news are drawn all the same", () => {
   const model = new FakeModel(JSON.stringify(tape(2))), el = document.createElement("div");

@@ -13,7 +13,9 @@
      "overwrites": [[0, 3, 5, 0, 4000, [0]], ...],     clash, reader, writer, array, bytes, memories affected
      "sweep": [[1, [[0, 2.5]]], ...],                  the last backward: record, norms of adjoints by arrays
      "sweeps": 1,                                      how often `sweep` began anew
-     "scopes": [["forward", 0, 4], ...], "findings": [...], "names": {"0": "x"}}
+     "scopes": [["forward", 0, 4], ...],               name, first record, one behind the last
+     "names": [[0, "x"], ...],                         memory, what it is called; later rows count
+     "findings": [...]}
 
 A step is what records have in common that do the same to the same arrays at the same line, a kind what they
 have in common but for the arrays: so a long tape is mostly numbers.  Knows the tape; must not know markup,
@@ -21,7 +23,9 @@ nor who reads the data.  It keeps no array alive.
 """
 
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 from kernelab.autodiff.graph import flow_of
@@ -31,6 +35,7 @@ from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.tape import Tape
 from kernelab.errors import Diagnostic, Span
 from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import Place
 from kernelab.runtime.strided import array
 
 Names = Callable[[Iterable[Allocation]], Mapping[Allocation, str]]
@@ -38,32 +43,41 @@ Names = Callable[[Iterable[Allocation]], Mapping[Allocation, str]]
 
 GROWING = (
     *("memories", "layouts", "arrays", "kinds", "steps"),
-    *("records", "times", "clashes", "overwrites", "sweep"),
+    *("records", "times", "clashes", "overwrites", "sweep", "scopes", "names"),
 )
 """The parts that only grow while an epoch lasts; `sweep` while `sweeps` stays the same."""
 
 NOBODY = -1
 """The number of a record that is none: what wrote stands outside of the tape."""
 
+RELIEF = 20
+"""How many times as long as a search for names took the next is put off while records come."""
+
 
 class Digest:
     """What is known of one tape, brought up to date by `look`."""
 
-    def __init__(self, tape: Tape, names: Names) -> None:
+    def __init__(self, tape: Tape, names: Names, clock: Callable[[], float] = perf_counter) -> None:
         self.tape = weakref.ref(tape)
         self.names = names
+        self._clock = clock
+        self._due = clock()
         self._begin(tape)
 
     def _begin(self, tape: Tape) -> None:
         self.epoch = tape.epoch
         self.parts: dict[str, list[Any]] = {part: [] for part in GROWING}
-        self.others: dict[str, Any] = {"scopes": [], "findings": [], "sweeps": tape.sweeps, "names": {}}
+        self.others: dict[str, Any] = {"findings": [], "sweeps": tape.sweeps}
         self._memories: dict[int, int] = {}
         self._arrays: dict[Hashable, int] = {}
         self._steps: dict[Hashable, int] = {}
         self._tables: dict[str, dict[Hashable, int]] = {"layouts": {}, "kinds": {}, "clashes": {}}
         self._held: list[weakref.ref[array]] = []
         self._owners: list[weakref.ref[Allocation]] = []
+        self._called: dict[int, str] = {}
+        self._asked = 0
+        self._writes: dict[tuple[Place, int], list[int]] = {}
+        self._indexed = 0
         self._calls: dict[int, int] = {}
         self._seen = 0
         self._writers = 0
@@ -109,22 +123,35 @@ class Digest:
             if isinstance(record, LaunchRecord):
                 self._calls[id(record.call)] = number
         self._seen += len(records)
-        if len(self.parts["memories"]) > self._sent["memories"]:
-            self.look_for_names()
         self._look_at_overwrites(tape)
-        if len(tape.scopes) != len(self.others["scopes"]):
-            self._change("scopes", [[scope.name, scope.begin, scope.end] for scope in tape.scopes])
+        self._name_new()
+        scopes = self.parts["scopes"]
+        scopes += [[scope.name, scope.begin, scope.end] for scope in tape.scopes[len(scopes) :]]
         self._change("findings", [_finding(found) for found in tape.findings])
         self._look_at_sweep(tape)
         return True
 
     def look_for_names(self) -> None:
-        """Ask again what arrays are called: many get their names after they are used."""
-        owners = [owner() for owner in self._owners]
-        found = self.names([owner for owner in owners if owner is not None])
-        numbers = {id(owner): i for i, owner in enumerate(owners) if owner is not None}
-        named = {str(numbers[id(owner)]): name for owner, name in found.items()}
-        self._change("names", self.others["names"] | named)
+        """Ask again what all arrays are called: many get their names after they are used."""
+        self._ask(range(len(self._owners)))
+
+    def _name_new(self) -> None:
+        """Ask what new arrays are called, but not so often that recording threads would wait for it."""
+        began = self._clock()
+        if self._asked == len(self._owners) or began < self._due:
+            return
+        self._ask(number for number in range(len(self._owners)) if number not in self._called)
+        ended = self._clock()
+        self._due = ended + RELIEF * (ended - began)
+
+    def _ask(self, numbers: Iterable[int]) -> None:
+        self._asked = len(self._owners)
+        owners = {owner: number for number in numbers if (owner := self._owners[number]()) is not None}
+        for owner, name in self.names(owners).items():
+            number = owners[owner]
+            if self._called.get(number) != name:
+                self._called[number] = name
+                self.parts["names"].append([number, name])
 
     def _change(self, name: str, value: Any) -> None:
         if self.others[name] != value:
@@ -201,26 +228,34 @@ class Digest:
     def _look_at_overwrites(self, tape: Tape) -> None:
         known = self.parts["overwrites"]
         events = tape.overwrites[len(known) :]
-        records = tape.since(0)[: self._seen] if events else ()
+        if events:
+            self._index_writes(tape)
         for event in events:
             reader = self._calls.get(id(event.reader.call), NOBODY)
-            writer = self._writer(records, event, reader)
+            writer = self._writer(event, reader)
             if writer == NOBODY and tape.is_recording and event.outcome != "refused":
                 return  # the record of what writes comes after the write
             known.append(self._overwrite(event, reader, writer))
 
-    def _writer(self, records: Sequence[Record], event: Overwrite, reader: int) -> int:
+    def _index_writes(self, tape: Tape) -> None:
+        """Which records each line has made that change a memory."""
+        fresh = tape.since(self._indexed)[: self._seen - self._indexed]
+        for number, record in enumerate(fresh, self._indexed):
+            for memory in {id(one.allocation) for one in record.written}:
+                self._writes.setdefault((record.place, memory), []).append(number)
+        self._indexed += len(fresh)
+
+    def _writer(self, event: Overwrite, reader: int) -> int:
         """The record that overwrote: the first after the reader at the same line that changes the memory.
 
         Events come in the order of their writers.
         """
-        memory = event.elements.allocation
-        for number in range(max(reader + 1, self._writers), len(records)):
-            record = records[number]
-            if record.place == event.place and any(memory is w.allocation for w in record.written):
-                self._writers = number
-                return number
-        return NOBODY
+        numbers = self._writes.get((event.place, id(event.elements.allocation)), [])
+        at = bisect_left(numbers, max(reader + 1, self._writers))
+        if at == len(numbers):
+            return NOBODY
+        self._writers = numbers[at]
+        return self._writers
 
     def _overwrite(self, event: Overwrite, reader: int, writer: int) -> list[Any]:
         parameter = event.reader.call.kernel.plan.parameters[event.reader.region.position].name

@@ -50,10 +50,11 @@ def _data(tape: Tape) -> Mapping[str, Any]:
 def _warnings(data: Mapping[str, Any]) -> list[Words]:
     """What was overwritten though an adjoint needs it, and what the last `backward` found."""
     told: dict[str, None] = {}
+    names = dict(data["names"])
     for clash, _, _, held, *_ in data["overwrites"]:
         if data["clashes"][clash]["outcome"] != "saved":
             memory = data["arrays"][held][0]
-            name = data["names"].get(str(memory), data["memories"][memory][0])
+            name = names.get(memory, data["memories"][memory][0])
             read, wrote = (data["clashes"][clash][side][0] for side in ("read", "wrote"))
             told[f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"] = None
     told |= dict.fromkeys(f"{found['at'][0]}: {found['message']}" for found in data["findings"])

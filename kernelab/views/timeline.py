@@ -48,6 +48,7 @@ class Picture:
     rows: Mapping[int, int]
     memories: Sequence[int]
     versions: Mapping[tuple[int, int], int]
+    names: Mapping[int, str]
 
     def x(self, memory: int) -> float:
         """The middle of an array's lane."""
@@ -93,8 +94,8 @@ class Picture:
 
     def name(self, memory: int) -> str:
         """What an array is called."""
-        name: str = self.data["names"].get(str(memory), self.data["memories"][memory][0])
-        return name
+        given: str = self.data["memories"][memory][0]
+        return self.names.get(memory, given)
 
 
 def timeline(data: Mapping[str, Any]) -> str:
@@ -104,7 +105,8 @@ def timeline(data: Mapping[str, Any]) -> str:
     if count > FIRST + LAST + 1:
         ends = (*range(FIRST), *range(count - LAST, count))
         rows = {record: row + (row >= FIRST) for row, record in enumerate(ends)}
-    picture = Picture(data, rows, range(len(data["memories"]))[:LANES], _versions(data))
+    lanes = range(len(data["memories"]))[:LANES]
+    picture = Picture(data, rows, lanes, _versions(data), dict(data["names"]))
     body = "".join([*_lanes(picture), *_gap(picture), *_overwrites(picture), *_rows(picture)])
     size = f'width="{picture.width:.0f}" height="{picture.height:.0f}"'
     box = f'viewBox="0 0 {picture.width:.0f} {picture.height:.0f}"'

@@ -228,6 +228,65 @@ def test_ten_thousand_launches_are_well_under_a_megabyte(memories: int, most: in
 # ------------------------------------------------------------------------------------------ names and answers
 
 
+class Notebook:
+    """A notebook of arrays: a search for names takes a microsecond for each of them, by its own clock."""
+
+    def __init__(self, held: list[Any]) -> None:
+        self.held = {one.allocation: f"held[{i}]" for i, one in enumerate(held)}
+        self.now = self.searched = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def names(self, memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
+        self.now += 1e-6 * len(self.held)
+        self.searched += 1e-6 * len(self.held)
+        return {memory: self.held[memory] for memory in memories if memory in self.held}
+
+
+def test_each_name_is_told_once_and_looking_for_them_takes_a_twentieth_of_the_time() -> None:
+    held = arrays(601)
+    notebook, told = Notebook([*held, *arrays(9_400)]), []
+    digest = Digest(tape := kl.Tape(), notebook.names, notebook.clock)
+    with tape:
+        for i in range(600):
+            SQUARE[3](held[i], held[i + 1])
+            notebook.now += 1 / 60
+            digest.look()
+            told += (digest.news() or {}).get("names", [])
+    assert notebook.searched < notebook.now / 20
+    assert told == [[i, f"held[{i}]"] for i in range(len(told))]
+    assert len(told) > 580  # the last are looked for soon
+
+
+def test_an_array_that_gets_its_name_late_or_another_has_the_last() -> None:
+    (x, y), named = arrays(2), dict[Allocation, str]()
+    digest = Digest(tape := kl.Tape(), lambda memories: {one: named[one] for one in memories if one in named})
+    with tape:
+        SQUARE[3](x, y)
+    digest.look()
+    for name in ("first", "second", "second"):
+        named[y.allocation] = name
+        digest.look_for_names()
+    assert digest.whole()["names"] == [[1, "first"], [1, "second"]]
+
+
+def test_an_update_is_as_long_as_what_is_new() -> None:
+    held, sizes = arrays(3_002), []
+    notebook = Notebook(held)
+    digest = Digest(tape := kl.Tape(), notebook.names, notebook.clock)
+    with tape:
+        for i in range(3_001):
+            tape.record_scope_begin("step")
+            SQUARE[3](held[i], held[i + 1])
+            tape.record_scope_end()
+            if i in (999, 1000, 2999, 3000):
+                notebook.now += 1
+                digest.look()
+                sizes.append(len(json.dumps(digest.news())))
+    assert sizes[1] <= sizes[3] < 600
+
+
 def test_names_are_those_of_variables_then_of_places_in_containers() -> None:
     x, y, z, w = arrays(4)
     holder = type("Holder", (), {})()

@@ -133,7 +133,7 @@ def test_names_in_the_picture_are_text_never_markup() -> None:
     data = {
         "memories": [["<b>&", 4, True]], "layouts": [["float32", [1]]], "arrays": [[0, 0]], "records": [0],
         "kinds": [{"title": "<i>", "place": "</svg>"}], "steps": [[0, [0], []]],
-        "clashes": [], "overwrites": [], "names": {},
+        "clashes": [], "overwrites": [], "names": [],
     }  # fmt: skip
     picture = ElementTree.fromstring(timeline(data))
     assert {"<b>&∇", "<i>"} <= set(labels(picture))
