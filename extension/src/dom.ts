@@ -53,6 +53,9 @@ export function duration(microseconds: number): string {
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${unit}`;
 }
 
+/** Made once: a locale is looked up each time a number is written by itself. */
+const GROUPED = new Intl.NumberFormat("en");
+
 export function count(number: number, one: string, many = one + "s"): string {
-  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+  return `${GROUPED.format(number)} ${number === 1 ? one : many}`;
 }
