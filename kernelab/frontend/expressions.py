@@ -102,10 +102,11 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
 
 def number(frame: Frame, node: ast.expr) -> Weak | Typed:
     """An expression that is a number, vector or matrix."""
-    return _number(frame, expr(frame, node), node)
+    return as_number(frame, expr(frame, node), node)
 
 
-def _number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
+def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
+    """A value that is a number, vector or matrix; raises Mistake where it is something else."""
     if isinstance(value, Weak | Typed):
         return value
     text = frame.places.text(node)
@@ -147,7 +148,7 @@ def _binary(frame: Frame, node: ast.BinOp) -> Meaning:
     overloaded = _operator(frame, _FUNCTIONS.get(type(node.op), ""), values, (node.left, node.right), node)
     if overloaded is not None:
         return overloaded
-    left, right = (_number(frame, *pair) for pair in zip(values, (node.left, node.right), strict=True))
+    left, right = (as_number(frame, *pair) for pair in zip(values, (node.left, node.right), strict=True))
     return binary(frame, node.op, left, right, node, (node.left, node.right))
 
 
@@ -179,7 +180,7 @@ def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
     overloaded = _operator(frame, name, [value], [node.operand], node)
     if overloaded is not None:
         return overloaded
-    operand = _number(frame, value, node.operand)
+    operand = as_number(frame, value, node.operand)
     name = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}[type(node.op)]
     return operate(frame, name, [operand], node, (node.operand,))
 
@@ -208,7 +209,7 @@ def condition(frame: Frame, node: ast.expr) -> Atom:
             case _:
                 value = presence.evaluated(frame, node, expr)
                 there = presence.has_elements(frame, value)
-                return _truth(frame, _number(frame, value, node), node) if there is None else there
+                return _truth(frame, as_number(frame, value, node), node) if there is None else there
 
 
 def _truth(frame: Frame, value: Weak | Typed, node: ast.expr) -> Atom:
@@ -330,7 +331,7 @@ def _membership(frame: Frame, node: ast.Compare) -> Atom:
             raise frame.error(node, fence.MEMBERSHIP.message, "unsupported", fence.MEMBERSHIP.hint)
     result: Atom = FALSE
     for item, part in found:
-        equal = operate(frame, "eq", [left, _number(frame, item, part)], node, (node.left, part))
+        equal = operate(frame, "eq", [left, as_number(frame, item, part)], node, (node.left, part))
         result = frame.builder.apply("or", result, materialise(frame, equal, node))
     return _not(frame, result) if isinstance(node.ops[0], ast.NotIn) else result
 

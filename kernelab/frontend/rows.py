@@ -3,6 +3,7 @@
 x[1:4] = 0.0        for k in range(3): x[1 + k] = 0.0
 a[i] = b[j]         for k in range(a.shape[1]): a[i, k] = b[j, k]
 x[i:i + 3] += v     the components of a vector, one after another
+a[0, 1:] *= 2.0     for k in range(a.shape[1] - 1): a[0, 1 + k] *= 2.0
 """
 
 import ast
@@ -17,6 +18,7 @@ from kernelab.lang.ir import Atom, For, Var
 from kernelab.lang.types import Array, Vec, int32
 
 Target = ArrayRef | View
+Combine = Callable[[Typed, Meaning], Meaning]
 
 
 def target(frame: Frame, node: ast.expr, value: Meaning | None, evaluate: Evaluate) -> Target | None:
@@ -57,11 +59,29 @@ def add(frame: Frame, into: Target, value: Meaning, negate: bool, node: ast.expr
     _each(frame, into, value, node, source, accumulate)
 
 
+def change(
+    frame: Frame, into: Target, value: Meaning, combine: Combine, node: ast.expr, source: ast.expr
+) -> None:
+    """Give every element what an operator makes of it and of a number, or of what stands there in a row."""
+    extents = _extents(frame, into)
+    take = _elements(frame, into, value, extents, source)
+
+    def body(indices: list[Atom]) -> None:
+        where = _element(frame, into, indices, node)
+        held = Typed(frame.builder.load(where.var, where.indices))
+        changed = combine(held, value if take is None else Typed(take(indices)))
+        frame.builder.store(where.var, where.indices, convert(frame, changed, into.elem, source, _holds(into)))
+
+    _loops(frame, extents, [], body)
+
+
 Write = Callable[[Var, Sequence[Atom], Atom], object]
+Take = Callable[[list[Atom]], Atom]
+"""What goes into the element at some indices."""
 
 
 def _each(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr, write: Write) -> None:
-    extents = [places.shape(frame, into, axis).atom for axis in range(into.ndim)]
+    extents = _extents(frame, into)
     take = _taken(frame, into, value, extents, source)
 
     def body(indices: list[Atom]) -> None:
@@ -71,11 +91,26 @@ def _each(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: as
     _loops(frame, extents, [], body)
 
 
-def _taken(
+def _extents(frame: Frame, into: Target) -> list[Atom]:
+    return [places.shape(frame, into, axis).atom for axis in range(into.ndim)]
+
+
+def _holds(into: Target) -> str:
+    return f"{into.var.hint} holds"
+
+
+def _taken(frame: Frame, into: Target, value: Meaning, extents: Sequence[Atom], source: ast.expr) -> Take:
+    take = _elements(frame, into, value, extents, source)
+    if take is not None:
+        return take
+    atom = convert(frame, value, into.elem, source, _holds(into))
+    return lambda _: atom
+
+
+def _elements(
     frame: Frame, into: Target, value: Meaning, extents: Sequence[Atom], source: ast.expr
-) -> Callable[[list[Atom]], Atom]:
-    """What goes into the element at some indices."""
-    purpose = f"{into.var.hint} holds"
+) -> Take | None:
+    """The elements of an array or the components of a vector; None for what goes into every element."""
     if isinstance(value, ArrayRef | View):
         return _of_array(frame, into, value, extents, source)
     if isinstance(value, Typed) and isinstance(value.type, Vec) and value.type.scalar == into.elem:
@@ -83,13 +118,10 @@ def _taken(
             raise frame.error(source, f"{describe(value)} does not fit {describe(into)}")
         _require(frame, extents[0], integer(value.type.n), source)
         return lambda indices: frame.builder.apply("extract", value.atom, *indices)
-    atom = convert(frame, value, into.elem, source, purpose)
-    return lambda _: atom
+    return None
 
 
-def _of_array(
-    frame: Frame, into: Target, value: Target, extents: Sequence[Atom], source: ast.expr
-) -> Callable[[list[Atom]], Atom]:
+def _of_array(frame: Frame, into: Target, value: Target, extents: Sequence[Atom], source: ast.expr) -> Take:
     if value.ndim != into.ndim or value.elem != into.elem:
         wanted = Array(into.elem, into.ndim)
         hint = "both sides have the same number of axes and the same elements"

@@ -30,7 +30,7 @@ from kernelab.frontend import (
 from kernelab.frontend.advance import advanced
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
-from kernelab.frontend.expressions import any_expr, condition, expr, number
+from kernelab.frontend.expressions import any_expr, as_number, condition, expr, number
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Poisoned
 from kernelab.frontend.items import unpacked
 from kernelab.frontend.joins import RETURNED
@@ -323,13 +323,20 @@ def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
 
 
 def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
-    """Add to a row or slice of an array at once, where that is what stands there."""
-    if not isinstance(stmt.op, ast.Add | ast.Sub):
-        return False
+    """Change a row or slice of an array at once, where that is what stands there."""
     row = rows.target(frame, target, None, expr)
-    if row is None or row.var in frame.locals:
+    if row is None:
         return False
-    rows.add(frame, row, expr(frame, stmt.value), isinstance(stmt.op, ast.Sub), target, stmt.value)
+    value = expr(frame, stmt.value)
+    if row.var not in frame.locals and isinstance(stmt.op, ast.Add | ast.Sub):
+        rows.add(frame, row, value, isinstance(stmt.op, ast.Sub), target, stmt.value)
+        return True
+
+    def combine(held: Typed, by: Meaning) -> Meaning:
+        right = as_number(frame, by, stmt.value)
+        return binary(frame, stmt.op, held, right, _whole(stmt), (target, stmt.value))
+
+    rows.change(frame, row, value, combine, target, stmt.value)
     return True
 
 

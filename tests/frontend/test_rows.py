@@ -37,6 +37,12 @@ def after(body: str) -> dict[str, Any]:
         ("a[:, 1] = 5.0", "a", [[0, 5, 0], [0, 5, 0]]),
         ("a[:] = b", "a", [[0, 1, 2], [3, 4, 5]]),
         ("a[:, :2] = b[:, 1:]", "a", [[1, 2, 0], [4, 5, 0]]),
+        ("x[1:] *= 2.0", "x", [1, 4, 6, 8]),
+        ("x[i:] /= vec3(2.0, 3.0, 8.0)", "x", [1, 1, 1, 0.5]),
+        ("x[:3] *= b[i]", "x", [3, 8, 15, 4]),
+        ("x[::2] **= 2", "x", [1, 2, 9, 4]),
+        ("x[:] %= x[1]", "x", [1, 0, 1, 0]),
+        ("b[0, 1:] *= 2.0", "b", [[0, 2, 4], [3, 4, 5]]),
         ("row = a[0]\nrow[1:] = 2.0", "a", [[0, 2, 2], [0, 0, 0]]),
     ],
 )
@@ -56,7 +62,8 @@ def test_a_length_that_does_not_fit_is_found_when_the_kernel_runs() -> None:
         ("x[1:] = x[:3]", "x is assigned a part of itself at once"),
         ("x[1:] = b", "what is assigned here is array[float32], not array2d[float32]"),
         ("x[1:] = vec2d(1.0)", "x holds float32, not vec2d"),
-        ("x[1:] *= 2.0", "a slice of x, array[float32] cannot be assigned at once"),
+        ("x[1:] *= x[:3]", "x is assigned a part of itself at once"),
+        ("x[1:] *= vec2d(1.0)", "cannot multiply float32 by vec2d"),
     ],
 )
 def test_what_cannot_be_assigned_at_once(body: str, message: str) -> None:
