@@ -135,7 +135,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         parts = [grid.packed]
         given = () if plan.formals is None else tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
-    if 1 < plan.coordinates != len(grid.extents):
+    if 0 < plan.coordinates != len(grid.extents):
         _warn_of_rank(kernel, grid)
     if PRINT_LAUNCHES.get():
         sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
@@ -197,12 +197,15 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
 
 def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
     """A grid of another rank runs, padded or flattened, but is hardly what was meant."""
-    unpacked, place = kernel.plan.coordinates, caller()
-    message = (
-        f"`{kernel.name}` unpacks {unpacked} thread indices, and this grid has "
-        f"{len(grid.extents)} dimension{'s' * (len(grid.extents) != 1)}"
-    )
+    unpacked, rank, place = kernel.plan.coordinates, len(grid.extents), caller()
+    dimensions = f"this grid has {rank} dimension{'s' * (rank != 1)}"
+    message = f"`{kernel.name}` unpacks {unpacked} thread indices, and {dimensions}"
     hint = f"launch it with dim=({', '.join('nmkl'[:unpacked])})"
+    if unpacked == 1:
+        if grid.threads in (0, grid.extents[0]):
+            return
+        message = f"`{kernel.name}` takes one thread index, and {dimensions}: it counts all {grid.threads} threads"
+        hint = f"write {', '.join('ijkl'[:rank])} = tid(), or launch it with dim={grid.threads}"
     shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
     warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
 
