@@ -1,6 +1,7 @@
 """How atomics other than addition are spelled: what they put into memory, on a CPU and on a CUDA device.
 
-They work on elements of 32 and 64 bits.  On a CPU threads run one after the other, so that they are plain.
+They work on elements of 32 and 64 bits, extrema on floats of 16, too.  On a CPU threads run one after the
+other, so that they are plain.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from kernelab.lang.ir import AtomicKind
 from kernelab.lang.types import HALVES, Scalar, float32, float64, int32, int64, uint32, uint64
 
 KINDS: tuple[AtomicKind, ...] = ("min", "max", "and", "or", "xor", "exch", "cas")
+EXTREMA: tuple[AtomicKind, ...] = ("min", "max")
 SCALARS = (int32, int64, uint32, uint64, float32, float64)
 
 _RESULTS: Mapping[AtomicKind, str] = {
@@ -59,10 +61,27 @@ def device_helpers() -> dict[str, str]:
     }
 
 
+def half_helpers() -> dict[str, str]:
+    """The helpers for floats of 16 bits, which call those that convert them."""
+    return {name(kind, half): _helper(kind, half) for kind in EXTREMA for half in HALVES}
+
+
+def half_uses() -> dict[str, tuple[str, ...]]:
+    """What each of these calls."""
+    return {
+        name(kind, half): (f"from{spelling.half(half)}", f"to{spelling.half(half)}")
+        for kind in EXTREMA
+        for half in HALVES
+    }
+
+
 def _helper(kind: AtomicKind, scalar: Scalar) -> str:
     type = spelling.value_type(scalar)
     given = f"{type} compare, {type} value" if kind == "cas" else f"{type} value"
-    lines = _native(kind, scalar, type) if scalar.is_int else _loop(kind, scalar, type)
+    if scalar in HALVES:
+        lines = _half_loop(kind, scalar, type)
+    else:
+        lines = _native(kind, scalar, type) if scalar.is_int else _loop(kind, scalar, type)
     body = "".join(f"  {line}\n" for line in lines)
     return f"__device__ static inline {type} {name(kind, scalar)}(char* pointer, {given}) {{\n{body}}}\n"
 
@@ -74,6 +93,24 @@ def _native(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
     bits = "u64" if scalar.bits == 64 else "unsigned"
     compare = f"({bits})compare, " if kind == "cas" else ""
     return [f"return ({type}){call}(({bits}*)pointer, {compare}({bits})value);"]
+
+
+def _half_loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    """An element of 16 bits is exchanged together with its neighbour in the word."""
+    half = spelling.half(scalar)
+    return [
+        "unsigned* word = (unsigned*)((u64)pointer & ~3ull);",
+        "const unsigned shift = 8u * (unsigned)((u64)pointer & 2ull);",
+        "unsigned seen = *word, assumed;",
+        f"{type} old;",
+        "do {",
+        "  assumed = seen;",
+        f"  old = from{half}((unsigned short)(assumed >> shift));",
+        f"  const unsigned held = to{half}({result(kind, 'old', 'value', 'compare')});",
+        "  seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | held << shift);",
+        "} while (seen != assumed);",
+        "return old;",
+    ]
 
 
 def _loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:

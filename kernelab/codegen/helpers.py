@@ -7,7 +7,7 @@ that stand before it, and `USES` says which.
 from collections.abc import Mapping
 
 from kernelab.codegen import beside, brain, gathering
-from kernelab.codegen.atomics import device_helpers
+from kernelab.codegen.atomics import device_helpers, half_helpers, half_uses
 from kernelab.codegen.entry import PRINT_LIMIT, ROOM, USED
 
 BUDGET = 1 << 22
@@ -26,6 +26,7 @@ USES: Mapping[str, tuple[str, ...]] = {
     "roundb16": ("fromb16", "tob16"),
     "addb16": ("fromb16", "tob16"),
     "settleb16": ("fromb16", "tob16", "odd32"),
+    **half_uses(),
     **beside.USES,
     **gathering.USES,
 }
@@ -242,6 +243,7 @@ __device__ static inline float odd32(double value) {
 __device__ static inline float round16(float value) { return from16(to16(value)); }
 """,
     **brain.CUDA_HELPERS,
+    **half_helpers(),
     # Elements narrower than a word are exchanged together with their neighbours.
     "add8": """\
 __device__ static inline unsigned char add8(char* pointer, unsigned value) {

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from kernelab.codegen.atomics import device_helpers
+from kernelab.codegen.atomics import device_helpers, half_helpers
 from kernelab.lang import show
 from kernelab.lang.ir import Var
 
@@ -41,7 +41,7 @@ calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 
 RESERVED = frozenset(
     [*KEYWORDS.split(), *DEVICE.split(), *OURS.split()]
-    + list(device_helpers())
+    + [*device_helpers(), *half_helpers()]
     + [name + suffix for name in MATHEMATICS.split() for suffix in ("", "f", "l")]
 )
 

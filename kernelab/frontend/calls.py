@@ -45,7 +45,7 @@ from kernelab.frontend.values import (
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, AtomicKind, Const
-from kernelab.lang.types import Mat, Quat, Scalar, Transform, Value, Vec, bool_, scalar_of, size_of
+from kernelab.lang.types import HALVES, Mat, Quat, Scalar, Transform, Value, Vec, bool_, scalar_of, size_of
 
 
 def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) -> Meaning | None:
@@ -298,7 +298,8 @@ def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None
     if not isinstance(elem, Scalar) and name in ("atomic_exch", "atomic_cas"):
         hint = "exchange one number, such as the index of a vector"
         raise frame.error(node, f"{name} works on one number at a time, not on {elem}", hint=hint)
-    if isinstance(elem, Quat | Transform) or scalar_of(elem).bits < 32:
+    extremum_of_half = name in ("atomic_min", "atomic_max") and scalar_of(elem) in HALVES
+    if isinstance(elem, Quat | Transform) or (scalar_of(elem).bits < 32 and not extremum_of_half):
         hint = "use an array of int, int64, float or float64"
         raise frame.error(node, f"{name} works on numbers of 32 or 64 bits, not {elem}", hint=hint)
     if name in ("atomic_and", "atomic_or", "atomic_xor") and not scalar_of(elem).is_int:

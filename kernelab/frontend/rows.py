@@ -70,7 +70,9 @@ def change(
         where = _element(frame, into, indices, node)
         held = Typed(frame.builder.load(where.var, where.indices))
         changed = combine(held, value if take is None else Typed(take(indices)))
-        frame.builder.store(where.var, where.indices, convert(frame, changed, into.elem, source, _holds(into)))
+        frame.builder.store(
+            where.var, where.indices, convert(frame, changed, into.elem, source, _holds(into))
+        )
 
     _loops(frame, extents, [], body)
 

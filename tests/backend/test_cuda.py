@@ -201,6 +201,20 @@ def test_scattered_sums_of_halves_are_warned_of(driver: Watched) -> None:
     assert z.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("scalar", [float16, bfloat16])
+def test_extrema_of_halves_leave_the_other_half_of_a_word_alone(driver: Watched, scalar: Scalar) -> None:
+    w = Writer(f"extrema_{scalar}", x=Array(scalar, 1), y=Array(scalar, 1), z=Array(scalar, 1))
+    (i,) = w.tid("i")
+    value = w.load(w["x"], [i])
+    w.atomic("min", w["y"], [integer(0)], value)
+    w.atomic("max", w["z"], [integer(1)], value)
+    function = w.function()
+    entry = CudaBackend(driver).build([scalarise(function)])[function.name]
+    x, y, z = np.array([2, -3, 5, 1], scalar.dtype), np.ones(2, scalar.dtype), np.ones(2, scalar.dtype)
+    launch(driver, entry, function, (4,), x=x, y=y, z=z)
+    assert (y.astype(float).tolist(), z.astype(float).tolist()) == ([-3, 1], [1, 5])
+
+
 def test_each_block_adds_to_a_sum_once(driver: Watched) -> None:
     unit = emit([scalarise(total(float32))], Cuda())
     assert "gather32(y_place, y_total);" in unit.text

@@ -1,5 +1,7 @@
 """Atomics: what they leave and return on every backend, and whose value a minimum's gradient goes to."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -85,9 +87,27 @@ def test_every_atomic_compiles_for_cuda() -> None:
         a, one = f"a{number}", f"{name}(1)"
         lines += [f"    {a}[0] = atomic_{kind}({a}, 1, {one})" for kind in kinds]
         lines.append(f"    atomic_cas({a}, 1, {name}(0), {one})")
-    head = ", ".join(f"a{number}: array[{name}]" for number, name in enumerate(types))
+    halves = ["float16", "bfloat16"]
+    for number, name in enumerate(halves, start=len(types)):
+        lines += [f"    a{number}[0] = atomic_{kind}(a{number}, 1, {name}(1))" for kind in ("min", "max")]
+    head = ", ".join(f"a{number}: array[{name}]" for number, name in enumerate([*types, *halves]))
     text = emit([scalarise(lowered(f"def kernel({head}):\n" + "\n".join(lines), "kernel"))], Cuda()).text
     assert compile_to_ptx(text).count(".visible .entry") == 1
+
+
+@pytest.mark.parametrize("dtype", [kl.float16, kl.bfloat16])
+def test_extrema_of_halves_are_what_their_floats_say(dtype: Any) -> None:
+    kernel = kl.compile(
+        "def k(x: array[Any], low: array[Any], high: array[Any], seen: array[Any]):\n    i = tid()\n"
+        "    seen[i] = atomic_min(low, 0, x[i])\n    atomic_max(high, 0, x[i])"
+    )["k"]
+    x = kl.array([2.0, -1.5, 3.25, -1.5], dtype=dtype, requires_grad=True)
+    low, high = kl.zeros(1, dtype=dtype, requires_grad=True), kl.ones(1, dtype=dtype, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, dim=4, inputs=[x, low, high, seen := kl.zeros(4, dtype=dtype)])
+    tape.backward(grads={low: kl.full(1, 2.0, dtype=dtype), high: kl.full(1, 3.0, dtype=dtype)})
+    assert (low.list(), high.list(), seen.list()) == ([-1.5], [3.25], [0.0, 0.0, -1.5, -1.5])
+    assert x.grad.list() == [0.0, 2.0, 3.0, 0.0]
 
 
 MIXED = """
