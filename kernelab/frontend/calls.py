@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from kernelab.frontend import (
+    division,
     habits,
     library,
     local,
@@ -131,6 +132,10 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             given = [number(frame, name, a) for a in ordered]
             several.change(frame, name, given, [a.node for a in ordered], node)
             return None
+        case _ if name in division.NAMES and len(arguments) == 2:
+            ordered = in_order(frame, name, arguments, node)
+            left, right = (number(frame, name, a) for a in ordered)
+            return division.divided(frame, name, left, right, node, [a.node for a in ordered])
         case "pow" if len(arguments) == 2:
             ordered = in_order(frame, name, arguments, node)
             operands = [number(frame, name, a) for a in ordered]

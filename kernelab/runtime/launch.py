@@ -204,9 +204,7 @@ def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
     if unpacked == 1:
         if grid.threads in (0, grid.extents[0]):
             return
-        message = (
-            f"`{kernel.name}` takes one thread index, and {dimensions}: it counts all {grid.threads} threads"
-        )
+        message = f"`{kernel.name}` takes one thread index, and {dimensions}: it counts all its threads"
         hint = f"write {', '.join('ijkl'[:rank])} = tid(), or launch it with dim={grid.threads}"
     shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
     warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)

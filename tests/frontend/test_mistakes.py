@@ -257,12 +257,22 @@ def test_an_expression_without_effect_is_pointed_out() -> None:
     ]
 
 
-@pytest.mark.parametrize("expression", ["i / n", "i // n", "i % n"])
+@pytest.mark.parametrize("expression", ["i / n", "i % n", "x[i] % 2.0"])
 def test_a_difference_from_warp_is_noted_where_the_text_uses_warps_prefix(expression: str) -> None:
     text = "def kernel(x: {0}.array[float], n: int):\n    i = tid()\n    x[i] = float({1})\n"
     (note,) = cell(text.format("wp", expression)).diagnostics
     assert (note.severity, note.code) == ("information", "warp")
     assert cell(text.format("kl", expression)).diagnostics == ()
+
+
+@pytest.mark.parametrize("expression", ["{0}.div(i, n)", "{0}.mod(i, n)", "{0}.mod(x[i], 2.0)"])
+def test_a_division_called_by_its_name_is_warned_of_where_warp_gives_another(
+    expression: str,
+) -> None:
+    text = "def kernel(x: {0}.array[float], n: int):\n    i = tid()\n    x[i] = float(" + expression + ")\n"
+    (note,) = cell(text.format("wp")).diagnostics
+    assert (note.severity, note.code) == ("warning", "warp")
+    assert cell(text.format("kl")).diagnostics == ()
 
 
 @pytest.mark.parametrize(
