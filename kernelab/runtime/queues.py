@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from kernelab.backend.driver import Driver
+from kernelab.backend.joints import Joints
 
 LEGACY = 1
 """CUDA's word for its default stream, which PyTorch calls 0: CU_STREAM_LEGACY."""
@@ -35,7 +36,7 @@ class Queues:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._opened: set[int] = set()
-        self._joint = 0
+        self.joints = Joints(driver)
         self.captured: set[int] | None = None
         """The streams that take part in the capture that goes on; None where there is none."""
 
@@ -48,7 +49,7 @@ class Queues:
     def close(self, stream: int) -> None:
         """Give a stream back: what it has to do comes before what the device's own does from now on."""
         self._opened.discard(stream)
-        self._hold(0, stream)
+        self.joints.hold(0, stream)
         self._driver.close_stream(stream)
 
     def before(self, memories: Iterable[Used], stream: int = 0) -> None:
@@ -82,12 +83,12 @@ class Queues:
                 memory.used.add(stream)
         foreign = bool(stream) and stream not in self._opened
         if foreign:
-            self._hold(0, stream)
+            self.joints.hold(0, stream)
         if ANY in partners:
             self._driver.wait(stream)
         else:
             for partner in partners - {stream}:
-                self._hold(partner, stream)
+                self.joints.hold(partner, stream)
         return foreign
 
     def join_captured(self) -> None:
@@ -99,29 +100,18 @@ class Queues:
             self._driver.wait_for_all()
             return
         for other in waiting - {stream}:
-            self._hold(stream, other)
+            self.joints.hold(stream, other)
 
     def meet(self, stream: int, other: int) -> None:
         """Let a stream wait for all that another has to do now."""
         if ANY in (stream, other):
             self._driver.wait_for_all()
         else:
-            self._hold(stream, other)
+            self.joints.hold(stream, other)
 
     def follow(self, other: "Queues") -> None:
         """Let the device's own stream wait for all that the own stream of another device has to do now."""
-        self._driver.hold(0, other.mark())
-
-    def mark(self) -> int:
-        """An event behind all that the device's own stream has to do now; the next mark moves it."""
-        self._joint = self._joint or self._driver.open_event(timed=False)
-        self._driver.record(self._joint, 0)
-        return self._joint
-
-    def _hold(self, stream: int, other: int) -> None:
-        self._joint = self._joint or self._driver.open_event(timed=False)
-        self._driver.record(self._joint, other)
-        self._driver.hold(stream, self._joint)
+        other.joints.hold(0, 0, waiting=self._driver)
 
 
 def _streams(partners: Iterable[Partner]) -> set[int]:
