@@ -25,11 +25,12 @@ from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.flights import Flight, Flights, fields
 from kernelab.backend.hurried import Hurried
+from kernelab.backend.joints import Joints
 from kernelab.backend.manner import DETERMINISTIC, QUICK, SHAPE, current
 from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.room import Borrowed, Room, Snapshot, threads_of
-from kernelab.backend.usual import is_usual
+from kernelab.backend.usual import is_usual, misaligned
 from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import (
@@ -53,8 +54,8 @@ from kernelab.lang.types import HALVES, Array, scalar_of
 WAVES = 16
 """How many blocks a processor is given at most: beyond, a thread of the device runs several of the grid."""
 
-MOST_SLOTS = 4096 // 8
-"""What a device takes as arguments of a kernel."""
+MOST_SLOTS = 4096 // 8 - 1
+"""What a device takes as arguments of a kernel, but for the address of its status block."""
 
 SHARE = 2
 """What threads keep for their loops may take this part of the memory that is free."""
@@ -88,7 +89,7 @@ class CudaBackend:
         self.flights = Flights(driver, name)
         self.lent: list[Borrowed] = []
         """What launches of the capture that goes on have room in: it belongs to the graph."""
-        self._joint = 0
+        self._joints = Joints(driver)
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
@@ -135,16 +136,13 @@ class CudaBackend:
         """The stream that the next launch runs in: it waits for what the device's own has to do."""
         stream = current(self.name)
         if stream:
-            self._joint = self._joint or self.driver.open_event(timed=False)
-            self.driver.record(self._joint, 0)
-            self.driver.hold(stream, self._joint)
+            self._joints.hold(stream, 0)
         return stream
 
     def rejoin(self, stream: int) -> None:
         """Let the device's own stream wait for another, which uses memory that is given back there."""
         if stream:
-            self.driver.record(self._joint, stream)
-            self.driver.hold(0, self._joint)
+            self._joints.hold(0, stream)
 
 
 def _require_few(info: EntryInfo) -> None:
@@ -205,6 +203,8 @@ class CudaEntry:
         """
         self._backend.flights.require_alive()
         slots = slots_of(args)
+        if slots != self._usual:
+            self._require_aligned(slots)
         if self._narrow:
             self._warn_of_narrow_sums()
         if not self._is_usual(slots):
@@ -279,6 +279,23 @@ class CudaEntry:
             return False
         self._usual = list(slots)
         return True
+
+    def _require_aligned(self, slots: Sequence[int]) -> None:
+        """Raise LaunchError for numbers that a device can neither read nor write, and would fail for good."""
+        param = misaligned(self.info.layout, slots)
+        if param is None:
+            return
+        assert isinstance(param.type, Array)
+        scalar = scalar_of(param.type.elem)
+        size = scalar.bits // 8
+        message = (
+            f"elements of `{param.name}` of `{self.info.name}` stand at addresses that are no multiples "
+            f"of {size}: a CUDA device reads no {scalar} there"
+        )
+        hint = (
+            f"pass an array whose address ({slots[param.slot]:#x} here) and strides are multiples of {size}"
+        )
+        raise LaunchError(Diagnostic(message, self._function.span, "aligned", hint=hint))
 
     def _careful_entry(self, place: object) -> "CudaEntry":
         """The same function, built to take nothing for granted; raises LaunchError in a capture."""

@@ -52,7 +52,7 @@ class Driver(Protocol):
         """Machine code, made in any thread, `quickly` with little optimisation; raises BuildError."""
 
     def load(self, code: bytes, symbol: str) -> object:
-        """A function of machine code, to launch; it stays loaded as long as somebody holds it."""
+        """A function of machine code, to launch; it stays loaded."""
 
     def allocate(self, nbytes: int) -> int:
         """The address of new memory of the device; raises KernelMemoryError."""
@@ -209,8 +209,40 @@ FAULTS = {
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": Fault(
         "the driver is older than NVRTC", "install a newer driver, or an older nvidia-cuda-nvrtc"
     ),
-    "CUDA_ERROR_INSUFFICIENT_DRIVER": Fault(
-        "the driver is older than cuda-python needs", "install a newer driver, or an older cuda-python"
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": Fault(
+        "the driver's library and the driver that the system runs are of different versions",
+        "restart the machine: that is so after the driver was updated",
+    ),
+    "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": Fault(
+        "the compatibility libraries of CUDA do not serve this device",
+        "remove them from LD_LIBRARY_PATH, or install a newer driver",
+    ),
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": Fault(
+        "a kernel met an instruction that the device does not know; everything on the device is lost",
+        "restart the notebook's kernel",
+    ),
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": Fault(
+        "a kernel ran out of its stack; everything on the device is lost",
+        "restart the notebook's kernel; arrays that kernels make for themselves may be too large",
+    ),
+    "CUDA_ERROR_INVALID_PC": Fault(
+        "a kernel lost its way; everything on the device is lost", "restart the notebook's kernel"
+    ),
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": Fault(
+        "a kernel used an address of another kind of memory; everything on the device is lost",
+        "restart the notebook's kernel; a snippet of C++ is the likely cause",
+    ),
+    "CUDA_ERROR_ASSERT": Fault(
+        "an assert in a snippet of C++ did not hold; everything on the device is lost",
+        "restart the notebook's kernel",
+    ),
+    "CUDA_ERROR_ECC_UNCORRECTABLE": Fault(
+        "the device's memory is damaged; everything on the device is lost",
+        "restart the notebook's kernel, and look at nvidia-smi if it comes again",
+    ),
+    "CUDA_ERROR_NOT_INITIALIZED": Fault(
+        "CUDA cannot be used in a process that was forked from one that uses it",
+        'start processes anew: multiprocessing.get_context("spawn")',
     ),
     "CUDA_ERROR_NO_DEVICE": Fault("there is no CUDA device on this machine", 'use device="cpu"'),
 }
@@ -221,6 +253,12 @@ LOST = (
     "CUDA_ERROR_MISALIGNED_ADDRESS",
     "CUDA_ERROR_LAUNCH_FAILED",
     "CUDA_ERROR_LAUNCH_TIMEOUT",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR",
+    "CUDA_ERROR_INVALID_PC",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+    "CUDA_ERROR_ASSERT",
+    "CUDA_ERROR_ECC_UNCORRECTABLE",
 )
 """After these the context is of no use any more: every later call would fail alike."""
 

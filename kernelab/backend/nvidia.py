@@ -7,13 +7,14 @@ first asked for, and never before.  Must not know kernels or arrays.
 
 import ctypes
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from kernelab.backend import nvrtc
 from kernelab.backend.driver import Driver, fault, wait_until
-from kernelab.errors import Diagnostic, KernelError, LaunchError
+from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError
 
 _INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
 _NO_DRIVER = 'install NVIDIA\'s driver, and look at nvidia-smi; until then use device="cpu"'
@@ -90,15 +91,28 @@ def _done(returned: Any, doing: str, device: str) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def _of_versions(problem: BuildError) -> Diagnostic:
+    """What is wrong with code that the driver does not load, with the versions that have to go together."""
+    (why,) = problem.diagnostics
+    compiler, served = nvrtc.version(), version() or (0, 0)
+    message = f"{why.message}; NVRTC is {compiler}, and the driver serves CUDA {served[0]}.{served[1]}"
+    if int(compiler.partition(".")[0]) <= served[0]:
+        return replace(why, message=message)
+    hint = (
+        "install a newer driver, or an NVRTC for this one: pip uninstall nvidia-cuda-nvrtc, "
+        f"then pip install nvidia-cuda-nvrtc-cu{served[0]}"
+    )
+    return replace(why, message=message, hint=hint)
+
+
 class _Loaded:
-    """A function of a loaded module, which stays loaded as long as this object lives."""
+    """A function of a module, which stays loaded: it may be under way; `most` threads are a block at most."""
 
-    __slots__ = ("_driver", "_module", "function")
+    __slots__ = ("function", "most")
 
-    def __init__(self, driver: "NvidiaDriver", module: Any, function: Any) -> None:
-        self._driver = driver
-        self._module = module
+    def __init__(self, function: Any, most: int) -> None:
         self.function = function
+        self.most = most
 
 
 class _Graph:
@@ -174,9 +188,14 @@ class NvidiaDriver:
     def load(self, code: bytes, symbol: str) -> object:
         """A function of machine code; raises BuildError."""
         self._enter()
-        module = self._do("loading a kernel", self._api.cuModuleLoadData(code))
+        try:
+            module = self._do("loading a kernel", self._api.cuModuleLoadData(code))
+        except BuildError as problem:
+            raise BuildError(_of_versions(problem)) from problem
         function = self._do("loading a kernel", self._api.cuModuleGetFunction(module, symbol.encode()))
-        return _Loaded(self, module, function)
+        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        most = self._do("loading a kernel", self._api.cuFuncGetAttribute(attribute, function))
+        return _Loaded(function, int(most))
 
     # ---------------------------------------------------------------------------------------- memory
 
@@ -223,11 +242,18 @@ class NvidiaDriver:
             self.wait()
 
     def owns(self, address: int) -> bool:
-        """Whether the driver knows an address as one of this device."""
+        """Whether the driver knows an address as one of this device: of its memory, not of pinned memory."""
         self._enter()
-        kind = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        code, found = self._api.cuPointerGetAttribute(kind, address)
-        return code.name == "CUDA_SUCCESS" and int(found) == self._ordinal
+        kinds, device = self._api.CUpointer_attribute, self._api.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        wanted = {
+            kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE: int(device),
+            kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: self._ordinal,
+        }
+        for kind, value in wanted.items():
+            code, found = self._api.cuPointerGetAttribute(kind, address)
+            if code.name != "CUDA_SUCCESS" or int(found) != value:
+                return False
+        return True
 
     @property
     def own_stream(self) -> int:
@@ -306,7 +332,11 @@ class NvidiaDriver:
     def launch(
         self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
     ) -> None:
-        """Start a function; the driver copies its arguments before it returns."""
+        """Start a function; the driver copies its arguments before it returns.
+
+        A block has fewer threads where it would need more registers than there are: those of the device then
+        run more of the grid's.
+        """
         assert isinstance(function, _Loaded)
         self._enter()
         given = ctypes.create_string_buffer(slots, len(slots))
@@ -315,7 +345,7 @@ class NvidiaDriver:
         started = self._api.cuLaunchKernel(
             function.function,
             *(blocks, 1, 1),
-            *(threads, 1, 1),
+            *(min(threads, function.most), 1, 1),
             0,
             stream or self._stream,
             ctypes.addressof(parameters),
@@ -326,7 +356,11 @@ class NvidiaDriver:
     def finished(self, stream: int = 0) -> bool:
         """Whether all that was started has ended; raises the error that a kernel has caused."""
         self._enter()
-        return self._ready(self._api.cuStreamQuery(stream or self._stream))
+        ended = self._ready(self._api.cuStreamQuery(stream or self._stream))
+        if ended:
+            # Nothing is left to wait for, but what kernels have printed is shown by a wait alone.
+            self._do("running a kernel", self._api.cuStreamSynchronize(stream or self._stream))
+        return ended
 
     def _ready(self, returned: Any) -> bool:
         if returned[0].name == "CUDA_ERROR_NOT_READY":

@@ -73,14 +73,16 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
 
 
 def compile_for(text: str, architecture: str, quickly: bool = False) -> bytes:
-    """What a driver loads for a device: machine code, or for one that is newer than NVRTC, PTX.
+    """What a driver loads for a device: machine code, or for one that NVRTC does not know yet, PTX.
 
-    The driver, which knows the device, makes machine code of that.  Raises BuildError as the others do.
+    That is for the newest that it knows before the device, and the driver makes machine code of it.  Raises
+    BuildError as the others do.
     """
-    newest = architectures()[-1]
-    if _number(architecture) <= _number(newest):
+    number, known = _number(architecture), architectures()
+    before = [other for other in known if _number(other) < number]
+    if architecture in known or not before:
         return compile_to_cubin(text, architecture, quickly=quickly)
-    return compile_to_ptx(text, newest).encode() + b"\0"
+    return compile_to_ptx(text, before[-1]).encode() + b"\0"
 
 
 def _number(architecture: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 from cuda.bindings import driver
 
 from kernelab.backend import nvidia, nvrtc
-from kernelab.backend.driver import fault
+from kernelab.backend.driver import FAULTS, LOST, LostError, fault
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.flavors import Cuda
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError
@@ -61,6 +61,12 @@ def test_what_the_driver_reports_says_what_to_do() -> None:
     assert "everything on the device is lost" in str(lost) and "restart the notebook's kernel" in str(lost)
     old = fault("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "loading a kernel", "cuda:0")
     assert isinstance(old, BuildError) and "the driver is older than NVRTC" in str(old)
+    for code in LOST:
+        assert isinstance(fault(code, "running a kernel", "cuda:0"), LostError)
+        assert "everything on the device is lost" in FAULTS[code].message
+    assert not [code for code in FAULTS if not hasattr(driver.CUresult, code)]
+    forked = fault("CUDA_ERROR_NOT_INITIALIZED", "entering the device", "cuda:0")
+    assert "forked" in str(forked) and 'get_context("spawn")' in str(forked)
     assert "CUDA_ERROR_UNKNOWN" in str(fault("CUDA_ERROR_UNKNOWN", "copying", "cuda:0"))
 
 
@@ -88,3 +94,12 @@ def test_a_device_that_is_newer_than_nvrtc_gets_ptx_for_the_newest_that_it_knows
     code = nvrtc.compile_for(text, "sm_999")
     assert code.endswith(b"\0") and f".target {nvrtc.architectures()[-1]}".encode() in code
     assert nvrtc.compile_for(text, "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.nvrtc
+def test_a_device_that_nvrtc_passed_over_gets_ptx_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvrtc, "architectures", lambda: ("sm_75", "sm_90", "sm_100"))
+    text = emit([scalarise(kernels.saxpy().function)], Cuda()).text
+    assert b".target sm_75" in nvrtc.compile_for(text, "sm_86")
+    with pytest.raises(BuildError, match="does not compile for sm_70"):
+        nvrtc.compile_for(text, "sm_70")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from kernelab.backend import nvidia
+from kernelab.backend import nvidia, nvrtc
+from kernelab.errors import BuildError
 
 DONE = real.CUresult.CUDA_SUCCESS
 GIVES = {
@@ -18,8 +19,12 @@ GIVES = {
     "cuMemAllocAsync": [0xA],
     "cuMemHostAlloc": [0],
     "cuDeviceCanAccessPeer": [1],
-    "cuPointerGetAttribute": [0],
+    "cuModuleLoadData": [0],
+    "cuModuleGetFunction": [0],
+    "cuFuncGetAttribute": [1024],
 }
+FAILS: dict[str, Any] = {}
+"""What calls answer that fail."""
 
 
 class Told:
@@ -39,6 +44,11 @@ class Told:
         def call(*given: Any) -> tuple[Any, ...]:
             assert len(given) == (takes.count(",") + 1 if takes else 0), f"{signature} was given {given}"
             self.calls.append((name, *given))
+            if name in FAILS:
+                return (FAILS[name], None)
+            if name == "cuPointerGetAttribute":
+                is_type = given[0] is real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+                return DONE, real.CUmemorytype.CU_MEMORYTYPE_DEVICE if is_type else 0
             if name == "cuStreamCreate":
                 self.streams += 1
                 return DONE, self.streams
@@ -104,7 +114,44 @@ def test_uploads_and_launches_do_not_wait(told: Told) -> None:
     driver.hold(1, event)
     assert not [call for call in told.calls if call[0] in ("cuStreamQuery", "cuStreamSynchronize")]
     driver.wait()
-    assert told.calls[-1] == ("cuStreamQuery", driver.own_stream)
+    assert [call[0] for call in told.calls[-2:]] == ["cuStreamQuery", "cuStreamSynchronize"]
+
+
+def test_a_wait_ends_with_one_of_the_drivers_which_alone_shows_what_kernels_print(told: Told) -> None:
+    driver = nvidia.NvidiaDriver(0)
+    stream = driver.open_stream()
+    assert driver.finished(stream)
+    assert told.calls[-1] == ("cuStreamSynchronize", stream)
+
+
+def test_a_block_has_no_more_threads_than_the_kernel_has_registers_for(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GIVES, "cuFuncGetAttribute", [96])
+    driver = nvidia.NvidiaDriver(0)
+    driver.launch(driver.load(b"", "f_entry"), 7, 256, bytes(16), 5)
+    (launched,) = [call for call in told.calls if call[0] == "cuLaunchKernel"]
+    assert launched[2:8] == (7, 1, 1, 96, 1, 1)
+    driver.launch(driver.load(b"", "f_entry"), 7, 64, bytes(16), 5)
+    assert told.calls[-1][5] == 64
+
+
+@pytest.mark.parametrize(
+    ("code", "served", "said"),
+    [
+        ("CUDA_ERROR_INVALID_IMAGE", 12040, "serves CUDA 12.4.*pip install nvidia-cuda-nvrtc-cu12"),
+        ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 13000, "serves CUDA 13.0.*install a newer driver"),
+    ],
+)
+def test_code_that_the_driver_does_not_load_names_the_versions(
+    code: str, served: int, said: str, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvrtc, "version", lambda: "13.5")
+    monkeypatch.setitem(GIVES, "cuDriverGetVersion", [served])
+    driver = nvidia.NvidiaDriver(0)
+    monkeypatch.setitem(FAILS, "cuModuleLoadData", getattr(real.CUresult, code))
+    with pytest.raises(BuildError, match=f"(?s)NVRTC is 13.5, and the driver {said}"):
+        driver.load(b"", "f_entry")
 
 
 def test_a_copy_between_devices_names_both_contexts_and_opens_the_pool_once(told: Told) -> None:

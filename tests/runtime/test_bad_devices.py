@@ -123,3 +123,22 @@ def test_arrays_of_two_places_are_refused_with_a_way_out(opened: Any) -> None:
             2,
             [kl.ones(2, device="cuda"), kl.zeros(2)],
         )
+
+
+def test_numbers_at_odd_addresses_are_refused_before_they_lose_the_device(opened: Any) -> None:
+    opened(SimulatedDriver(1 << 16))
+    copied = kl.compile("""
+def copied(x: array[vec3], y: array[vec3]):
+    i = tid()
+    y[i] = x[i]
+""")["copied"]
+    held, y = kl.zeros(64, dtype=kl.uint8, device="cuda"), kl.zeros(4, dtype=kl.vec3, device="cuda")
+    apart = {"begins": (held.ptr + 2, (12,)), "steps": (held.ptr, (14,))}
+    for start, strides in apart.values():
+        x = kl.array(ptr=start, shape=4, strides=strides, dtype=kl.vec3, device="cuda")
+        with pytest.raises(
+            LaunchError, match=r"`x` of `copied` stand at .* no multiples of 4: a CUDA device"
+        ):
+            kl.launch(copied, 4, [x, y])
+    kl.launch(copied, 1, [x[:1], y])  # of one element nothing steps
+    assert y.numpy().sum() == 0

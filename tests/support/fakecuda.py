@@ -9,6 +9,7 @@ its streams, graphs and packed arguments; below the functions of the driver that
 
 import ctypes
 import re
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -40,6 +41,8 @@ def answering(function: Callable[..., Any]) -> Callable[..., Answer]:
             return (next(code for code in RESULT if f"{code.name}" in str(problem)),)
         if isinstance(found, RESULT):
             return (found,)
+        if isinstance(found, tuple) and isinstance(found[0], RESULT):
+            return found
         return (RESULT.CUDA_SUCCESS,) if found is None else (RESULT.CUDA_SUCCESS, found)
 
     return called
@@ -50,7 +53,9 @@ class FakeCuda:
 
     def __init__(self) -> None:
         self.contexts: list[SimulatedDriver] = []
-        self.here = 0
+        self.current = threading.local()
+        self.most = 1024
+        """The threads of a block for which a kernel has registers."""
         self.kernels: dict[int, tuple[Any, int]] = {}
         self.texts: dict[bytes, str] = {}
         for name in dir(self):
@@ -66,8 +71,16 @@ class FakeCuda:
     def sim(self) -> SimulatedDriver:
         return self.contexts[self.here]
 
+    @property
+    def here(self) -> int:
+        """Which context is that of the calling thread."""
+        found = getattr(self.current, "context", None)
+        assert found is not None, "no context is current in this thread"
+        return int(found)
+
     def at(self, handle: Any) -> tuple[SimulatedDriver, int]:
         """The device that a stream is of, and the stream as it knows it."""
+        assert self.here is not None
         own = int(handle) - OWN
         if 0 <= own < len(self.contexts):
             return self.contexts[own], 0
@@ -96,7 +109,7 @@ class FakeCuda:
         return len(self.contexts) - 1
 
     def cuCtxSetCurrent(self, context: int) -> None:
-        self.here = context
+        self.current.context = context
 
     def cuDeviceGetAttribute(self, attribute: Any, device: int) -> int:
         known = {"CAPABILITY_MAJOR": 9, "CAPABILITY_MINOR": 0, "PROCESSOR_COUNT": 2, "PAGE_TABLES": 0}
@@ -139,7 +152,16 @@ class FakeCuda:
         self.sim.unshare(host)
 
     def cuPointerGetAttribute(self, kind: Any, address: int) -> Any:
-        return 0 if self.sim.owns(address) else RESULT.CUDA_ERROR_INVALID_VALUE
+        locked = any(
+            ctypes.addressof(held) <= address < ctypes.addressof(held) + len(held)
+            for held in self.sim._shared
+        )
+        if not locked and not self.sim.owns(address):
+            return RESULT.CUDA_ERROR_INVALID_VALUE, None
+        types = real.CUmemorytype
+        if kind is real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            return types.CU_MEMORYTYPE_HOST if locked else types.CU_MEMORYTYPE_DEVICE
+        return 0
 
     def cuMemcpyHtoDAsync(self, target: int, source: int, nbytes: int, stream: Any) -> None:
         sim, at = self.at(stream)
@@ -187,16 +209,24 @@ class FakeCuda:
         self.kernels[len(self.kernels)] = self.sim.load(module, name), int(slots[1])
         return len(self.kernels) - 1
 
-    def cuLaunchKernel(self, function: int, *given: Any) -> None:
+    def cuFuncGetAttribute(self, attribute: Any, function: int) -> int:
+        assert attribute is real.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        return self.most
+
+    def cuLaunchKernel(self, function: int, *given: Any) -> Any:
         x, y, z, width, height, depth, shared, stream, parameters, extra = given
         assert (y, z, height, depth, shared, extra) == (1, 1, 1, 1, 0, 0) and 0 < x < 2**31
         assert 0 < width <= 1024
+        if width > self.most:
+            return RESULT.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
         run, slots = self.kernels[function]
         first, second = (ctypes.c_void_p * 2).from_address(parameters)
         status = ctypes.c_void_p.from_address(second or 0).value
+        assert 8 * slots + 8 <= 4096, "more arguments than older devices take"
         packed = ctypes.string_at(first or 0, 8 * slots)
         sim, at = self.at(stream)
         sim.launch(run, x, width, packed, status or 0, at)
+        return None
 
     def cuStreamCreate(self, flags: int) -> int:
         if not getattr(self.sim, "_has_own", False):

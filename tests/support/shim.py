@@ -179,6 +179,11 @@ _WORDS = {
 _ENTRY = re.compile(r'extern "C" __global__ void (\w+)\(const \w+ given, i64\* status\)')
 
 
+FLAGS = ("-x", "c++", "-std=c++17", "-shared", "-fPIC", "-w", "-O1", "-ffp-contract=off", "-fwrapv")
+# As on a device, a number at an address that is no multiple of its size ends everything.
+FLAGS += ("-fno-strict-aliasing", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
+
+
 def in_other_words(text: str) -> str:
     """The text between what must stand around it."""
     for ptx, plain in _WORDS.items():
@@ -194,9 +199,7 @@ def compiled(text: str) -> bytes:
     compiler = open_compiler()
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "library.so")
-        flags = ["-x", "c++", "-std=c++17", "-shared", "-fPIC", "-w", "-O1", "-ffp-contract=off"]
-        flags += ["-fwrapv", "-fno-strict-aliasing", "-o", str(library), "-"]
-        command = [*compiler.command, *flags]
+        command = [*compiler.command, *FLAGS, "-o", str(library), "-"]
         done = subprocess.run(
             command, input=in_other_words(text), capture_output=True, text=True, check=False
         )

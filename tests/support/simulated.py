@@ -54,7 +54,7 @@ class SimulatedDriver:
     _numbers = itertools.count(1)
     _events: "dict[int, _Moment]" = {}  # noqa: RUF012 (of all devices: they wait for each other's)
 
-    identity = f"shim {zlib.crc32((shim.BEFORE + shim.AFTER).encode())}"
+    identity = f"shim {zlib.crc32(' '.join((shim.BEFORE, shim.AFTER, *shim.FLAGS)).encode())}"
 
     def __init__(self, nbytes: int = 64 << 20) -> None:
         self._memory = mmap.mmap(-1, nbytes)
