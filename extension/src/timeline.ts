@@ -25,13 +25,11 @@ export class Timeline {
   /** Whether the reader has scrolled sideways. */
   private isSteered = false;
   private drawnAt: [top: number, left: number] = [-1, -1];
-  /** Read once before each drawing: after a change to the page, reading it costs a layout. */
+  /** Read once before each drawing, as what it draws gets its room. */
   private width = 0;
   private resized = new ResizeObserver(() => {
-    if (this.scroller.clientWidth === this.width) return;
     // A view that was wider for a moment has been scrolled back by the browser: follow to the end again.
-    this.width = this.scroller.clientWidth;
-    this.update();
+    if (this.scroller.clientWidth !== this.width) this.update();
   });
 
   constructor(private store: Store, private selection: Selection, id: string) {
@@ -63,12 +61,12 @@ export class Timeline {
   }
 
   update(): void {
+    this.fit();
     if (this.follows) {
-      this.resize();
       this.scroller.scrollTop = this.scroller.scrollHeight;
       this.bring(this.store.length - 1);
     }
-    this.draw();
+    this.paint();
   }
 
   /** Bring the arrays of a record into sight, or the last of them, unless the reader scrolls sideways. */
@@ -88,6 +86,7 @@ export class Timeline {
   private scrolled(): void {
     const { scrollTop, scrollLeft, clientHeight, scrollHeight } = this.scroller;
     if (scrollTop === this.drawnAt[0] && scrollLeft === this.drawnAt[1]) return;
+    if (this.scroller.clientWidth !== this.width) return this.update(); // so it was the browser that scrolled
     this.isSteered ||= scrollLeft !== this.drawnAt[1];
     this.follows = scrollTop + clientHeight >= scrollHeight - ROW;
     this.draw();
@@ -98,22 +97,38 @@ export class Timeline {
     return this.store.length + Number(this.store.outside);
   }
 
-  private resize(): void {
-    this.spacer.style.width = `${this.labels + this.lane * this.store.data.memories.length}px`;
-    this.spacer.style.height = `${HEAD + ROW * this.rows}px`;
+  /** The size of everything, in sight or not. */
+  private get extent(): [width: number, height: number] {
+    return [this.labels + this.lane * this.store.data.memories.length, HEAD + ROW * this.rows];
+  }
+
+  /** The height of what is in sight: a scroll bar may take room or lie above the picture, so that goes to the end. */
+  private get sight(): number {
+    const [width, height] = this.extent;
+    return Math.min(height, MOST_HEIGHT) + 2 + (width > this.width ? 12 : 0);
+  }
+
+  /** Give everything its room, by the width that there is: another one than before, perhaps, and a scroll bar takes of it. */
+  private fit(): void {
+    for (const _ of ["as it is", "with its scroll bars"]) {
+      this.width = this.scroller.clientWidth;
+      const [width, height] = this.extent;
+      this.spacer.style.width = `${width}px`;
+      this.spacer.style.height = `${height}px`;
+      this.scroller.style.height = `${this.sight}px`;
+      if (this.scroller.clientWidth === this.width) return;
+    }
   }
 
   /** Draw what is in sight. */
   draw(): void {
-    const { store, scroller } = this;
-    this.width = scroller.clientWidth;
-    const { lane, labels } = this;
-    const width = labels + lane * store.data.memories.length, height = HEAD + ROW * this.rows;
-    this.resize();
-    // A scroll bar may take room or lie above the picture, so the picture goes to the end.
-    const sight = Math.min(height, MOST_HEIGHT) + 2 + (width > this.width ? 12 : 0);
-    scroller.style.height = `${sight}px`;
-    const seen = this.width || Math.min(width, USUAL);
+    this.fit();
+    this.paint();
+  }
+
+  private paint(): void {
+    const { store, scroller, lane, labels, sight } = this;
+    const seen = this.width || Math.min(this.extent[0], USUAL);
     this.picture.setAttribute("width", String(seen));
     this.picture.setAttribute("height", String(sight));
     const [left, top] = [scroller.scrollLeft, scroller.scrollTop];
@@ -271,7 +286,7 @@ export class Timeline {
     const top = ROW * record, sight = this.scroller.clientHeight - HEAD - ROW;
     if (top < this.scroller.scrollTop) this.scroller.scrollTop = top;
     else if (top > this.scroller.scrollTop + sight) this.scroller.scrollTop = top - sight;
-    this.resize();
+    this.fit();
     this.bring(record);
     this.selection.pick(record);
     this.draw();

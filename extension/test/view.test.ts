@@ -69,14 +69,32 @@ test("a tape that is followed is followed to the end again after its view was wi
   let width = 700;
   Object.defineProperty(scroller, "clientWidth", { get: () => width });
   const resize = (to: number) => { width = to; observers.forEach((resized) => resized()); };
+  const launch = (known: number) => {
+    model.news({ epoch: 0, from: { records: known }, records: [many - 2] });
+    vi.runAllTimers();
+  };
   resize(701);
-  model.news({ epoch: 0, from: { records: 0 }, records: [many - 2] });
-  vi.runAllTimers();
+  launch(0);
   const end = scroller.scrollLeft;
   scroller.scrollLeft = end - 48;
   resize(749);
   resize(701);
   expect(end).toBeGreaterThan(48);
+  expect(scroller.scrollLeft).toBe(end);
+  // The browser tells that it has scrolled before it tells of the width.
+  width = 749;
+  scroller.scrollLeft = end - 48;
+  scroller.dispatchEvent(new Event("scroll"));
+  resize(749);
+  scroller.scrollLeft = end - 48;
+  resize(701);
+  expect(scroller.scrollLeft).toBe(end);
+  // A launch may be drawn between a change of the width and the word of it.
+  resize(749);
+  scroller.scrollLeft = end - 48;
+  width = 701;
+  launch(1);
+  resize(701);
   expect(scroller.scrollLeft).toBe(end);
   vi.useRealTimers();
 });
