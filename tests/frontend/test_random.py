@@ -112,6 +112,24 @@ def kernel(low: array[float], x: array[float]):
     assert kl.autograd.gradcheck(kernel, 3, [low], [x])
 
 
+MANY = 4000
+
+
+def samples(name: str, dtype: Any, seed: int) -> Any:
+    """What an operation draws in many threads; on the host it draws the same."""
+    text = f"""
+def kernel(found: array[{dtype}]):
+    i = tid()
+    state = rand_init({seed}, i)
+    found[i] = {name}(state)
+"""
+    found = kl.empty(MANY, dtype=dtype)
+    kl.compile(text)["kernel"][MANY](found)
+    few = [getattr(kl, name)(kl.rand_init(seed, i)) for i in range(20)]
+    np.testing.assert_allclose(found.numpy()[:20], np.array(few), rtol=1e-5, atol=1e-6)
+    return found.numpy()
+
+
 @pytest.mark.parametrize(
     ("name", "size", "inside"),
     [
@@ -129,8 +147,7 @@ def kernel(low: array[float], x: array[float]):
 def test_a_sampled_point_lies_where_it_should_and_points_have_the_right_mean(
     name: str, size: int, inside: Callable[[Any], Any]
 ) -> None:
-    points = np.array([getattr(kl, name)(kl.rand_init(1, i)) for i in range(4000)])
-    assert points.shape == (4000, size)
+    points = samples(name, kl.types.vector(size), 1)
     assert inside(points).all()
     middle = np.full(2, 1 / 3) if name == "sample_triangle" else np.zeros(size)
     if "hemisphere" in name:
@@ -139,7 +156,7 @@ def test_a_sampled_point_lies_where_it_should_and_points_have_the_right_mean(
 
 
 def test_normal_numbers_have_mean_zero_and_variance_one() -> None:
-    numbers = np.array([kl.randn(kl.rand_init(7, i)) for i in range(4000)])
+    numbers = samples("randn", kl.float32, 7)
     assert abs(numbers.mean()) < 0.05
     assert abs(numbers.std() - 1) < 0.05
 
