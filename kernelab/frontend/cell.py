@@ -23,6 +23,7 @@ from kernelab.errors import (
 from kernelab.frontend import native, options, rules
 from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import Template, template
+from kernelab.frontend.evaluation import evaluated
 from kernelab.frontend.fence import REFUSALS
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.functions import UserFunction
@@ -204,14 +205,9 @@ class _Cell:
             self.scope.cell[node.name] = StructRef(definition.struct)
             self.definitions[node.name] = definition
 
-    def evaluate(self, node: ast.expr) -> Any:
+    def evaluate(self, node: ast.expr, what: str = "this") -> Any:
         """The value of an expression among the notebook's names; raises Mistake."""
-        code = compile(ast.fix_missing_locations(ast.Expression(node)), self.places.source.label, "eval")
-        try:
-            return eval(code, {**self.namespace, **self.assigned})
-        except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-            message = f"this raised {type(error).__name__}: {error}"
-            raise Mistake(Diagnostic(message, self.places(node), "value")) from None
+        return evaluated(node, self.places, {**self.namespace, **self.assigned}, what)
 
     def define(self, node: ast.FunctionDef) -> None:
         kind, chosen = self.decorators(node)
@@ -289,13 +285,10 @@ class _Cell:
     def options(self, decorator: ast.Call, kind: Kind) -> dict[str, Any]:
         given = {}
         for word in decorator.keywords:
-            code = compile(
-                ast.fix_missing_locations(ast.Expression(word.value)), self.places.source.label, "eval"
-            )
             try:
-                given[word.arg or ""] = eval(code, {**self.namespace, **self.assigned})
-            except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-                self.error(word.value, f"this option raised {type(error).__name__}: {error}", "value", "")
+                given[word.arg or ""] = self.evaluate(word.value, "this option")
+            except Mistake as mistake:
+                self.errors.append(mistake.diagnostic)
         wrong = options.unknown(kind, given)
         if wrong is not None:
             self.error(decorator, wrong[0], "value", wrong[1])

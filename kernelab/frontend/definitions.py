@@ -11,7 +11,8 @@ from kernelab.errors import Diagnostic, Span
 from kernelab.frontend import fence
 from kernelab.frontend.byref import Calls, hand_back
 from kernelab.frontend.control import WATCH
-from kernelab.frontend.frame import Frame, Mistake, Wishes
+from kernelab.frontend.evaluation import evaluated
+from kernelab.frontend.frame import Frame, Wishes
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import plain_loops
 from kernelab.frontend.names import Scope, Unknown
@@ -182,12 +183,7 @@ def kept(captured: Mapping[str, Any]) -> dict[str, Any]:
     return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
 
 
-def evaluated(template: Template, node: ast.expr) -> Any:
-    """What Python makes of a default, with the names of the notebook and the cell."""
-    places, scope = template.places, template.scope
-    code = compile(ast.fix_missing_locations(ast.Expression(node)), places.source.label, "eval")
-    try:
-        return eval(code, {**scope.namespace, **scope.assigned})
-    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-        message = f"the default raised {type(error).__name__}: {error}"
-        raise Mistake(Diagnostic(message, places(node), "value")) from None
+def default_of(template: Template, node: ast.expr) -> Any:
+    """What Python makes of a default, with the names of the notebook and the cell; raises Mistake."""
+    scope = template.scope
+    return evaluated(node, template.places, {**scope.namespace, **scope.assigned}, "the default")

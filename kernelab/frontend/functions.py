@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.frontend import fence, structs, views
 from kernelab.frontend.annotations import annotation, is_any
-from kernelab.frontend.definitions import Template, evaluated, kept, lower_def
+from kernelab.frontend.definitions import Template, default_of, kept, lower_def
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import leaves, returns_value, states_result
@@ -122,7 +122,7 @@ class UserFunction(Offers):
 
     def _default(self, node: ast.expr) -> Meaning:
         places = self.template.places
-        value = evaluated(self.template, node)
+        value = default_of(self.template, node)
         meaning = meaning_of(places.text(node), value)
         if not isinstance(meaning, Weak | Typed | FunctionRef):
             raise Mistake(

@@ -10,7 +10,7 @@ import numpy as np
 from kernelab.errors import Diagnostic, Source, Span
 from kernelab.frontend import fence, purpose, structs
 from kernelab.frontend.annotations import annotation
-from kernelab.frontend.definitions import Template, evaluated, kept, lower_def
+from kernelab.frontend.definitions import Template, default_of, kept, lower_def
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.values import Meaning, Poison
 from kernelab.frontend.walking import nodes
@@ -120,7 +120,7 @@ def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic
 
 def _number(template: Template, node: ast.expr) -> Any:
     """The default of a kernel's parameter: a number, or a tuple of them for a vector."""
-    value = evaluated(template, node)
+    value = default_of(template, node)
     numbers = value if isinstance(value, tuple) else (value,)
     if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
         return value

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelab.frontend import places
+from kernelab.frontend.evaluation import evaluated
 from kernelab.frontend.frame import Frame
 from kernelab.frontend.names import meaning_of
 from kernelab.frontend.promote import default_scalar
@@ -47,13 +48,7 @@ def static(frame: Frame, node: ast.Call) -> Meaning:
     expression = node.args[0]
     text = frame.places.text(expression)
     names = {**frame.scope.namespace, **frame.scope.assigned, **_variables(frame, expression)}
-    tree = ast.fix_missing_locations(ast.Expression(expression))
-    try:
-        value = eval(compile(tree, frame.places.source.label, "eval"), names)
-    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-        said = error.msg if isinstance(error, SyntaxError) else error
-        message = f"static(...) raised {type(error).__name__}: {said}"
-        raise frame.error(expression, message, "value") from None
+    value = evaluated(expression, frame.places, names, "static(...)")
     meaning = made(frame, text, value)
     if meaning is None:
         raise frame.error(

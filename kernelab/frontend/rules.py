@@ -7,6 +7,7 @@ from typing import Any
 from kernelab.errors import Diagnostic, Related
 from kernelab.frontend.custom import KINDS, Rule, RuleKind, attach
 from kernelab.frontend.definitions import template
+from kernelab.frontend.evaluation import evaluated
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.names import Scope, Unknown, meaning_of, named_in
@@ -129,13 +130,7 @@ def _meaning(node: ast.expr, scope: Scope, places: Places) -> Meaning | None:
         except Unknown as unknown:
             hint = unknown.hint or "define it in this cell, or run its cell first"
             raise Mistake(Diagnostic(unknown.message, places(node), "name", hint=hint)) from None
-    code = compile(ast.fix_missing_locations(ast.Expression(node)), places.source.label, "eval")
-    try:
-        value = eval(code, {**scope.namespace, **scope.assigned})
-    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
-        message = f"this raised {type(error).__name__}: {error}"
-        raise Mistake(Diagnostic(message, places(node), "value")) from None
-    return meaning_of(places.text(node), value)
+    return meaning_of(places.text(node), evaluated(node, places, {**scope.namespace, **scope.assigned}))
 
 
 def _checked(call: ast.Call, places: Places) -> bool:
