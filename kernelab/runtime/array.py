@@ -47,12 +47,13 @@ def _require_known(options: Options) -> None:
     for name in options:
         if name not in Options.__annotations__:
             message = f"arrays are not made with an option {name}"
-            hint = "there is shape, dtype, device, requires_grad and strides"
-            close = difflib.get_close_matches(
-                name, ("shape", "dtype", "device", "requires_grad", "strides"), 1
-            )
-            hint = f"did you mean {close[0]}?" if close else hint
+            close = difflib.get_close_matches(name, _NAMED, 1)
+            there = f"there is {', '.join(_NAMED[:-1])} and {_NAMED[-1]}"
+            hint = f"did you mean {close[0]}?" if close else there
             raise KernelTypeError(Diagnostic(message, code="option", hint=hint))
+
+
+_NAMED = ("shape", "dtype", "device", "requires_grad", "strides")
 
 
 def zeros(
@@ -68,8 +69,6 @@ def zeros(
     With `requires_grad` it has a `.grad` of the same shape and dtype, zero at first.  Raises KernelTypeError
     where the shape is missing, LaunchError for a device that is not there.
     """
-    if options:
-        _require_known(options)
     return _made(shape, dtype, device, requires_grad, options, cleared=True)
 
 
@@ -81,8 +80,6 @@ def empty(
     **options: Unpack[Options],
 ) -> array:
     """An array whose elements hold whatever the memory held; the rest as for `zeros`."""
-    if options:
-        _require_known(options)
     return _made(shape, dtype, device, requires_grad, options, cleared=False)
 
 
@@ -94,8 +91,6 @@ def ones(
     **options: Unpack[Options],
 ) -> array:
     """An array of ones, in every component; the rest as for `zeros`."""
-    if options:
-        _require_known(options)
     return full(shape, 1, dtype, device, requires_grad, **options)
 
 
@@ -111,8 +106,6 @@ def full(
 
     The rest as for `zeros`.  Raises KernelValueError for a number that the dtype cannot hold.
     """
-    if options:
-        _require_known(options)
     elem: Any = getattr(value, "__kernelab_struct__", None)
     if dtype is not None:
         elem = value_type(dtype)
@@ -134,16 +127,9 @@ def zeros_like(
     **options: Unpack[Options],
 ) -> array:
     """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if options:
-        _require_known(options)
     _require_shaped(src, "zeros_like takes")
-    return zeros(
-        src.shape,
-        src.dtype,
-        _beside(src, device),
-        src.requires_grad if requires_grad is None else requires_grad,
-        **options,
-    )
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return zeros(src.shape, src.dtype, _beside(src, device), wanted, **options)
 
 
 def ones_like(
@@ -153,8 +139,6 @@ def ones_like(
     **options: Unpack[Options],
 ) -> array:
     """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if options:
-        _require_known(options)
     _require_shaped(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad, **options)
 
@@ -166,16 +150,9 @@ def empty_like(
     **options: Unpack[Options],
 ) -> array:
     """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if options:
-        _require_known(options)
     _require_shaped(src, "empty_like takes")
-    return empty(
-        src.shape,
-        src.dtype,
-        _beside(src, device),
-        src.requires_grad if requires_grad is None else requires_grad,
-        **options,
-    )
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return empty(src.shape, src.dtype, _beside(src, device), wanted, **options)
 
 
 def full_like(
@@ -186,8 +163,6 @@ def full_like(
     **options: Unpack[Options],
 ) -> array:
     """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
-    if options:
-        _require_known(options)
     _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, _beside(src, device), wanted, **options)
@@ -258,8 +233,7 @@ def clone(
     **options: Unpack[Options],
 ) -> array:
     """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
-    if options:
-        _require_known(options)
+    _require_known(options)
     place = None if device is None else get_device(device)
     if is_picked(src):
         src = src.contiguous()
@@ -346,6 +320,7 @@ def _made(
     *,
     cleared: bool,
 ) -> array:
+    _require_known(options)
     place = get_device(device)
     shape = options.get("n") if shape is None else shape
     if shape is None:
