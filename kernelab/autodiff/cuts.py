@@ -19,7 +19,7 @@ from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import origin_of
-from kernelab.runtime.recorder import Place, name_in_caller
+from kernelab.runtime.recorder import Place, called
 from kernelab.runtime.strided import array
 
 
@@ -270,9 +270,3 @@ def warn_of(cuts: Iterable[Cut]) -> None:
     for cut in _distinct(cuts):
         message = cut.describe().render()
         warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
-
-
-def called(elements: array) -> str:
-    """What a message calls an array: by the name of its variable, if it has one."""
-    name = name_in_caller(elements)
-    return f"`{name}`" if name else "an array"

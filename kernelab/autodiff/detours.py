@@ -7,7 +7,7 @@ array, or was given to a launch.  Knows records and what the host has seen; must
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelab.autodiff.cuts import Cut, called, carried_at
+from kernelab.autodiff.cuts import Cut, carried_at
 from kernelab.autodiff.fromhost import FromHost, HostValues, PassedOn
 from kernelab.autodiff.hosttext import may_reach
 from kernelab.autodiff.moves import FunctionRecord, OverwriteRecord
@@ -16,7 +16,7 @@ from kernelab.autodiff.steps import Step
 from kernelab.errors import Diagnostic, Related
 from kernelab.lang.types import bytes_of
 from kernelab.runtime.memory import Allocation
-from kernelab.runtime.recorder import Place
+from kernelab.runtime.recorder import Place, called
 from kernelab.runtime.strided import array
 from kernelab.runtime.taken import Taken
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.checkpoint import CheckpointRecord
-from kernelab.autodiff.cuts import called
 from kernelab.autodiff.flow import flow
 from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.seeds import Seeds, values_of
@@ -23,7 +22,7 @@ from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
-from kernelab.runtime.recorder import caller
+from kernelab.runtime.recorder import called, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.tracing import Culprit
 

@@ -14,7 +14,7 @@ from kernelab.autodiff.outline import reverse_of
 from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning, Related
 from kernelab.lang.traced import Origins
 from kernelab.runtime.launch import Call
-from kernelab.runtime.recorder import Place, caller, name_in_caller
+from kernelab.runtime.recorder import Place, called, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.taken import Taken
 
@@ -66,8 +66,7 @@ class HostSide:
         if (place, taken.place) in self._told:
             return
         self._told.add((place, taken.place))
-        name = name_in_caller(taken.elements)
-        seen = f"`{name}`" if name else "values that are being differentiated"
+        seen = called(taken.elements, "values that are being differentiated")
         shown = Diagnostic(
             f"{'no' if certain else 'perhaps no'} derivative goes {way} {seen}",
             place.span,

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelab.autodiff.hazards import Guard
 from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
-from kernelab.runtime.recorder import Place, caller, name_in_caller
+from kernelab.runtime.recorder import Place, called, caller
 from kernelab.runtime.strided import array
 
 
@@ -85,9 +85,8 @@ class Marked:
         """A view does no harm by itself."""
 
     def _overwritten(self) -> Diagnostic:
-        name = name_in_caller(self.elements)
         return Diagnostic(
-            f"{f'`{name}`' if name else 'an array'} is overwritten here, but a function recorded on the tape "
+            f"{called(self.elements)} is overwritten here, but a function recorded on the tape "
             "has read it and may need its old values",
             caller().span,
             "overwrite",

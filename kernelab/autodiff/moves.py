@@ -58,8 +58,31 @@ class CopyRecord:
         src_bar.host()[...] += moved
 
 
+class End:
+    """What records have in common that change one array and read none: chains of gradients end there."""
+
+    __slots__ = ()
+
+    dest: array
+
+    @property
+    def read(self) -> Sequence[array]:
+        return ()
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return ()
+
+    def would_reach(self, primal: array) -> bool:
+        return False
+
+    @property
+    def written(self) -> Sequence[array]:
+        return (self.dest,)
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OverwriteRecord:
+class OverwriteRecord(End):
     """Elements set from the host: what was computed into them before is gone.
 
     `value` is what they were set to, None where these are many; `version` is that of their memory then.
@@ -77,21 +100,6 @@ class OverwriteRecord:
     @property
     def title(self) -> str:
         return f"`{self.how}`"
-
-    @property
-    def read(self) -> Sequence[array]:
-        return ()
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return ()
-
-    def would_reach(self, primal: array) -> bool:
-        return False
-
-    @property
-    def written(self) -> Sequence[array]:
-        return (self.dest,)
 
     def pull(self, adjoints: Adjoints) -> None:
         dest_bar = adjoints.known(self.dest)

@@ -18,7 +18,7 @@ from kernelab.lang.types import Scalar, is_differentiable, scalar_of
 from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, host_values
 from kernelab.runtime.memory import Allocation
-from kernelab.runtime.recorder import caller, name_in_caller
+from kernelab.runtime.recorder import called, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import by_leaves
 from kernelab.runtime.transfers import move
@@ -184,9 +184,3 @@ def _host_cotangent(target: array, cotangent: Any) -> HostArray:
 def refusal(code: str, message: str, hint: str = "") -> TapeError:
     """The error for what a tape cannot do, at the line of the user's code that asked for it."""
     return TapeError(Diagnostic(message, caller().span, code, hint=hint))
-
-
-def called(value: object, otherwise: str) -> str:
-    """What a message calls an object: its name in the calling code, if it has one there."""
-    name = name_in_caller(value)
-    return f"`{name}`" if name else otherwise

@@ -26,7 +26,7 @@ from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
 from kernelab.autodiff.publication import Publications, publications
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
-from kernelab.autodiff.seeds import Seeds, called, refusal, seeded, seeds_of
+from kernelab.autodiff.seeds import Seeds, refusal, seeded, seeds_of
 from kernelab.autodiff.steps import Step, retirements, steps_of
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.backend.manner import BLOCK, shape_of
@@ -36,7 +36,7 @@ from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import Call, bind
 from kernelab.runtime.memory import Allocation
-from kernelab.runtime.recorder import RECORDER, Place, Recorder, caller
+from kernelab.runtime.recorder import RECORDER, Place, Recorder, called, caller
 from kernelab.runtime.signature import structs_in
 from kernelab.runtime.strided import array
 
@@ -285,7 +285,7 @@ class Tape(Observed, Habits):
         for elements in reached if self._recording.lost else ():
             record = self._recording.lost.get(elements.allocation)
             if record is not None:
-                message = f"{called(elements, 'an array')} was computed by {record.title}, but not returned"
+                message = f"{called(elements)} was computed by {record.title}, but not returned"
                 hint = "return it from the function: its gradient has no other way in"
                 raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
 
@@ -346,7 +346,7 @@ def _refuse_latecomers(records: Iterable[Record]) -> None:
     """Raise where an array has been told to require gradients after it was recorded."""
     for record in records:
         for primal in record.late if isinstance(record, LaunchRecord) else ():
-            name = called(primal, "an array")
+            name = called(primal)
             message = f"{name} requires gradients, but did not when {record.title} was recorded"
             hint = "set requires_grad=True before the launch"
             raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))

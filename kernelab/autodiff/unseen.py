@@ -6,10 +6,10 @@ a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.adjoints import Adjoints
+from kernelab.autodiff.moves import End
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import uint8
 from kernelab.runtime.memory import Allocation
@@ -18,7 +18,7 @@ from kernelab.runtime.strided import array
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class UnseenRecord:
+class UnseenRecord(End):
     """A write that the tape did not see: an adjoint that reaches it has nowhere to go.
 
     `failed` is the kernel whose launch at `place` wrote it and did not come to its end, if that is known.
@@ -34,21 +34,6 @@ class UnseenRecord:
     @property
     def title(self) -> str:
         return "a write outside of the tape"
-
-    @property
-    def read(self) -> Sequence[array]:
-        return ()
-
-    @property
-    def reached(self) -> Sequence[array]:
-        return ()
-
-    def would_reach(self, primal: array) -> bool:
-        return False
-
-    @property
-    def written(self) -> Sequence[array]:
-        return (self.dest,)
 
     def pull(self, adjoints: Adjoints) -> None:
         bar = adjoints.known(self.dest)

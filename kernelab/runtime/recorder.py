@@ -114,6 +114,12 @@ def name_in_caller(value: object) -> str | None:
     return next((name for name, held in _names() if held is value), None)
 
 
+def called(value: object, otherwise: str = "an array") -> str:
+    """What a message calls an object: by its name in the calling code, if it has one there."""
+    name = name_in_caller(value)
+    return f"`{name}`" if name else otherwise
+
+
 def name_of_memory(memory: object) -> str | None:
     """The name under which the calling user code, or what called that, holds an array over an allocation."""
     arrays = ((name, held) for name, held in _names() if hasattr(type(held), "allocation"))
