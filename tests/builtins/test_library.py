@@ -21,12 +21,17 @@ def draw(cdf: array[float], lam: array[float], bins: array[int], counts: array[u
     rest[i] = randf(state)
 
 
-def flow(x: array[vec2], z: array[vec4], y: array[vec2], w: array[vec3], lac: array[float], gain: float):
+def flow(x: array[vec2], lac: array[float], gain: float, y: array[vec2]):
     i = tid()
     state = rand_init(3)
     y[i] = curlnoise(state, x[i], uint32(3), lac[0], gain)
-    w[i] = curlnoise(state, z[i], octaves=2)
     y[i] -= curlnoise(state, x[i])
+
+
+def deep_flow(z: array[vec4], w: array[vec3]):
+    i = tid()
+    state = rand_init(3)
+    w[i] = curlnoise(state, z[i], octaves=2)
     w[i] += 2.0 * curlnoise(state, z[i], 0)
 """
 KERNELS = kl.compile(TEXT)
@@ -78,10 +83,11 @@ def test_small_counts_have_the_probabilities_of_poisson() -> None:
 def test_octaves_add_finer_and_weaker_flows_and_differentiate_also_in_their_ratio() -> None:
     rng = np.random.default_rng(1)
     x = kl.array(rng.uniform(-3, 3, (4, 2)), dtype=kl.vec2, requires_grad=True)
-    z = kl.array(rng.uniform(-3, 3, (4, 4)), dtype=kl.vec4, requires_grad=True)
+    z = kl.array(rng.uniform(-3, 3, (4, 4)), dtype=kl.vec4)
     lac = kl.array([2.0], dtype=float, requires_grad=True)
     y, w = kl.zeros(4, dtype=kl.vec2), kl.zeros(4, dtype=kl.vec3)
-    kl.launch(KERNELS["flow"], 4, [x, z, y, w, lac, 0.5])
+    kl.launch(KERNELS["flow"], 4, [x, lac, 0.5, y])
+    kl.launch(KERNELS["deep_flow"], 4, [z, w])
     state = kl.rand_init(3)
 
     def finer(points: np.ndarray, scale: float) -> np.ndarray:
@@ -90,7 +96,8 @@ def test_octaves_add_finer_and_weaker_flows_and_differentiate_also_in_their_rati
     wanted = finer(x.numpy(), 2.0) * 0.5 + finer(x.numpy(), 4.0) * 0.25
     np.testing.assert_allclose(y.numpy(), wanted, atol=1e-5)
     np.testing.assert_allclose(w.numpy(), finer(z.numpy(), 1) + finer(z.numpy(), 2.0) * 0.5, atol=1e-5)
-    assert kl.autograd.gradcheck(KERNELS["flow"], 4, [x, z, y, w, lac, 0.5], [])
+    # Of two components: those of four are the same text, and take the compiler ten times as long.
+    assert kl.autograd.gradcheck(KERNELS["flow"], 4, [x, lac, 0.5], [y])
 
 
 WORDS = """
