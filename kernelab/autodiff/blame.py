@@ -141,7 +141,9 @@ class _Tracing(Wide):
             self._given(a, param.type) for a, param in zip(arguments, program.function.params, strict=True)
         ]
         entry = interp.entry(wide.function, chunk=partial(_Noting, self.trace))
-        entry(packed_slots([made.packed, *(a.packed if isinstance(a, array) else a for a in given)]))  # type: ignore[list-item]
+        # Nothing is kept for a gradient here, so what is no array is packed.
+        parts = [a.packed if isinstance(a, array) else a for a in given]
+        entry(packed_slots([made.packed, *parts]))  # type: ignore[list-item]
 
 
 class _Noting(Chunk):

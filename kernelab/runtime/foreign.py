@@ -162,7 +162,8 @@ def _values(t: Any) -> np.ndarray[Any, Any]:
         message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
         raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
     try:
-        return t.detach().numpy()  # type: ignore[no-any-return]
+        values: np.ndarray[Any, Any] = t.detach().numpy()
+        return values
     except (TypeError, RuntimeError) as error:
         message = f"a tensor of {_name(t.dtype)} cannot be shared: {error}"
         raise KernelTypeError(Diagnostic(message, code="torch")) from None

@@ -65,7 +65,8 @@ def _type_of(argument: Any, elems: Sequence[Value]) -> AnyType | None:
         case array():
             return argument.type
         case _ if is_picked(argument):
-            return argument.type  # type: ignore[no-any-return]
+            picked: Array = argument.type
+            return picked
         case Instance():
             return argument._struct
         case bool():
@@ -106,7 +107,8 @@ def _of_numpy(values: np.ndarray[Any, Any], elems: Sequence[Value]) -> AnyType |
         case (n, m) if n > 1 and m > 1 and n * m <= LARGEST:
             return Mat(scalar, n, m)
         case shape if 1 <= len(shape) <= 4:
-            return array_type(scalar, len(shape))  # type: ignore[no-any-return]
+            made: Array = array_type(scalar, len(shape))
+            return made
         case _:
             return None
 

@@ -448,7 +448,8 @@ def _has_adjoint(type: Type) -> bool:
 
 def _checked_bar(parameter: Parameter, bar: Any) -> array:
     type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
-    return Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]  # type: ignore[no-any-return]
+    found: array = Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]
+    return found
 
 
 def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:
