@@ -41,14 +41,15 @@ from kernelab.runtime.storage import KEPT_MEMORY, LOOP_MEMORY
 
 _ALWAYS = "it is always so here"
 _BUILDS = "each kernel is built by itself, when it is first launched"
-_NO_CUDA = "kernels run on the CPU"
+_DEVICE = "a kernel is built for the GPU that it is launched on"
 _NO_LOG = "kernelab writes no log: it speaks by errors and warnings"
+_NO_TILES = "there are no tiles"
 _UNROLLING = "loops are differentiated as loops, whether they are unrolled or not"
 
 _GIVEN: dict[str, tuple[object, str]] = {
     "mode": ("release", "indices are always checked"),
     "verify_fp": (False, "ask a tape: tape.backward(check_finite=True)"),
-    "verify_cuda": (False, _NO_CUDA),
+    "verify_cuda": (False, "what goes wrong on a device is told where the host next waits"),
     "max_unroll": (16, _UNROLLING),
     "optimization_level": (None, _BUILDS),
     "cache_kernels": (True, _ALWAYS),
@@ -66,18 +67,18 @@ _GIVEN: dict[str, tuple[object, str]] = {
     "cpu_compiler_flags": (None, _BUILDS),
     "load_module_max_workers": (0, _BUILDS),
     "enable_cpu_blocks": (False, "threads of the CPU run one after another"),
-    "default_grid_stride": (True, _NO_CUDA),
+    "default_grid_stride": (True, _ALWAYS),
     "fast_math": (False, "results are the same with every compiler"),
-    "cuda_output": (None, _NO_CUDA),
-    "ptx_target_arch": (None, _NO_CUDA),
-    "cuda_arch_suffix": (None, _NO_CUDA),
-    "llvm_cuda": (False, _NO_CUDA),
-    "enable_mathdx_gemm": (True, _NO_CUDA),
-    "enable_mathdx_solver": (True, _NO_CUDA),
-    "enable_mathdx_fft": (True, _NO_CUDA),
-    "enable_graph_capture_module_load_by_default": (True, _NO_CUDA),
-    "enable_mempools_at_init": (True, _NO_CUDA),
-    "enable_tiles_in_stack_memory": (True, "there are no tiles"),
+    "cuda_output": (None, _DEVICE),
+    "ptx_target_arch": (None, _DEVICE),
+    "cuda_arch_suffix": (None, _DEVICE),
+    "llvm_cuda": (False, "NVRTC builds kernels for CUDA devices"),
+    "enable_mathdx_gemm": (True, _NO_TILES),
+    "enable_mathdx_solver": (True, _NO_TILES),
+    "enable_mathdx_fft": (True, _NO_TILES),
+    "enable_graph_capture_module_load_by_default": (True, "what is captured has been built before"),
+    "enable_mempools_at_init": (True, _ALWAYS),
+    "enable_tiles_in_stack_memory": (True, _NO_TILES),
     "track_memory": (False, "memory is freed with its last array"),
     "deterministic_max_records": (0, "nothing is recorded for it"),
     "deterministic_debug": (False, "nothing is recorded for it"),

@@ -29,6 +29,13 @@ def test_a_setting_of_warps_is_taken_and_says_why_it_changes_nothing() -> None:
     assert kl.config.max_unroll == 4
     kl.config.max_unroll = 16
     assert "always checked" in kl.config.UNUSED["mode"]
+    assert "the GPU that it is launched on" in kl.config.UNUSED["ptx_target_arch"]
+
+
+@pytest.mark.parametrize("name", ["loop_memory", "kept_memory", "kernel_cache_dir"])
+def test_a_setting_that_cannot_be_so_is_refused_in_kernelabs_words(name: str) -> None:
+    with pytest.raises(kl.KernelValueError, match=f"^{name} is .*, not -1"):
+        setattr(kl.config, name, -1)
 
 
 @pytest.mark.parametrize("name", ["max_unrol", "verfy_fp"])

@@ -135,6 +135,26 @@ def test_doctor_says_whether_the_live_tape_was_built(tmp_path: Path) -> None:
     assert doctor.examine_front_end(tmp_path / "tape.js") == found
 
 
+class _Driver:
+    """As much of NVIDIA's driver as the doctor asks: one GPU, CUDA 12.4."""
+
+    cuInit = staticmethod(lambda flags: 0)  # noqa: N815 (the driver's name)
+
+    def cuDriverGetVersion(self, version: Any) -> None:  # noqa: N802 (the driver's name)
+        version._obj.value = 12040
+
+    def cuDeviceGetCount(self, count: Any) -> None:  # noqa: N802 (the driver's name)
+        count._obj.value = 1
+
+    def cuDeviceGetName(self, name: Any, size: int, index: int) -> None:  # noqa: N802 (the driver's name)
+        name.value = b"A GPU"
+
+
+def test_doctor_names_the_gpus_that_kernels_can_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_load", lambda library: _Driver())
+    assert doctor.examine_driver() == doctor.Finding(doctor.Mark.OK, "NVIDIA driver", "CUDA 12.4: A GPU")
+
+
 @pytest.mark.nvrtc
 def test_doctor_compiles_cuda_text_without_a_gpu() -> None:
     assert re.fullmatch(r"[\d.]+: compiles CUDA text", doctor.examine_nvrtc().found)
