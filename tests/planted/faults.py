@@ -456,8 +456,8 @@ SWEEP = (
     Fault(
         "the cotangent of a seed is not added to that of another view",
         AUTODIFF,
-        "else bar + cotangent",
-        "else cotangent",
+        "values[...] = values + values_of(cotangent)",
+        "values[...] = values_of(cotangent)",
         TAPES,
     ),
 )
