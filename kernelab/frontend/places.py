@@ -326,12 +326,8 @@ def _view_place(
     while groups and base.ndim:
         refuse_component(frame, base, groups[0], target)
         base, groups = views.enter(frame, base, groups[0], evaluate, target), groups[1:]
-    if isinstance(base, View) or base.ndim:
-        raise frame.error(
-            target,
-            f"{describe(base)} cannot be assigned at once",
-            hint="write a loop over its elements",
-        )
+    # What has axes left was a row or slice, which `rows` has taken.
+    assert isinstance(base, ArrayRef) and not base.ndim
     return array_place(frame, base, groups, target, evaluate)
 
 
