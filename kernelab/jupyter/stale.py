@@ -6,8 +6,10 @@ nothing.
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import reduce
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.told: set[tuple[Source, str]] = set()
+        self.replaced: dict[str, Holder] = {}
 
     def look(self, names: Mapping[str, Any]) -> list[Diagnostic]:
         """What is to be said now, one warning for each name of a cell."""
@@ -33,11 +36,16 @@ class Watch:
         sources: set[Source] = set()
         for holder in _holders(names):
             sources.add(holder.source)
-            for name in _changed(holder, names):
+            for name in (*_changed(holder, names), *_hidden(holder, names)):
                 stale.setdefault((holder.source, name), []).append(holder)
         new = {key: holders for key, holders in stale.items() if key not in self.told}
         self.told = {key for key in self.told | stale.keys() if key[0] in sources}
-        return [_warning(name, holders, names) for (_, name), holders in new.items()]
+        return [_warning(name, holders, names) for (_, name), holders in new.items()] + self._reloaded(names)
+
+    def _reloaded(self, names: Mapping[str, Any]) -> list[Diagnostic]:
+        """Kernels and functions that a module has held otherwise since it was loaded again."""
+        known, self.replaced = self.replaced, {name: one for name, one in names.items() if _is_replaced(one)}
+        return [_of_before(name, one) for name, one in self.replaced.items() if known.get(name) is not one]
 
 
 def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
@@ -59,6 +67,37 @@ def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
         own = name not in enclosed and re.search(rf"\b{re.escape(name)}\b", holder.source.text)
         if own and not _same(then, _now(names, name, then)):
             yield name
+
+
+def _hidden(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
+    """The functions of its own cell that it calls, and that another cell has defined anew."""
+    for name, value in names.items():
+        elsewhere = isinstance(value, UserFunction) and value.source is not holder.source
+        if elsewhere and re.search(rf"(?m)^def {re.escape(name)}\b", holder.source.text):
+            called = re.search(rf"\b{re.escape(name)}\s*\(", _body(holder))
+            yield from [name] if called else []
+
+
+def _body(holder: Holder) -> str:
+    """The text of the def below its first line."""
+    lines = holder.source.text.splitlines()[holder.span.line + 1 - holder.source.first_line :]
+    return "\n".join(takewhile(lambda line: not line.strip() or line[0] in " \t)#", lines))
+
+
+def _is_replaced(holder: Any) -> bool:
+    if not isinstance(holder, Holder) or not hasattr(holder, "__wrapped__"):
+        return False
+    made = inspect.unwrap(holder)
+    module = sys.modules.get(made.__module__) if made.__module__ != "__main__" else None
+    now = getattr(module, made.__qualname__, None)
+    return isinstance(now, Holder) and now is not holder and hasattr(now, "__wrapped__")
+
+
+def _of_before(name: str, holder: Holder) -> Diagnostic:
+    module = inspect.unwrap(holder).__module__
+    message = f"`{name}` is what {module} defined before it was loaded again"
+    hint = f"run `from {module} import {holder.name}` again"
+    return Diagnostic(message, holder.span, "stale", "warning", hint=hint)
 
 
 def _now(names: Mapping[str, Any], name: str, then: Any) -> Any:
@@ -83,9 +122,14 @@ def _same(then: Any, now: Any) -> bool:
 
 def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:
     first = holders[0]
+    who = " and ".join(f"`{holder.name}`" for holder in holders)
+    if name not in _captured(first):
+        called = f"call{'s' * (len(holders) == 1)} the `{name}` of {first.source.label}"
+        message = f"{who} {called}, not the one of {names[name].source.label}"
+        hint = f"change `{name}` in {first.source.label}, or take it out there, and run that again"
+        return Diagnostic(message, first.span, "stale", "warning", hint=hint)
     then = _captured(first)[name]
     now = _now(names, name, then)
-    who = " and ".join(f"`{holder.name}`" for holder in holders)
     was = f"{who} {'was' if len(holders) == 1 else 'were'} compiled with"
     if callable(then):
         message = f"{was} an earlier `{name}`, and still calls that"

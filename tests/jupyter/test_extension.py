@@ -1,5 +1,7 @@
 """Loading and unloading, completion, inspection, and what works without loading anything."""
 
+from pathlib import Path
+
 from kernelab.jupyter.magics import OPTIONS
 from tests.jupyter.conftest import Notebook
 
@@ -99,6 +101,36 @@ def test_a_function_that_is_defined_again_is_pointed_out_to_the_cells_that_call_
     assert "`apply` was compiled with an earlier `square`, and still calls that" in warned
     assert f"hint: run Cell In[{cell}] again" in warned
     assert notebook.run(CALLING).text == ""
+
+
+def test_a_function_of_the_kernels_own_cell_that_another_cell_defines_is_pointed_out(
+    notebook: Notebook,
+) -> None:
+    notebook.run("scale = 2.0")
+    first = notebook.run(USING).number
+    again = notebook.run("%%kernel --quiet\ndef square(x: float):\n    return x * x * x")
+    assert f"`spring` calls the `square` of Cell In[{first}], not the one of Cell In[" in again.text
+    assert f"hint: change `square` in Cell In[{first}], or take it out there" in again.text
+    assert notebook.run("1 + 1").text == "2"
+    other = notebook.run("%%kernel --quiet\ndef unrelated(x: float):\n    return x")
+    assert other.text == ""
+
+
+def test_a_kernel_of_a_module_that_was_loaded_again_is_pointed_out(
+    notebook: Notebook, tmp_path: Path
+) -> None:
+    text = "import kernelab as kl\n\n@kl.kernel\ndef fill(x: kl.array(dtype=float)):\n    x[kl.tid()] = 1.0\n"
+    (tmp_path / "filling.py").write_text(text)
+    notebook.run(
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nfrom filling import fill\nimport filling"
+    )
+    assert notebook.run("fill[1](kl.zeros(1))").text == ""
+    reload = "import importlib\nsys.dont_write_bytecode = True\nmodule = importlib.reload(filling)"
+    warned = notebook.run(reload).text
+    assert "`fill` is what filling defined before it was loaded again" in warned
+    assert "hint: run `from filling import fill` again" in warned
+    assert notebook.run("1 + 1").text == "2"
+    assert notebook.run("from filling import fill").text == ""
 
 
 def test_a_constant_of_the_kernels_own_cell_is_to_be_changed_there(notebook: Notebook) -> None:
