@@ -31,6 +31,7 @@ def test_a_misspelt_name_is_answered() -> None:
         ("optim.adam", "did you mean Adam?"),
         ("types.vektor", "did you mean vector?"),
         ("utils.sum", "write kl.utils.array_sum"),
+        ("types.np_dtype_to_warp_type", "write kl.dtype_to_numpy"),
     ],
 )
 def test_a_name_that_a_module_has_not_is_answered(name: str, instead: str) -> None:
@@ -39,6 +40,13 @@ def test_a_name_that_a_module_has_not_is_answered(name: str, instead: str) -> No
         getattr(getattr(kl, module), missing)
     assert f"kernelab.{module} has no {missing}" in str(told.value)
     assert f"hint: {instead}" in str(told.value)
+
+
+def test_words_of_the_language_mean_nothing_on_the_host_however_they_are_called() -> None:
+    with pytest.raises(kl.KernelTypeError, match=r"matrix\(\) means something only inside a kernel"):
+        kl.matrix(shape=(3, 3), dtype=float)
+    with pytest.raises(AttributeError, match=r"kernelab has no math.*\n  hint: write kl.sin"):
+        kl.math  # noqa: B018
 
 
 def test_thread_indices_exist_only_in_kernels() -> None:

@@ -75,7 +75,7 @@ class UserFunction(Offers):
             Diagnostic(
                 f"{self.name} is a function for kernels: it cannot be called from Python",
                 self.span,
-                hint="call it in a kernel, and launch that",
+                hint=f"call it in a kernel, or for each element of an array: kl.map({self.name}, x)",
             )
         )
 

@@ -8,6 +8,7 @@ Knows IPython's magics and displays; what is compiled, refused or shown is decid
 
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -48,8 +49,15 @@ def parsed(magic: Any, line: str) -> Namespace:
     try:
         options: Namespace = parse_argstring(magic, line)
     except UsageError as error:
-        raise UsageError(f"{error}; the options are {', '.join(OPTIONS)}") from None
+        near = [close for word in line.replace(",", " ").split() for close in _near(word)]
+        guess = f"; did you mean {' and '.join(near)}?" if near else ""
+        raise UsageError(f"{error}{guess}; the options are {', '.join(OPTIONS)}") from None
     return options
+
+
+def _near(word: str) -> list[str]:
+    known = OPTIONS if word.startswith("-") else CHOICES["--show"]
+    return [] if word in known else get_close_matches(word, known, 1, 0.7)
 
 
 def without_effect(options: Namespace) -> list[Diagnostic]:

@@ -30,7 +30,7 @@ class Word:
     def __repr__(self) -> str:
         return f"<kernelab word {self.name}>"
 
-    def __call__(self, *_: Any) -> Any:
+    def __call__(self, *_: Any, **__: Any) -> Any:
         message = f"{self.name}() means something only inside a kernel"
         hint = "write it in a def of a %%kernel cell, or of a function decorated with @kl.kernel"
         raise KernelTypeError(Diagnostic(message, code="host", hint=hint))

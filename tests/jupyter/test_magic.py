@@ -113,9 +113,11 @@ def test_options_of_warp_that_change_nothing_say_so(notebook: Notebook) -> None:
 
 def test_an_option_that_does_not_exist_is_refused_in_a_sentence(notebook: Notebook) -> None:
     unknown = notebook.run(with_options("--shw all")).stream
-    assert "unrecognized arguments: --shw" in unknown
+    assert "unrecognized arguments: --shw all; did you mean --show?" in unknown
     assert "the options are --show, --quiet, --device, --no-check, --no-backward, --fast-math" in unknown
-    assert "there is no sauce" in notebook.run(with_options("--show sauce")).stream
+    sauce = notebook.run(with_options("--show sauce,adjoint")).stream
+    assert "there is no sauce" in sauce
+    assert "; did you mean source?" in sauce
     device = notebook.run(with_options("--device cuda:99"))
     assert device.error_name == "LaunchError"
     assert "no device 'cuda:99'" in device.traceback
