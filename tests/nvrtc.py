@@ -3,8 +3,9 @@
     python -m tests.nvrtc [--architecture sm_90] [--keep FOLDER] [--only-compile] [what pytest takes]
 
 The tests run once, and every kernel that they make is written down as CUDA text in all its variants
-(`tests.support.harvest`); then NVRTC compiles each text that it has not compiled before.  The exit status
-is 1 if a test failed, if NVRTC refused a text, or if it is not installed.
+(`tests.support.harvest`); then NVRTC compiles each text that it has not compiled before.  The kernels that
+keep most in memory of their own, which makes them slow, are told.  The exit status is 1 if a test failed, if
+NVRTC refused a text, or if it is not installed.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from kernelab.backend import nvrtc
 from kernelab.backend.cache import cache_dir, key_of
 from kernelab.errors import BuildError
 from tests.support.harvest import VARIABLE
+from tests.support.usage import Usage, told, usages
 
 BATCH = 8
 """So many texts are compiled as one."""
@@ -62,15 +65,18 @@ def compile_all(folder: Path, architectures: Sequence[str]) -> bool:
     too_wide = len(list(folder.glob("*.refused")))
     refused, known = 0, 0
     for architecture in architectures:
-        passed = Passed(architecture)
+        passed, used = Passed(architecture), list[Usage]()
         fresh = [path for path in texts if path.stem not in passed.names]
         known += len(texts) - len(fresh)
-        for path, complaint in _complaints(fresh, architecture):
-            if complaint:
+        for path, found in _outcomes(fresh, architecture):
+            if isinstance(found, str):
                 refused += 1
-                print(f"{complaint}\n", flush=True)
+                print(f"{found}\n", flush=True)
             else:
+                used += found
                 passed.add(path.stem)
+        if used:
+            print(f"{architecture}: {told(used)}")
     found = f"{len(texts)} programs for {', '.join(architectures)}: NVRTC refused {refused}"
     print(f"{found}; {known} had compiled before; {too_wide} more have too many arguments for a device")
     return bool(texts) and not refused
@@ -91,8 +97,11 @@ class Passed:
             file.write(f"{name}\n")
 
 
-def _complaints(texts: Sequence[Path], architecture: str) -> Iterator[tuple[Path, str]]:
-    """What NVRTC says against each text; "" if it compiles."""
+Outcome = str | list[Usage]
+"""What NVRTC says against a text, or what its kernels take."""
+
+
+def _outcomes(texts: Sequence[Path], architecture: str) -> Iterator[tuple[Path, Outcome]]:
     batches = [texts[k : k + BATCH] for k in range(0, len(texts), BATCH)]
     began, done = time.monotonic(), 0
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
@@ -105,12 +114,17 @@ def _complaints(texts: Sequence[Path], architecture: str) -> Iterator[tuple[Path
                 print(f"{architecture}: {done} of {len(texts)}, {time.monotonic() - began:.0f} s", flush=True)
 
 
-def _of_batch(paths: Sequence[Path], architecture: str) -> list[str]:
+def _of_batch(paths: Sequence[Path], architecture: str) -> list[Outcome]:
     """Many texts at once take little longer than one; only if one is refused each is compiled by itself."""
     texts = [path.read_text() for path in paths]
-    if not _complaint(joined(texts), architecture):
-        return [""] * len(texts)
-    return [_complaint(text, architecture) for text in texts]
+    together = _outcome(joined(texts), architecture)
+    if isinstance(together, str):
+        return [_outcome(text, architecture) for text in texts]
+    parts: list[list[Usage]] = [[] for _ in texts]
+    for usage in together:
+        unit, name = unit_of(usage.kernel)
+        parts[unit].append(replace(usage, kernel=f"{name} of {paths[unit].name}"))
+    return [*parts]
 
 
 def joined(texts: Sequence[str]) -> str:
@@ -119,12 +133,24 @@ def joined(texts: Sequence[str]) -> str:
     return "".join(f"namespace unit_{k} {{\n{part}}}\n" for k, part in enumerate(parts))
 
 
-def _complaint(text: str, architecture: str) -> str:
+def unit_of(symbol: str) -> tuple[int, str]:
+    """Which of the joined units a kernel is of, and what it is called there: ``_ZN6unit_37f_entryE...``."""
+    length, rest = _counted(symbol.removeprefix("_ZN"))
+    size, name = _counted(rest[length:])
+    return int(rest[len("unit_") : length]), name[:size]
+
+
+def _counted(text: str) -> tuple[int, str]:
+    """The number that a text begins with, and what follows."""
+    digits = len(text) - len(text.lstrip("0123456789"))
+    return int(text[:digits]), text[digits:]
+
+
+def _outcome(text: str, architecture: str) -> Outcome:
     try:
-        nvrtc.compile_to_cubin(text, architecture)
+        return list(usages(nvrtc.resources(text, architecture)))
     except BuildError as problem:
         return f"{text}\n{problem}"
-    return ""
 
 
 if __name__ == "__main__":

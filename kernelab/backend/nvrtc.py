@@ -57,6 +57,19 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
     Raises BuildError with the compiler's log, where NVRTC is not installed, or for an architecture that it
     does not know.
     """
+    _require_known(architecture)
+    flags = (*(LOCATED if located else ()), *(QUICKLY if quickly else ()))
+    return _compiled(text, architecture, "nvrtcGetCUBIN", flags)
+
+
+def resources(text: str, architecture: str) -> str:
+    """What the assembler tells of each kernel of a unit: registers, stack, spills; raises as the others."""
+    _require_known(architecture)
+    log = _compiled(text, architecture, "nvrtcGetProgramLog", ("--ptxas-options=-v",))
+    return log.rstrip(b"\0").decode(errors="replace")
+
+
+def _require_known(architecture: str) -> None:
     number = _number(architecture)
     if number < OLDEST:
         message = f"a device of {architecture} is too old: it cannot add float64 numbers by atomics"
@@ -68,8 +81,6 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
         age = "an older" if number < int(known[0].removeprefix("sm_")) else "a newer"
         hint = f"it knows {known[0]} to {known[-1]}: install {age} nvidia-cuda-nvrtc that knows the device"
         raise BuildError(Diagnostic(message, code="nvrtc", hint=hint))
-    flags = (*(LOCATED if located else ()), *(QUICKLY if quickly else ()))
-    return _compiled(text, architecture, "nvrtcGetCUBIN", flags)
 
 
 def compile_for(text: str, architecture: str, quickly: bool = False) -> bytes:
