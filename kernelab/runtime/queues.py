@@ -52,6 +52,10 @@ class Queues:
         self.joints.hold(0, stream)
         self._driver.close_stream(stream)
 
+    def is_open(self, stream: int) -> bool:
+        """Whether kernelab has opened a stream."""
+        return stream in self._opened
+
     def before(self, memories: Iterable[Used], stream: int = 0) -> None:
         """Let a stream wait for all that others do with memory."""
         waiting: set[int] = set()

@@ -14,7 +14,8 @@ from kernelab.backend.manner import SHAPE, STREAMS, USUAL, Shape
 from kernelab.errors import Diagnostic, LaunchError, a_thing
 from kernelab.runtime.device import DEFAULT, Device, get_device
 from kernelab.runtime.queues import LEGACY
-from kernelab.runtime.spaces import Space
+from kernelab.runtime.recorder import caller
+from kernelab.runtime.spaces import Capture, Space
 
 
 class _Handle:
@@ -76,7 +77,8 @@ class Stream:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was put into it has ended."""
+        """Whether all that was put into it has ended; raises LaunchError while launches are captured."""
+        self._space.require_free("a stream is looked at")
         return self._driver.finished(self.number)
 
     def record_event(self, event: "Event | None" = None) -> "Event":
@@ -84,13 +86,35 @@ class Stream:
         made = Event(self.device) if event is None else event
         _require_same(made.device, self.device, "an event is recorded")
         self._space.require_mine("an event is recorded")
+        made._within = self._space.capture if self._takes_part() else None
         self._driver.record(made.number, self.number)
         return made
 
+    def _takes_part(self) -> bool:
+        """Whether what comes into it is captured; raises LaunchError where nobody can say so."""
+        queues = self._space.queues
+        if not self.number or queues.captured is None or self.number in queues.captured:
+            return queues.captured is not None
+        if not queues.is_open(self.number):
+            self._space.require_free("an event is recorded in a stream of another library")
+        return False  # nothing has come into it since the capture began
+
     def wait_event(self, event: "Event") -> None:
-        """Let what comes into the stream wait for an event, which may be of another device."""
+        """Let what comes into the stream wait for an event, which may be of another device.
+
+        While launches are captured, all that came before has ended.  Raises LaunchError for an event that was
+        recorded in another capture, or then for one of another device.
+        """
         self._space.require_mine("a stream is to wait")
-        self._driver.hold(self.number, _event(event).number)
+        capture = self._space.capture
+        if _event(event)._within is not capture:
+            event._require_outside()
+            if event.device != self.device:
+                self._space.require_free(f"a stream is to wait for {event.device}")
+            return
+        self._driver.hold(self.number, event.number)
+        if self._space.queues.captured is not None:
+            self._space.queues.captured |= {self.number} - {0}
 
     def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:
         """Let what comes into the stream wait for all that is in another now."""
@@ -113,9 +137,18 @@ class Event:
         self._driver: Driver = space.driver
         self._space = space
         self._handle = _Handle(space.driver.open_event(self.enable_timing), space.driver.close_event)
+        self._within: Capture | None = None
+        """The capture in which it was last recorded: then it happens in a graph."""
 
     def __repr__(self) -> str:
         return f"<event of {self.device}>"
+
+    def _require_outside(self) -> None:
+        """Raise LaunchError where it was recorded in a capture: outside of the graph it never happens."""
+        if self._within is not None:
+            message = "this event was recorded while launches were captured: it is a part of their graph"
+            hint = "record one behind kl.capture_launch(graph): kl.record_event()"
+            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
 
     @property
     def number(self) -> int:
@@ -130,10 +163,12 @@ class Event:
     @property
     def is_complete(self) -> bool:
         """Whether it has happened since it was last recorded."""
+        self._require_outside()
         return self._driver.happened(self.number)
 
     def synchronize(self) -> None:
         """Return when it has happened; raises what went wrong in launches by then."""
+        self._require_outside()
         self._driver.wait_for(self.number)
         self._space.backend.flights.look()
 
@@ -229,6 +264,7 @@ def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bo
         if not _event(event).enable_timing:
             hint = "make it by kl.Event(enable_timing=True)"
             raise LaunchError(Diagnostic("this event notes no time", code="event", hint=hint))
+        event._require_outside()
     _require_same(start_event.device, end_event.device, "time is taken between two events")
     if synchronize:
         end_event.synchronize()

@@ -283,6 +283,30 @@ def test_streams_within_a_capture_are_joined(kernels: dict[str, Any]) -> None:
     assert x.list() == [8, 16] and z.list() == [4, 8]
 
 
+def test_streams_of_a_capture_wait_for_each_other_by_events(kernels: dict[str, Any]) -> None:
+    """Also those into which nothing comes, and for what was recorded before."""
+    x, y, z = on_device(1, 2), on_device(0, 0), on_device(0, 0)
+    one, two, idle = (kl.Stream("cuda") for _ in range(3))
+    before = one.record_event()
+    with kl.ScopedCapture("cuda") as capture:
+        two.wait_event(before)
+        with kl.ScopedStream(one):
+            kl.launch(kernels["double"], 2, [x, y])
+            done = one.record_event()
+        two.wait_event(done)
+        idle.wait_stream(one)
+        two.wait_stream(idle)
+        kl.launch(kernels["double"], 2, [y, z], stream=two)
+    kl.capture_launch(capture.graph)
+    assert z.list() == [4, 8]
+    for cause in (lambda: done.is_complete, done.synchronize, lambda: two.wait_event(done)):
+        with pytest.raises(LaunchError, match=r"recorded while launches were captured(.|\n)*kl.record_event"):
+            cause()
+    two.record_event(done)
+    done.synchronize()
+    assert done.is_complete and two.is_complete
+
+
 def test_a_failure_in_a_graph_names_the_launch(kernels: dict[str, Any]) -> None:
     x, y, at = on_device(1, 2), on_device(0, 0), kl.array([0, 1], dtype=int, device="cuda")
     kl.launch(kernels["pick"], 2, [x, at, y])
@@ -326,6 +350,8 @@ def test_what_cannot_be_captured_says_what_to_do(kernels: dict[str, Any], driver
     refusals = {
         "looks at an array while launches on cuda:0 are captured": lambda: y.numpy(),
         "a device is waited for while": kl.synchronize,
+        "a stream is looked at while": lambda: kl.get_stream("cuda").is_complete,
+        "in a stream of another library while": lambda: kl.Stream("cuda", cuda_stream=0x99).record_event(),
         "a capture begins while": lambda: kl.capture_begin("cuda"),
         r"`never` is not built for cuda:0 yet(.|\n)*run the block before": lambda: kl.launch(
             kernels["never"], 2, [x]
