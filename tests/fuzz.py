@@ -25,6 +25,7 @@ from tests.support.programs import second_order
 from tests.support.reproducer import checked
 from tests.support.second import forward_over_reverse, reverse_over_reverse
 from tests.support.tapes import POLICIES, Policy, checked_tape
+from tests.support.transformed import checked_transforms
 
 ROUND = 200
 """Programs of a round."""
@@ -62,9 +63,22 @@ def tapes(seed: int, count: Counter[str]) -> None:
     check()
 
 
-def _settings() -> settings:
+def transforms(seed: int, count: Counter[str]) -> None:
+    """A round of host programs as functions: in both modes, in lanes, and at second order."""
+
+    @hypothesis.seed(seed)
+    @_settings(ROUND // 4)
+    @given(host_programs(), st.integers(0, 99))
+    def check(program: tuple[str, str], seed: int) -> None:
+        checked_transforms(program[0], seed)
+        count.update(transforms=1)
+
+    check()
+
+
+def _settings(examples: int = ROUND) -> settings:
     return settings(
-        max_examples=ROUND,
+        max_examples=examples,
         deadline=None,
         database=None,
         print_blob=False,
@@ -83,24 +97,26 @@ def main() -> int:
     number = 0
     while time.monotonic() - start < 60 * chosen.minutes and count["tried"] < chosen.programs:
         number += 1
-        for family in (kernels, tapes):
+        for family in (kernels, tapes, transforms):
             try:
                 family(chosen.seed * 10_000 + number, count)
             except Exception:  # a finding, whatever it is
                 failed += 1
                 traceback.print_exc(limit=-2, file=sys.stdout)
         seconds = time.monotonic() - start
-        print(
-            f"{count['tried']} kernels, {count['tapes']} tapes, {failed} failed, {seconds:.0f} s", flush=True
-        )
+        print(f"{_tried(count)}, {failed} failed, {seconds:.0f} s", flush=True)
     print(report(count, failed))
     return int(failed > 0)
+
+
+def _tried(count: Counter[str]) -> str:
+    return f"{count['tried']} kernels, {count['tapes']} tapes, {count['transforms']} functions"
 
 
 def report(count: Counter[str], failed: int) -> str:
     """What was tried, and how often each feature of the language was drawn."""
     lines = [
-        f"{count['tried']} kernels, {count['tapes']} tapes, {failed} rounds failed",
+        f"{_tried(count)}, {failed} rounds failed",
         f"{count['untrusted']:8} kernels whose differences could not be trusted",
         f"{count['unrolled']:8} kernels compared with themselves without loops",
         *(f"{count[name]:8} {name}" for name in sorted(EXPECTED, key=lambda name: -count[name])),

@@ -1,4 +1,4 @@
-"""Host programs that nobody chose, over overlapping views of two arrays: the tape's gradients are exact."""
+"""Host programs that nobody chose, over overlapping views of two arrays: the gradients are exact."""
 
 import hypothesis
 import numpy as np
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import kernelab as kl
 from tests.strategies.hosts import careless_programs, host_programs
 from tests.support.tapes import Policy, checked_tape
+from tests.support.transformed import checked_transforms
 
 
 @pytest.mark.parametrize("policy", ["save", "error"])
@@ -28,6 +29,16 @@ def test_where_numpy_or_an_unrecorded_launch_interferes_the_gradient_is_exact_or
     @given(careless_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_tape(program, seed, "careless")
+
+    check()
+
+
+def test_transforms_of_such_programs_are_exact_too() -> None:
+    @hypothesis.seed(3)
+    @settings(max_examples=40, deadline=None, database=None)
+    @given(host_programs(), st.integers(0, 9))
+    def check(program: tuple[str, str], seed: int) -> None:
+        checked_transforms(program[0], seed)
 
     check()
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from kernelab.autodiff.hostside import HostSide
 from kernelab.autodiff.programs import Positions, Program
-from kernelab.errors import Diagnostic, GradientError, TapeError
+from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime import inplace
@@ -122,9 +122,6 @@ class Level:
         """Nothing has changed."""
 
     def copied(self, dest: array, src: array, how: str) -> None:
-        if dest.overlaps(src):
-            message = "a copy between overlapping views of one array is not differentiated"
-            raise GradientError(Diagnostic(message, caller().span, "overlap", hint="clone the source first"))
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
             self.move(target, source)
 

@@ -3,6 +3,7 @@
 Knows memory and the current recorder; must not know how arrays are made.
 """
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ def transfer(dest: "array", src: "array", how: str) -> None:
         raise KernelValueError(_other_extents(dest, src))
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
+    recorder = RECORDER.get()
+    if recorder is not None and not recorder.sees_values and dest.overlaps(src):
+        src = copy(src)  # a transform moves the elements once more, and has to find them
     dest.allocation.will_write(dest)
     (low, high), (start, stop) = dest.extent, src.extent
     apart = high <= start or stop <= low
@@ -43,7 +47,6 @@ def transfer(dest: "array", src: "array", how: str) -> None:
         move(dest, src)
     else:
         dest.host()[...] = src.host() if apart else src.host().copy()  # as in `set_elements`
-    recorder = RECORDER.get()
     if recorder is not None:
         recorder.copied(dest, src, how)
 

@@ -355,3 +355,18 @@ def test_what_a_jacobian_cannot_be_of_is_named() -> None:
     for transform in (kl.func.jacrev, kl.func.jacfwd):
         with pytest.raises(GradientError, match="output 1 of <lambda> is an array of int32"):
             transform(lambda x: (sine(x), kl.zeros(3, dtype=int)))(x)
+
+
+def test_copies_between_overlapping_views_are_differentiated() -> None:
+    def shifted(x: Any) -> Any:
+        y = kl.clone(x)
+        kl.copy(y[1:], y[:2])
+        kl.copy(y, y[::-1])
+        return y
+
+    x = kl.array([1.0, 2.0, 3.0])
+    expected = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    assert kl.func.jacfwd(shifted)(x).numpy().tolist() == expected
+    assert kl.func.jacrev(shifted)(x).numpy().tolist() == expected
+    lanes = kl.func.vmap(shifted)(kl.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).numpy().tolist()
+    assert lanes == [[2.0, 1.0, 1.0], [5.0, 4.0, 4.0]]

@@ -188,6 +188,7 @@ class _Host(Drawing):
                 f"clone({self.view()})",
                 f"{self.view()} * {self.view()}",
                 f"{self.view()} - 0.5 * {self.view()}",
+                "blank()",
             ]
         )
         self.temporaries += 1

@@ -20,6 +20,7 @@ kernels: dict[str, Any] = kl.compile("\n".join(KERNELS.values()))
 _code = {name: python_oracle.compiled(text) for name, text in KERNELS.items()}
 Policy = Literal["save", "error", "careless"]
 POLICIES: tuple[Policy, ...] = ("save", "error", "careless")
+Floats = np.ndarray[Any, Any]
 Complex = np.ndarray[Any, np.dtype[np.complex128]]
 
 
@@ -56,6 +57,10 @@ class _Oracle:
         return src.copy()
 
     @staticmethod
+    def blank() -> Complex:
+        return np.zeros(3, complex).view(_ViewsOfComplex)
+
+    @staticmethod
     def poke(dest: Complex, place: int, value: float) -> None:
         dest[place] = int(value) if dest.dtype.kind == "i" else value
 
@@ -76,6 +81,10 @@ class _Kernelab:
     @staticmethod
     def assign(dest: kl.array, values: list[float]) -> None:
         dest.assign(np.array(values))
+
+    @staticmethod
+    def blank() -> kl.array:
+        return kl.zeros(3, dtype=kl.float64, requires_grad=True)
 
     @staticmethod
     def poke(dest: kl.array, place: int, value: float) -> None:
@@ -103,7 +112,7 @@ class _ViewsOfComplex(np.ndarray):  # type: ignore[type-arg]
 
 
 def _words(source: type) -> dict[str, Any]:
-    words = ("run", "copy", "fill", "assign", "clone", "poke", "unrecorded")
+    words = ("run", "copy", "fill", "assign", "clone", "blank", "poke", "unrecorded")
     return {name: getattr(source, name) for name in words}
 
 
@@ -120,14 +129,8 @@ def check_tape(program: tuple[str, str], seed: int = 0, policy: Policy = "save")
 def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
     inside, after = program
     a, b, a_dot, b_dot, a_bar, b_bar = _drawn(seed)
-    state = {
-        "A": (a + STEP * 1j * a_dot).view(_ViewsOfComplex),
-        "B": (b + STEP * 1j * b_dot).view(_ViewsOfComplex),
-    }
-    words = _words(_Oracle) | state | {"I": INDEX.copy()}
-    exec(inside, words)
-    slope = float(np.sum(a_bar * state["A"].imag) + np.sum(b_bar * state["B"].imag)) / STEP
-    values = [state["A"].real.copy(), state["B"].real.copy()]
+    values, dots = slopes(inside, (a, b), (a_dot, b_dot))
+    slope = float(np.sum(a_bar * dots[0]) + np.sum(b_bar * dots[1]))
 
     leaves = [kl.array(given, dtype=kl.float64, requires_grad=True) for given in (a, b)]
     mine = {"A": kl.clone(leaves[0]), "B": kl.clone(leaves[1])}
@@ -146,6 +149,25 @@ def _check(program: tuple[str, str], seed: int, policy: Policy) -> None:
         total = float(np.sum(found[0] * a_dot) + np.sum(found[1] * b_dot.ravel()))
         assert abs(total - times * slope) <= 1e-9 * max(1.0, abs(slope)), (total / times, slope)
     assert [made.list() for made in mine.values()] == before
+
+
+def slopes(program: str, x: tuple[Floats, Floats], along: tuple[Floats, Floats]) -> tuple[Any, Any]:
+    """What a program leaves in its two arrays, and the derivatives of that along a direction."""
+    state = [(v + STEP * 1j * d).view(_ViewsOfComplex) for v, d in zip(x, along, strict=True)]
+    exec(program, _words(_Oracle) | dict(zip("AB", state, strict=True)) | {"I": INDEX.copy()})
+    return [s.real.copy() for s in state], [s.imag / STEP for s in state]
+
+
+def ran(program: str, a: kl.array, b: kl.array) -> tuple[kl.array, kl.array]:
+    """What a program leaves in copies of two arrays."""
+    mine = {"A": kl.clone(a), "B": kl.clone(b)}
+    exec(program, _words(_Kernelab) | mine | {"I": kl.array(INDEX, dtype=kl.int32)})
+    return mine["A"], mine["B"]
+
+
+def seen(arrays: Any) -> list[Floats]:
+    """The elements of arrays, in NumPy's own."""
+    return [np.array(elements.list()).reshape(elements.shape) for elements in arrays]
 
 
 def recorded(inside: str, seed: int) -> tuple[kl.Tape, dict[kl.array, Any]]:
