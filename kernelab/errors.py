@@ -197,6 +197,10 @@ class KernelIndexError(KernelError, IndexError):
     outside: object = None
 
 
+class KernelKeyError(KernelError, KeyError):
+    """A key under which there is nothing, with those there are."""
+
+
 class KernelZeroDivisionError(KernelError, ZeroDivisionError):
     """An integer divided by zero, found while a kernel ran."""
 

@@ -1,5 +1,8 @@
 """The names of ``import kernelab as kl``: all there, on the host what they can be, misspellings answered."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -99,3 +102,26 @@ def test_an_unknown_setting_is_refused() -> None:
         AttributeError, match=r"there is no setting max_unrol\n  hint: did you mean max_unroll"
     ):
         kl.config.max_unrol = 3
+
+
+def test_kernels_are_themselves_when_copied_and_tapes_are_not_copied() -> None:
+    made = kl.compile("def f(a: float):\n    return a\n\ndef k(x: array[float]):\n    x[tid()] = f(1.0)\n")
+    held = {"kernel": made["k"], "function": made["f"], "data": kl.ones(2)}
+    copied = copy.deepcopy(held)
+    assert copied["kernel"] is copy.copy(made["k"]) is made["k"]
+    assert copied["function"] is made["f"]
+    assert copied["data"] is not held["data"]
+    with pytest.raises(
+        kl.KernelTypeError, match=r"<kernel k> cannot be pickled\n  hint: define it in a module"
+    ):
+        pickle.dumps(made["k"])
+    with pytest.raises(kl.KernelTypeError, match=r"a tape cannot be copied or pickled: gradients go to"):
+        copy.deepcopy(kl.Tape())
+
+
+def test_a_cotangent_by_a_name_is_answered() -> None:
+    x, y = kl.ones(1, requires_grad=True), kl.zeros(1, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.copy(y, x)
+    with pytest.raises(kl.TapeError, match=r"a str is none\n(.*\n)*  hint: write backward\(grads=\{y: "):
+        tape.backward(grads={"y": 1.0})  # type: ignore[dict-item]

@@ -55,6 +55,11 @@ class Habits(Offers, metaclass=Opening):
         "zero",
     )
 
+    def __reduce__(self) -> NoReturn:
+        message = "a tape cannot be copied or pickled: gradients go to the arrays that it has seen"
+        hint = "record what the copy launches on a tape of its own"
+        raise KernelTypeError(Diagnostic(message, code="pickle", hint=hint))
+
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
         raise KernelAttributeError.of(f"a tape has no {name}", _INSTEAD.get(name), name, self.OFFERED)

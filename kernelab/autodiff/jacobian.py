@@ -19,7 +19,7 @@ from kernelab.autodiff.reverse import Bars, Reverse, Run
 from kernelab.autodiff.subject import Key, Subject, Variable
 from kernelab.autodiff.transforms import chunks, unit_vectors
 from kernelab.autodiff.trees import is_whole, refusal, scalars
-from kernelab.errors import GradientError, KernelValueError
+from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelValueError
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.strided import array
 
@@ -148,7 +148,9 @@ class Jacobians(dict[tuple[Key, Key], Jacobian]):
             if key in ((each.input.label, each.output.label), (each.input.label, j), (i, each.output.label)):
                 return each
         known = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
-        raise KeyError(f"there is no Jacobian {key!r}; there are {known}")
+        message = f"there is no Jacobian {key!r}; there are {known}"
+        hint = "write found[input, output], by names or by positions"
+        raise KernelKeyError(Diagnostic(message, code="key", hint=hint))
 
 
 @dataclass(frozen=True, slots=True)

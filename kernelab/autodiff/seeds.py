@@ -154,7 +154,8 @@ def _require_mapping(grads: Any) -> None:
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = called(target, a_thing(target))
-        raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none")
+        hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"
+        raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none", hint)
     if isinstance(cotangent, array) and _stays(target, cotangent):
         return cotangent
     given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)

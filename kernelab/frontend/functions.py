@@ -30,6 +30,7 @@ from kernelab.frontend.values import (
 )
 from kernelab.lang.absent import Offers
 from kernelab.lang.ir import Atom, CustomRules, Function
+from kernelab.lang.single import Single
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
@@ -43,7 +44,7 @@ class Rules(Protocol):
         ...
 
 
-class UserFunction(Offers):
+class UserFunction(Offers, Single):
     """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
 
     OFFERED = ("name", "signature", "source", "span")

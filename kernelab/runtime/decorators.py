@@ -13,6 +13,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
+from kernelab.lang.single import Single
 from kernelab.runtime.conversion import described
 from kernelab.runtime.early import parsed
 from kernelab.runtime.generic import stated
@@ -173,7 +174,7 @@ def struct(cls: Any) -> type[Instance]:
     return class_of(struct_of(cls, names_around(2)))
 
 
-class Function:
+class Function(Single):
     """A decorated function: kernels call it, and so does Python."""
 
     def __init__(self, function: Callable[..., Any], namespace: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
 from kernelab.lang.absent import Offers
+from kernelab.lang.single import Single
 
 _MAP = "apply a function to every element: kl.map(lambda a: ..., x)"
 _INSTEAD = {
@@ -79,7 +80,7 @@ _OF_KERNELS = (
 )
 
 
-class KernelHints(Offers):
+class KernelHints(Offers, Single):
     """The part of a kernel that answers what it has not."""
 
     OFFERED = ("doc", "effects", "jvp", "loops", "name", "primal", "source", "span", "vjp", "widened")

@@ -304,7 +304,9 @@ def test_a_jacobian_behaves_as_an_array_and_goes_to_scipy() -> None:
     np.testing.assert_array_equal(J @ np.ones(4), J.numpy() @ np.ones(4))
     np.testing.assert_array_equal(J.tocsr().toarray(), J.numpy())
     assert J.tocsr().nnz == np.count_nonzero(J.numpy())
-    with pytest.raises(KeyError, match=r"there is no Jacobian \('x', 'z'\); there are \('x', 'y'\)"):
+    with pytest.raises(
+        KeyError, match=r"there is no Jacobian \('x', 'z'\); there are \('x', 'y'\)\n  hint: write"
+    ):
         kl.autograd.jacobian(K["band"], 4, [x], [kl.zeros(4)])["x", "z"]
 
 
