@@ -169,7 +169,11 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015): steps scaled by running means of the gradient and of its square."""
+    """Adam (Kingma and Ba 2015): steps scaled by running means of the gradient and of its square.
+
+    `params` are arrays of floats, `betas` how much of each mean is kept.  Raises KernelTypeError for other
+    parameters, KernelValueError for rates that are none.
+    """
 
     KEPT = 2
 

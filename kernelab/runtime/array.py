@@ -126,7 +126,10 @@ def zeros_like(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """Zeros in the shape and dtype of `src`; `requires_grad` too unless given."""
+    """Zeros in the shape and dtype of `src`; `requires_grad` too unless given.
+
+    They are on its device unless another one is given.  Raises KernelTypeError for what is no array.
+    """
     _require_shaped(src, "zeros_like takes")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return zeros(src.shape, src.dtype, _beside(src, device), wanted, **options)
@@ -138,7 +141,7 @@ def ones_like(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """Ones in the shape and dtype of `src`; `requires_grad` too unless given."""
+    """Ones in the shape and dtype of `src`; the rest as for `zeros_like`."""
     _require_shaped(src, "ones_like takes")
     return full_like(src, 1, device, requires_grad, **options)
 
@@ -149,7 +152,7 @@ def empty_like(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """Uninitialised elements in the shape and dtype of `src`; `requires_grad` too unless given."""
+    """Elements like those of `src` that hold whatever the memory held; the rest as for `zeros_like`."""
     _require_shaped(src, "empty_like takes")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return empty(src.shape, src.dtype, _beside(src, device), wanted, **options)
@@ -162,7 +165,10 @@ def full_like(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """One value everywhere in the shape and dtype of `src`; `requires_grad` too unless given."""
+    """One value everywhere in the shape and dtype of `src`; the rest as for `zeros_like`.
+
+    Raises KernelTypeError or KernelValueError for a value that is no element of that dtype.
+    """
     _require_shaped(src, "full_like takes first")
     wanted = src.requires_grad if requires_grad is None else requires_grad
     return full(src.shape, value, src.dtype, _beside(src, device), wanted, **options)
@@ -232,7 +238,11 @@ def clone(
     requires_grad: bool | None = None,
     **options: Unpack[Options],
 ) -> array:
-    """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it."""
+    """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it.
+
+    It has the shape and dtype of `src`, and is on its device unless another one is given.  Raises
+    KernelTypeError for what is no array, LaunchError for a device that is not there.
+    """
     _require_known(options)
     place = None if device is None else get_device(device)
     if is_picked(src):
@@ -289,9 +299,8 @@ class Ranked:
     def __init__(self, ndim: int) -> None:
         self.ndim = ndim
         self.__name__ = self.__kernelab_name__ = name = f"array{ndim}d"
-        self.__doc__ = (
-            f"``{name}(data, dtype)`` makes an `array` of {ndim} dimensions, ``{name}[float]`` annotates."
-        )
+        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
+        self.__doc__ = f"``{name}(data, dtype)`` makes an `array` of {axes}, ``{name}[float]`` annotates."
 
     def __repr__(self) -> str:
         return f"<kernelab {self.__name__}>"

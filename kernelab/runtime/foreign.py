@@ -85,7 +85,10 @@ def _tensor(a: array, torch: Any) -> Any:
 
 
 def to_dlpack(a: array) -> Any:
-    """The memory of an array as a DLPack capsule, for libraries that take no arrays themselves."""
+    """The memory of an array as a DLPack capsule, for libraries that take no arrays themselves.
+
+    Components of vectors and matrices stand in the last axes.  Raises KernelTypeError for what is no array.
+    """
     _require_array(a, "to_dlpack")
     return a.__dlpack__()
 
@@ -113,7 +116,10 @@ def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
 
 
 def dtype_to_numpy(dtype: Any) -> Any:
-    """NumPy's class of the numbers of a type: ``np.float32`` for `float32` and for `float`."""
+    """NumPy's class of the numbers of a type: ``np.float32`` for `float32` and for `float`.
+
+    Raises KernelTypeError for vectors, matrices and structs, and for what is no type.
+    """
     found = value_type(dtype)
     if not isinstance(found, Scalar):
         message = f"NumPy has no dtype for {found}: its arrays hold the components in the last axes"
@@ -133,7 +139,10 @@ def dtype_from_torch(torch_dtype: Any) -> Scalar:
 
 
 def dtype_to_torch(dtype: Any) -> Any:
-    """PyTorch's dtype of the numbers of a type: ``torch.float32`` for `float32` and for `float`."""
+    """PyTorch's dtype of the numbers of a type: ``torch.float32`` for `float32` and for `float`.
+
+    Raises KernelTypeError where PyTorch has none, or is not installed.
+    """
     found = value_type(dtype)
     if not isinstance(found, Scalar) or not hasattr(_torch(), found.name):
         raise KernelTypeError(Diagnostic(f"PyTorch has no dtype for {found}", code="dtype"))
@@ -146,7 +155,7 @@ def device_from_torch(torch_device: Any) -> Device:
 
 
 def device_to_torch(device: Device | str | None) -> str:
-    """What PyTorch calls a device."""
+    """What PyTorch calls a device, "cpu" or "cuda:0"; raises LaunchError for one that is not there."""
     return str(get_device(device))
 
 

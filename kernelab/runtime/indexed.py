@@ -272,7 +272,8 @@ class Ranked:
     def __init__(self, ndim: int) -> None:
         self.ndim = ndim
         self.__name__ = self.__kernelab_name__ = name = f"indexedarray{ndim}d"
-        self.__doc__ = f"``{name}(data, indices)`` picks from {ndim} dimensions, ``{name}[float]`` annotates."
+        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
+        self.__doc__ = f"``{name}(data, indices)`` picks from {axes}, ``{name}[float]`` annotates."
 
     def __repr__(self) -> str:
         return f"<kernelab {self.__name__}>"

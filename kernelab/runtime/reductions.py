@@ -103,7 +103,10 @@ def array_inner(
 
 
 def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> None:
-    """The running sums of a one-dimensional array; without `inclusive`, of the elements before each one."""
+    """The running sums of a one-dimensional array; without `inclusive`, of the elements before each one.
+
+    Both have the same length and dtype; a tape differentiates through it.  Raises KernelTypeError for others.
+    """
     in_array = plain(in_array)
     _require_alike(in_array, out_array)
     if in_array.ndim != 1:
@@ -116,7 +119,11 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
 
 
 def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
-    """Convert the elements of one array to the scalar type of another; `count` takes the first ones only."""
+    """Convert the elements of one array to the scalar type of another; `count` takes the first ones only.
+
+    Both have the same shape; a tape differentiates through it, between floats.  Raises KernelTypeError where
+    they differ in more than their numbers.
+    """
     source, target = _first(plain(in_array), count), _first(out_array, count)
     if shape_of(source.dtype) != shape_of(target.dtype):
         message = f"{source.dtype} cannot be cast to {target.dtype}: they differ in more than their numbers"

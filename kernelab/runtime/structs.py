@@ -53,7 +53,9 @@ class Instance:
         object.__setattr__(self, "_traced", {})
         object.__setattr__(self, "_element", False)
         if len(values) > len(struct.fields):
-            message = f"{struct} has {len(struct.fields)} fields, not {len(values)}"
+            message = (
+                f"{struct} has {len(struct.fields)} field{'s' * (len(struct.fields) != 1)}, not {len(values)}"
+            )
             hint = f"they are {', '.join(f'{entry.name}: {entry.type}' for entry in struct.fields)}"
             raise KernelTypeError(Diagnostic(message, code="field", hint=hint))
         given = dict(zip((entry.name for entry in struct.fields), values, strict=False))
