@@ -318,8 +318,11 @@ class Recording:
         call.will_write()
         residuals: tuple[array, ...] = ()
         reverse = outline.reverse
-        began = 0 if self.times is None else perf_counter_ns()
+        began = 0
         try:
+            if self.times is not None:
+                call.build(reverse)  # a time is that of the launch alone
+                began = perf_counter_ns()
             if reverse.__class__ is Reverse and reverse.residuals:
                 residuals = call.augmented(reverse)
             else:

@@ -316,6 +316,12 @@ class Call:
         names = [plan.parameters[i].name for i in sorted(found)]
         return tuple([name for name in names if not any(name in group for group in groups)])
 
+    def build(self, reverse: object) -> Entry:
+        """What `augmented` runs, or `primal` where there is no way back: built now, if it has not been."""
+        if isinstance(reverse, Reverse) and reverse.residuals:
+            return reverse.primal_entry
+        return _entry_for(self.kernel, self.arguments)
+
     def primal(self) -> None:
         """Run the kernel."""
         kernel = self.kernel

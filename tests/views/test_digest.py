@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff import records
+from kernelab.runtime.device import CPU
 from kernelab.runtime.memory import Allocation
 from kernelab.views.answers import answer
 from kernelab.views.digest import Digest
@@ -194,6 +196,28 @@ def test_an_observed_tape_knows_times_and_the_norms_of_each_step_back() -> None:
     whole = looked(tape).whole()
     assert all(time > 0 for time in whole["times"])
     assert whole["sweep"] == [[1, [[1, 3.464]]], [0, [[0, 6.928]]]]
+
+
+@pytest.mark.parametrize("loop", ["", "for k in range(3):\n        s = s * s + x[i]\n    "])
+def test_a_time_is_that_of_a_launch_without_the_build_of_its_kernel(
+    loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"def fresh(x: array[float], y: array[float]):\n    i = tid()\n    s = x[i]\n    {loop}y[i] = s\n"
+    fresh, now = kl.compile(text)["fresh"], [0]
+
+    def build(backend: Any, *given: Any, original: Any = CPU.backend.build, **named: Any) -> Any:
+        now[0] += 10**9
+        return original(*given, **named)
+
+    monkeypatch.setattr(type(CPU.backend), "build", build)
+    monkeypatch.setattr(records, "perf_counter_ns", lambda: now[0])
+    x, y = arrays(2)
+    tape = kl.Tape()
+    tape.observe()
+    with tape:
+        fresh[3](x, y)
+    assert now[0] >= 10**9
+    assert tape.times[0] == 0
 
 
 def test_a_tape_that_nobody_observes_measures_nothing() -> None:
