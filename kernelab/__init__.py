@@ -6,6 +6,8 @@ The types and operations of the kernel language are names of this module too: ``
 """
 
 import sys as _sys
+from collections.abc import Mapping as _Mapping
+from collections.abc import Sequence as _Sequence
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -65,6 +67,7 @@ from kernelab.runtime.calls import telling as _telling
 from kernelab.runtime.capture import Graph, ScopedCapture, capture_begin, capture_end, capture_launch
 from kernelab.runtime.checked import find_races
 from kernelab.runtime.command import Launch
+from kernelab.runtime.conversion import described as _described
 from kernelab.runtime.decorators import (
     compile,
     func_grad,
@@ -174,24 +177,38 @@ def _offer_magic() -> None:
 class _Trace(_Builtin):
     """Of a matrix, the sum of its diagonal; of a kernel, the run of one thread."""
 
-    def __call__(self, *given: _Any, **named: _Any) -> _Any:
-        """``trace(m)``, or ``trace(kernel, thread, dim, inputs, outputs, adjoints=None)``.
+    def __call__(
+        self,
+        kernel_or_matrix: _Any = None,
+        /,
+        thread: int | _Sequence[int] = 0,
+        dim: int | _Sequence[int] | None = None,
+        inputs: _Sequence[_Any] = (),
+        outputs: _Sequence[_Any] = (),
+        adjoints: _Mapping[_Any, _Any] | None = None,
+    ) -> _Any:
+        """The sum of the diagonal of a matrix, or the run of one thread of a kernel.
 
-        `m` is a square matrix of floats.  `thread` is a position in the grid `dim`, an int or one for each of
-        its dimensions; `adjoints` are the cotangents that the way back starts with, by array or name, 1 for
-        all that the kernel changes unless given.  Nothing that is given changes.  Raises LaunchError for a
-        thread outside of the grid, and what a launch raises.
+        A matrix is a square one of floats.  `thread` is a position in the grid `dim`, an int or one for each
+        of its dimensions; `adjoints` are the cotangents that the way back starts with, by array or name, 1
+        for all that the kernel changes unless given.  Nothing that is given changes.  Raises LaunchError
+        for a thread outside of the grid, and what a launch raises.
         """
-        if given and isinstance(given[0], Kernel):
+        if isinstance(kernel_or_matrix, Kernel):
             from kernelab.autodiff.threadrun import trace_thread
 
             _install_reports()
-            return trace_thread(*given, **named)
-        if named or len(given) != 1 or given[0] is None or callable(given[0]):
-            message = "trace takes a kernel and a thread, or a square matrix alone"
+            return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints)
+        is_alone = thread == 0 and dim is None and not inputs and not outputs and adjoints is None
+        is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str) or callable(kernel_or_matrix)
+        if is_other or not is_alone:
+            found = _described(kernel_or_matrix) if is_other else "a matrix and more"
+            message = f"trace takes a kernel and a thread, or a square matrix alone, not {found}"
             hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
+            if isinstance(kernel_or_matrix, str):
+                hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"
             raise KernelTypeError(_Diagnostic(message, code="call", hint=hint))
-        return super().__call__(*given, **named)
+        return super().__call__(kernel_or_matrix)
 
 
 trace = _Trace("trace")
