@@ -6,6 +6,9 @@ import type { Store } from "./store";
 
 const MOST = 6;
 
+/** What is the matter with the line at which `backward` found something. */
+const AT: Record<string, string> = { cut: "the gradient ends here:", "not-finite": "it is not finite here:" };
+
 interface Problem {
   key: string;
   record: number;
@@ -39,7 +42,7 @@ function overwritten(store: Store, one: Overwrite, times: number): Problem {
 function found(store: Store, one: Finding): Problem {
   return {
     key: one.message + one.at[0], record: store.recordAt(one.at[0]), memory: null, grave: true, sentence: one.message, hint: one.hint, times: 1,
-    lines: [["here", ...one.at], ...one.related],
+    lines: [[AT[one.code] ?? "here:", ...one.at], ...one.related],
   };
 }
 
