@@ -13,19 +13,29 @@ from typing import Any
 import numpy as np
 
 Values = np.ndarray[Any, Any]
-Color = tuple[int, int, int]
+Color = tuple[int, int, int, int]
+"""Red, green, blue, and how much they cover of the page, to 255."""
 
-# The anchors of viridis, and of the diverging red and blue of ColorBrewer: both are read by the colour-blind.
-SEQUENTIAL: tuple[Color, ...] = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
-DIVERGING: tuple[Color, ...] = (
-    (33, 102, 172),
-    (146, 197, 222),
-    (247, 247, 247),
-    (244, 165, 130),
-    (178, 24, 43),
+# The anchors of viridis, and the ends of ColorBrewer's red and blue: both are read by the colour-blind.
+SEQUENTIAL: tuple[Color, ...] = (
+    (68, 1, 84, 255),
+    (59, 82, 139, 255),
+    (33, 145, 140, 255),
+    (94, 201, 98, 255),
+    (253, 231, 37, 255),
 )
-NOT_FINITE: Color = (128, 128, 128)
+# Zero is the page itself, light or dark.
+DIVERGING: tuple[Color, ...] = (
+    (33, 102, 172, 255),
+    (33, 102, 172, 128),
+    (105, 63, 108, 0),
+    (178, 24, 43, 128),
+    (178, 24, 43, 255),
+)
+NOT_FINITE: Color = (128, 128, 128, 255)
 LEVELS = 255
+NONE = np.zeros((0, 4), np.uint8)
+"""The palette of a picture that has none."""
 SIDES = (256, 192, 160, 128, 96, 64, 48, 32)
 """The longest sides, in pixels, that are tried until a picture fits its budget."""
 
@@ -51,17 +61,17 @@ class Scale:
         share = np.where(finite, (values - self.low) / span, 0.0)
         return np.where(finite, np.clip(share * LEVELS, 0, LEVELS - 1), LEVELS).astype(np.uint8)
 
-    def palette(self) -> bytes:
-        """The colours of the indices."""
+    def palette(self) -> Values:
+        """The colours of the indices, one in a row."""
         at = np.linspace(0, len(self.anchors) - 1, LEVELS)
         channels = [
             np.interp(at, range(len(self.anchors)), channel) for channel in zip(*self.anchors, strict=True)
         ]
-        return np.stack(channels, axis=1).round().astype(np.uint8).tobytes() + bytes(NOT_FINITE)
+        return np.vstack([np.stack(channels, axis=1).round(), NOT_FINITE]).astype(np.uint8)
 
     def key(self) -> str:
         """The scale itself, with the numbers at its ends."""
-        stops = ",".join(f"rgb{color}" for color in self.anchors)
+        stops = ",".join(f"rgb({r},{g},{b},{cover / 255:.2g})" for r, g, b, cover in self.anchors)
         low, high = escape(number(self.low)), escape(number(self.high))
         bar = f'<i style="background:linear-gradient(90deg,{stops})"></i>'
         return f'<div class="kl-key">{low}{bar}{high}</div>'
@@ -135,15 +145,16 @@ def thinned(values: Values, side: int) -> Values:
     return values
 
 
-def png(pixels: Values, palette: bytes = b"") -> bytes:
+def png(pixels: Values, palette: Values = NONE) -> bytes:
     """A PNG file (ISO/IEC 15948) of 8-bit pixels, rows first: indices of a palette, or three colours."""
     height, width, channels = pixels.shape
     rows = np.zeros((height, 1 + width * channels), np.uint8)
     rows[:, 1:] = pixels.reshape(height, width * channels)
-    header = struct.pack(">2I5B", width, height, 8, 3 if palette else 2, 0, 0, 0)
+    header = struct.pack(">2I5B", width, height, 8, 3 if len(palette) else 2, 0, 0, 0)
     parts = [
         (b"IHDR", header),
-        (b"PLTE", palette),
+        (b"PLTE", palette[:, :3].tobytes()),
+        (b"tRNS", palette[:, 3].tobytes()),
         (b"IDAT", zlib.compress(rows.tobytes(), 9)),
         (b"IEND", b""),
     ]

@@ -25,10 +25,15 @@ def shown(x: kl.array) -> str:
     return text.render(array_view(x))
 
 
-def pictures(x: kl.array) -> list[Any]:
-    """The pixels of the PNGs in a view, as red, green and blue."""
+def pictures(x: kl.array, paper: int = 255) -> list[Any]:
+    """The pixels of the PNGs in a view, as red, green and blue, on a page that is white or grey."""
     found = re.findall(r"data:image/png;base64,([^\"]+)", html(x))
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")) for data in found]
+    return [on_paper(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA"), paper) for data in found]
+
+
+def on_paper(picture: Image.Image, paper: int) -> Any:
+    behind = Image.new("RGBA", picture.size, (paper, paper, paper, 255))
+    return np.asarray(Image.alpha_composite(behind, picture).convert("RGB"))
 
 
 def test_a_small_array_is_a_table_under_its_dtype_shape_and_device() -> None:
@@ -67,8 +72,16 @@ def test_a_matrix_is_a_heatmap_with_a_pixel_an_element() -> None:
     (pixels,) = pictures(kl.array(data))
     assert pixels.shape == (12, 20, 3)
     assert pixels[3, 5].tolist() == [178, 24, 43]
-    assert pixels[0, 0].tolist() == [247, 247, 247]
     assert pixels[4, 6, 2] > pixels[4, 6, 0]
+
+
+@pytest.mark.parametrize("paper", [255, 17])
+def test_zero_between_both_signs_is_the_page_itself_light_or_dark(paper: int) -> None:
+    data = np.zeros((12, 20))
+    data[3, 5], data[4, 6] = 2.0, -2.0
+    (pixels,) = pictures(kl.array(data), paper)
+    assert pixels[0, 0].tolist() == [paper] * 3
+    assert (pixels[3, 5].tolist(), pixels[4, 6].tolist()) == ([178, 24, 43], [33, 102, 172])
 
 
 def test_numbers_of_one_sign_go_from_dark_to_bright() -> None:
