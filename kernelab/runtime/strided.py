@@ -37,16 +37,14 @@ from kernelab.runtime.interop import (
     too_many_axes,
     value_type,
 )
+from kernelab.runtime.layout import Layout
 from kernelab.runtime.memory import (
     Allocation,
     address_of,
     borrow,
-    bounds,
     contiguous_strides,
-    folds,
 )
 from kernelab.runtime.outside import at_address, from_interface, is_outside
-from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.taken import let_go
 from kernelab.runtime.transfers import look_at, transfer, write
@@ -66,7 +64,7 @@ from kernelab.runtime.viewing import (
 Shape = tuple[int, ...]
 
 
-class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, Views):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -281,50 +279,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Views):  # n
     # -------------------------------------------------------------------------------------- what it is
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
-
-    @property
     def device(self) -> Device:
         return device_of(self.allocation.space)
-
-    @property
-    def offset(self) -> int:
-        """Where in its memory the first element stands, in bytes."""
-        return self.ptr - self.allocation.address
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """The lowest address of any element, and one past the highest."""
-        if self._extent is None:
-            self._extent = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))
-        return self._extent
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether the elements stand in memory in order and without gaps."""
-        if self.ndim == 1:
-            return self.shape[0] < 2 or self.strides[0] == itemsize(self.dtype)
-        return self.size == 0 or all(
-            stride == dense
-            for extent, stride, dense in zip(
-                self.shape, self.strides, contiguous_strides(self.shape, itemsize(self.dtype)), strict=True
-            )
-            if extent > 1
-        )
-
-    @property
-    def folds(self) -> bool:
-        """Whether elements may have bytes in common with each other, as in a sliding window of NumPy's."""
-        return folds(self.shape, self.strides, itemsize(self.dtype))
-
-    def overlaps(self, other: "array") -> bool:
-        """Whether the two have bytes in common."""
-        return share_bytes(self, other)
 
     def __copy__(self) -> "array":
         return duplicate(self, self.requires_grad, "clone")

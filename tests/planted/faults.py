@@ -418,9 +418,9 @@ HAZARDS = (
     Fault(
         "an array ends one element early",
         RUNTIME,
-        "self._extent = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))",
+        "found = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))",
         "low, high = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))\n"
-        "            self._extent = (low, high - itemsize(self.dtype))",
+        "            found = (low, high - itemsize(self.dtype))",
         TAPES,
     ),
 )
