@@ -19,8 +19,9 @@ from kernelab.runtime.calling import ordered
 from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.grid import Grid, grid_of
+from kernelab.runtime.incomplete import no_grid
 from kernelab.runtime.kernel import Groups, Kernel
-from kernelab.runtime.launch import bind, no_grid, sharing
+from kernelab.runtime.launch import bind, sharing
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.strided import array

@@ -6,8 +6,9 @@ from typing import Any
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
+from kernelab.runtime.incomplete import no_kernel, require_lists
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import bind, no_kernel, require_lists, sharing
+from kernelab.runtime.launch import bind, sharing
 from kernelab.runtime.races import Races, races_of
 
 

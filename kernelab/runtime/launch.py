@@ -6,7 +6,7 @@ a kernel before it is launched stands in its `Plan`, and arrays carry their pack
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Never
@@ -21,11 +21,11 @@ from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.calls import no_argument, show_signature
 from kernelab.runtime.command import Launch
-from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.grid import Grid, grid_of
+from kernelab.runtime.incomplete import no_grid, no_kernel, require_lists
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import note_origin
@@ -468,33 +468,3 @@ def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> N
             message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {found}"
             hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
             raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))
-
-
-def require_lists(**given: Any) -> None:
-    for name, arguments in given.items():
-        if isinstance(arguments, Sequence) and not isinstance(arguments, str):
-            continue
-        message = f"`{name}` is a list of arguments, not {described(arguments)}"
-        raise LaunchError(Diagnostic(message, code="argument", hint=f"write {name}=[...]"))
-
-
-def no_kernel(found: object) -> LaunchError:
-    if found is None:
-        hint = "write kl.launch(kernel, dim=n, inputs=[...], outputs=[...])"
-        return LaunchError(Diagnostic("launch() needs a kernel", code="kernel", hint=hint))
-    name = getattr(found, "__name__", repr(found))
-    if hasattr(found, "__kernelab_function__"):
-        message = f"`{name}` is a function for kernels: it cannot be launched itself"
-        hint = "launch a kernel that calls it; a kernel returns nothing and writes to arrays"
-        return LaunchError(Diagnostic(message, code="kernel", hint=hint))
-    message = f"launch() takes a kernel first, not the {type(found).__name__} {name}"
-    hint = "write the function in a %%kernel cell, or decorate it with @kl.kernel"
-    return LaunchError(Diagnostic(message, code="kernel", hint=hint))
-
-
-def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
-    given = zip(kernel.loaded.names, arguments, strict=False)
-    shaped = next((name for name, argument in given if isinstance(argument, array | np.ndarray)), None)
-    hint = f"write dim={shaped}.shape to have one for each element of {shaped}" if shaped else "write dim=n"
-    message = f"the launch of `{kernel.name}` does not say how many threads run: dim is missing"
-    return LaunchError(Diagnostic(message, code="dim", hint=hint))
