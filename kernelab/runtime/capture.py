@@ -70,7 +70,7 @@ class Graph:
 
 def release(space: Space, lent: list[Borrowed], capture: Capture) -> None:
     """Give back what a graph has kept, once nothing of it is under way."""
-    if space.backend.flights.lost is not None or OPEN.get(space.name) is not space:
+    if not space.takes_back or OPEN.get(space.name) is not space:
         return
     if (capture.uploads or lent) and space.capture is None:
         space.driver.wait_for_all()

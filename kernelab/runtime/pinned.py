@@ -5,7 +5,6 @@ while there is one, copies end before they return.  Knows spaces; must not know 
 """
 
 import ctypes
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,7 +35,7 @@ class PinnedAllocation(Allocation):
     def __del__(self) -> None:
         if not hasattr(self, "_copies"):
             return  # there was no memory
-        if self._keeper.backend.flights.lost is None and not sys.is_finalizing():
+        if self._keeper.takes_back:
             for space, event in self._copies.items():
                 space.driver.close_event(event)
             self._keeper.driver.unshare(self.address)

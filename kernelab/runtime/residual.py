@@ -51,7 +51,7 @@ class Residual:
     def __del__(self, free: Callable[[int], None] = _free) -> None:
         if self._space is None:
             free(self._table[0])
-        elif self._table[0] and self._values is None:
+        elif self._table[0] and self._values is None and self._space.takes_back:
             self._space.driver.free(self._table[0])
 
     @property

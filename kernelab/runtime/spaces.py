@@ -75,6 +75,11 @@ class Space:
             made.clear(0, nbytes)
         return made
 
+    @property
+    def takes_back(self) -> bool:
+        """Whether the driver takes back what it has given: not of a lost device, nor when Python ends."""
+        return self.backend.flights.lost is None and not sys.is_finalizing()
+
     def living(self) -> "list[DeviceAllocation]":
         """Every allocation that there is."""
         return self._living.all()
@@ -177,7 +182,7 @@ class _Owned:
         self.partners: frozenset[Partner] = frozenset()
 
     def __del__(self) -> None:
-        if self._space.backend.flights.lost is None and not sys.is_finalizing():
+        if self._space.takes_back:
             self._space.queues.before((self,))
             self._space.driver.free(self._address)
 

@@ -4,7 +4,7 @@ A launch has been put into its stream when it returns; memory that several strea
 `queues`.  Knows spaces and their drivers; must not know kernels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Token
 from typing import Any
@@ -21,14 +21,15 @@ from kernelab.runtime.spaces import Capture, Space
 class _Handle:
     """A stream or an event of a driver, given back when this object goes."""
 
-    __slots__ = ("_close", "number")
+    __slots__ = ("_close", "_space", "number")
 
-    def __init__(self, number: int, close: Any) -> None:
+    def __init__(self, number: int, space: Space, close: Callable[[int], None] | None) -> None:
         self.number = number
+        self._space = space
         self._close = close
 
     def __del__(self) -> None:
-        if self._close is not None:
+        if self._close is not None and self._space.takes_back:
             self._close(self.number)
 
 
@@ -44,16 +45,16 @@ class Stream:
         self.device = place
         self._driver, self._space = space.driver, space
         if cuda_stream is None:
-            self._handle = _Handle(space.queues.open(), space.close_stream)
+            self._handle = _Handle(space.queues.open(), space, space.close_stream)
         else:
-            self._handle = _Handle(int(cuda_stream) or LEGACY, None)
+            self._handle = _Handle(int(cuda_stream) or LEGACY, space, None)
 
     @classmethod
     def _own(cls, device: Device | str | None) -> "Stream":
         """The stream in which a device works where nothing else is said."""
         made = cls.__new__(cls)
         made.device, space = _cuda(device, "a stream")
-        made._driver, made._space, made._handle = space.driver, space, _Handle(0, None)
+        made._driver, made._space, made._handle = space.driver, space, _Handle(0, space, None)
         return made
 
     def __repr__(self) -> str:
@@ -134,9 +135,10 @@ class Event:
     def __init__(self, device: Device | str | None = None, *, enable_timing: bool = False) -> None:
         self.device, space = _cuda(device, "an event")
         self.enable_timing = bool(enable_timing)
-        self._driver: Driver = space.driver
         self._space = space
-        self._handle = _Handle(space.driver.open_event(self.enable_timing), space.driver.close_event)
+        self._driver: Driver = space.driver
+        made = self._driver.open_event(self.enable_timing)
+        self._handle = _Handle(made, space, self._driver.close_event)
         self._within: Capture | None = None
         """The capture in which it was last recorded: then it happens in a graph."""
 

@@ -1,5 +1,6 @@
 """Launches on a device that return at once: what waits for them, and what is said when they go wrong."""
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -195,6 +196,27 @@ def test_an_illegal_address_names_the_launches_and_how_to_go_on(
     ):
         with pytest.raises(LostError, match="running `double`"):
             again()
+
+
+def test_what_a_lost_device_held_goes_without_a_word(
+    kernels: dict[str, Any], driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver takes nothing back any more: every call fails as the first one did."""
+
+    def broken(*_: object) -> None:
+        raise fault("CUDA_ERROR_ILLEGAL_ADDRESS", "giving something back", "cuda:0")
+
+    x, pinned = kl.ones(4, device="cuda", requires_grad=True), kl.zeros(4, pinned=True)
+    stream, event, tape = kl.Stream("cuda"), kl.Event("cuda"), kl.Tape()
+    with tape:
+        kl.launch(kernels["advance"], 4, [x, 3])
+    driver.queues[0].append(broken)
+    with pytest.raises(LostError):
+        kl.synchronize()
+    for name in ("free", "unshare", "close_stream", "close_event"):
+        monkeypatch.setattr(driver, name, broken)
+    del x, pinned, stream, event, tape
+    gc.collect()  # what is raised there would fail the test
 
 
 def test_several_launches_may_have_lost_the_device(kernels: dict[str, Any], driver: SimulatedDriver) -> None:
