@@ -107,3 +107,16 @@ def test_text_may_name_textures() -> None:
 def test_a_complaint_shows_the_log_of_the_compiler() -> None:
     with pytest.raises(BuildError, match='identifier "nonsense" is undefined'):
         compile_to_ptx('extern "C" __global__ void k(int* x) { *x = nonsense; }')
+
+
+def test_numbers_of_different_types_may_share_memory() -> None:
+    """What loops keep does, and arrays that are views of others: NVRTC has no flag that says so."""
+    ptx = compile_to_ptx("""
+extern "C" __global__ void k(char* p, char* r, float* q, int n) {
+  *(int*)p = n;
+  *q = *(float*)r;
+  *(int*)p = n + 2;
+}
+""")
+    moves = [word for word in ptx.split() if word.startswith(("ld.global", "st.global"))]
+    assert moves == ["st.global.u32", "ld.global.f32", "st.global.f32", "st.global.u32"]
