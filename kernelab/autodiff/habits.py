@@ -73,3 +73,9 @@ def no_loss(value: Any) -> tuple[str, str]:
     if isinstance(value, list | tuple | dict):
         return message, "pass one array, or backward(grads={y: ones_like(y)}) for several"
     return message, _SUMMED
+
+
+def no_function(value: object) -> tuple[str, str]:
+    """What is wrong with a value that was to be recorded as a function, and what to do."""
+    message = f"record_func takes a function without arguments, not {described(value)}"
+    return message, "write tape.record_func(lambda: ..., arrays=[x, y])"

@@ -19,7 +19,7 @@ from kernelab.autodiff.finite import FiniteChecks, check_seeds, check_sums
 from kernelab.autodiff.flow import Flow, flow
 from kernelab.autodiff.forgotten import tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
-from kernelab.autodiff.habits import Habits
+from kernelab.autodiff.habits import Habits, no_function
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.magnitudes import measuring
 from kernelab.autodiff.narrow import narrow_sums
@@ -138,8 +138,10 @@ class Tape(Observed, Habits):
         It finds the gradients of what it differentiates in their ``.grad``, and adds to the ``.grad`` of what
         that was computed from.  `arrays` are all arrays that it handles so; while it runs, they hold what
         they hold now, unless `overwrite` forbids to save what is overwritten: then `mark_read` the arrays
-        whose values it needs, to hear of later writes.
+        whose values it needs, to hear of later writes.  Raises TapeError for what cannot be called.
         """
+        if not callable(backward):
+            raise refusal("function", *no_function(backward))
         self._recording.add_function(backward, tuple(arrays))
 
     def record_launch(

@@ -5,7 +5,7 @@ Reading costs nothing: only assignment asks here.
 
 from typing import Any, ClassVar
 
-from kernelab.errors import Diagnostic, KernelError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelError
 
 _SHAPE = "write y = x.reshape(...), or x.flatten(): a view of the same memory"
 _INSTEAD = {
@@ -43,4 +43,11 @@ class Fixed:
         if hint is not None:
             message = f"the {name} of an array cannot be assigned"
             raise FixedAttribute(Diagnostic(message, hint=hint, code="attribute"))
-        object.__setattr__(self, name, value)
+        try:
+            object.__setattr__(self, name, value)
+        except AttributeError as error:
+            # One frame, this one: there is no such name.  Otherwise a setter has run, and knows better.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            message = f"an array has no {name} that could be assigned"
+            raise KernelAttributeError.of(message, None, name, dir(self)) from None

@@ -78,7 +78,8 @@ class Gradients:
             raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
         if value.shape != self.shape or value.dtype != self.dtype:
             message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
-            raise KernelTypeError(Diagnostic(message, code="grad"))
+            hint = "a gradient has the shape and dtype of its array: write kl.zeros_like(x), and fill that"
+            raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
         self.requires_grad = True
         if self._stands_like(value):
             self.allocation.adjoint = value.allocation

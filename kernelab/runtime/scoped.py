@@ -5,6 +5,7 @@ import time
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
+from kernelab.runtime.calls import telling
 from kernelab.runtime.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.recorder import RECORDER, Recorder
 from kernelab.runtime.spaces import OPEN
@@ -23,6 +24,7 @@ class ScopedTimer:
     unless `active`.  `synchronize`, `use_nvtx`, `color` and `cuda_filter` have no effect on the CPU.
     """
 
+    @telling()
     def __init__(
         self,
         name: str,

@@ -176,6 +176,10 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.Ball(1.0, 2.0), KernelTypeError, r"Ball has 1 field, not 2\n.*mass: float32"),
     (lambda h: kl.launch(h.k, 3, [h.x[0], 1.0, 2]), LaunchError, r"expects an array .*, not the float32 0.0"),
     (lambda h: kl.dot(h.x, h.x), KernelTypeError, r"not arrays\n.*kl.map"),
+    (lambda h: setattr(h.x, "require_grad", True), AttributeError, r"no require_grad .*\n.*requires_grad"),
+    (lambda h: setattr(h.x, "grad", kl.zeros(4)), KernelTypeError, r"cannot be float32 \(4,\)\n.*zeros_like"),
+    (lambda h: kl.ScopedTimer("a", sync=True), KernelTypeError, r"no argument sync\n.*, synchronize,"),
+    (lambda h: kl.Tape().record_func(3, [h.x]), kl.TapeError, r"not the int 3\n(.*\n)*.*lambda"),
     # what stands in the wrong place
     (lambda h: kl.zeros(float("nan")), KernelTypeError, r"a whole number, not the float nan"),
     (lambda h: kl.zeros(np.ones((2, 2), complex)), KernelTypeError, r"not a NumPy array of complex128"),
