@@ -26,7 +26,8 @@ def scale(x: array[float], factor: float, y: array[float]):
 * A def that returns a value is a function: kernels and other functions call it. Its annotations may be
   left out.
 * A variable has one type, that of what is assigned to it. Numbers and functions of the notebook are
-  captured when the cell runs.
+  captured when the cell runs; where a later cell changes one, or a module that holds one is loaded again,
+  a warning under that cell names the kernels that still hold the old one.
 * What the language does not have is refused at its line, with what to write instead.
 * Operations and words: `docs/builtins.md`. What loops cost in reverse: `docs/loops.md`. Programs written
   for Warp: `docs/differences-from-warp.md`.
