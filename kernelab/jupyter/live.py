@@ -20,6 +20,8 @@ from kernelab.jupyter.pump import PUMP
 from kernelab.views import page
 from kernelab.views.answers import answer
 from kernelab.views.digest import Digest
+from kernelab.views.display import bundle
+from kernelab.views.markup import words
 from kernelab.views.naming import names_now
 
 STATIC = Path(__file__).with_name("static")
@@ -28,6 +30,12 @@ NOT_BUILT = (
     "the live view is missing: its front-end was not built when kernelab was installed, because there was no "
     "node with npm (18 or newer). Install node, then kernelab again; in a checkout: make frontend"
 )
+
+STILL_EMPTY = (
+    "This tape was empty when this cell ran. What was recorded since stands in the live view, which this "
+    "page does not show; to have it here, too, show the tape once more after it has recorded."
+)
+"""What stands for good where a tape was shown before it recorded: a later form would replace the view."""
 
 _SHOWN: "weakref.WeakKeyDictionary[Tape, TapeWidget]" = weakref.WeakKeyDictionary()
 """The widget of each tape that is shown: all its views are of one model."""
@@ -137,4 +145,5 @@ def live_bundle(tape: Tape, static: dict[str, str]) -> dict[str, Any]:
     if shown is None:
         return static
     live = shown[0] if isinstance(shown, tuple) else shown
-    return {**live, **static}  # what is static stays as it is: a page without the widget shows it
+    kept = static if len(tape) else bundle(tape, lambda _: words(STILL_EMPTY))
+    return {**live, **kept}  # what is static stays as it is: a page without the widget shows it

@@ -192,9 +192,14 @@ def test_a_notebook_run_without_a_page_keeps_all_of_a_tape(front_end: Path) -> N
         "%%kernel --quiet\ndef square(x: array[float], y: array[float]):\n    y[tid()] = x[tid()] * x[tid()]",
         "x, y = kl.ones(4, dtype=float), kl.zeros(4, dtype=float)\ntape = kl.Tape()\nkl.show(tape)",
         "with tape:\n    for _ in range(3):\n        square[4](x, y)",
+        "tape",
     )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     states = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"].values()
     (snapshot,) = [one["state"]["snapshot"] for one in states if "snapshot" in one["state"]]
     assert json.loads(snapshot)["records"] == [0, 0, 0]
+    before, after = (notebook.cells[i].outputs[0]["data"] for i in (2, 4))
+    assert before.keys() == {"application/vnd.jupyter.widget-view+json", "text/plain", "text/html"}
+    assert "show the tape once more after it has recorded" in before["text/plain"].replace("\n", " ")
+    assert "tape of 3 records" in after["text/html"]
