@@ -121,14 +121,30 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
 def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
     """Convert the elements of one array to the scalar type of another; `count` takes the first ones only.
 
-    Both have the same shape; a tape differentiates through it, between floats.  Raises KernelTypeError where
-    they differ in more than their numbers.
+    Arrays of other shapes, or whose elements have, are taken number by number, in the order of memory.  A tape
+    differentiates through it, between floats.  Raises KernelValueError where the numbers do not fill the
+    other array, and no `count` says how many are meant.
     """
-    source, target = _first(plain(in_array), count), _first(out_array, count)
-    if shape_of(source.dtype) != shape_of(target.dtype):
-        message = f"{source.dtype} cannot be cast to {target.dtype}: they differ in more than their numbers"
-        raise KernelTypeError(Diagnostic(message, code="dtype"))
+    source, target = plain(in_array), out_array
+    _require_numbers(source)
+    _require_numbers(target)
+    if source.ndim != target.ndim or shape_of(source.dtype) != shape_of(target.dtype):
+        count = None if count is None else count * math.prod(shape_of(source.dtype))
+        source, target = _numbers(source.contiguous()), _numbers(target)
+        if count is None and source.size != target.size:
+            message = f"{source.size} numbers cannot be cast into an array that has room for {target.size}"
+            raise KernelValueError(Diagnostic(message, code="count", hint="say how many elements: count=..."))
+    if count is not None:
+        source, target = _first(source, count), _first(target.flatten(), count)
     apply("array_cast", _cast(target.dtype), [source], (target,))
+
+
+def _numbers(values: array) -> array:
+    """The numbers of a contiguous array in one row, as a view."""
+    row = values.flatten()
+    if not isinstance(row.dtype, Scalar):
+        row = row.view(scalar_of(row.dtype)).flatten()
+    return row
 
 
 def store(part: array, values: array) -> None:

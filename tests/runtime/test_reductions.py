@@ -73,6 +73,17 @@ def test_casts_convert_numbers_and_components() -> None:
     assert v.numpy().tolist() == [[1, 2, 3]]
 
 
+def test_casts_between_shapes_go_number_by_number() -> None:
+    v = kl.array([[1.0, 2.0], [3.0, 4.0]], dtype=kl.vec2, requires_grad=True)
+    rows, ends = kl.zeros((2, 2), dtype=kl.float64, requires_grad=True), kl.zeros(2)
+    with kl.Tape() as tape:
+        kl.utils.array_cast(v, rows)
+    tape.backward(grads={rows: kl.array([[1.0, 2.0], [3.0, 4.0]], dtype=kl.float64)})
+    kl.utils.array_cast(v, ends, count=1)
+    assert rows.numpy().tolist() == v.grad.numpy().tolist() == [[1, 2], [3, 4]]
+    assert ends.list() == [1, 2]
+
+
 def spread(x: kl.array) -> kl.array:
     out = kl.zeros_like(x)
     kl.utils.array_scan(x * x, out)
@@ -146,7 +157,11 @@ def test_a_cast_has_a_gradient() -> None:
             lambda x: kl.utils.array_scan(kl.zeros((2, 2)), kl.zeros((2, 2))),
             "one dimension, and the array has 2",
         ),
-        (lambda x: kl.utils.array_cast(x, kl.zeros(3, dtype=kl.vec3)), "cannot be cast"),
+        (
+            lambda x: kl.utils.array_cast(x, kl.zeros(3, dtype=kl.vec3)),
+            "3 numbers cannot be cast into an array that has room for 9",
+        ),
+        (lambda x: kl.utils.array_cast(x, kl.zeros((2, 4))[:, ::2], 2), "only a contiguous array"),
     ],
 )
 def test_what_does_not_fit_is_refused(call: Callable[[kl.array], Any], message: str) -> None:
