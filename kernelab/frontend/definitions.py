@@ -28,6 +28,7 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.frontend.walking import nodes
+from kernelab.frontend.walrus import on_own_lines
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40
@@ -76,7 +77,7 @@ class Template:
 def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
     """The def with its loops, and what it hands back, in the form that lowering knows."""
     handed = hand_back(node)
-    node.body = plain_loops(node.body)
+    node.body = on_own_lines(plain_loops(node.body))
     return Template(node, node.body, places, scope, options, handed)
 
 

@@ -67,7 +67,7 @@ REFUSALS: dict[type[ast.AST], Refusal] = {
     ast.ImportFrom: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
     ast.Starred: Refusal("a kernel cannot unpack with a star here", "write the values one by one"),
     ast.NamedExpr: Refusal(
-        "a kernel cannot assign inside an expression", "assign on a line of its own, then use the name"
+        "a kernel cannot assign inside an expression here", "assign on a line of its own, then use the name"
     ),
     ast.Match: Refusal("a kernel cannot contain a match statement", "write if, elif and else"),
     ast.JoinedStr: Refusal("a kernel cannot build text", 'write print("x =", x), or printf("x = %f\\n", x)'),

@@ -6,11 +6,11 @@ from dataclasses import replace
 from kernelab.frontend.control import LoopHead
 from kernelab.frontend.expressions import expr
 from kernelab.frontend.frame import Frame
-from kernelab.frontend.promote import convert
+from kernelab.frontend.promote import cast, convert
 from kernelab.frontend.storage import chosen_storage
 from kernelab.frontend.values import Meaning, Typed, Weak, describe
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Scalar, int32
+from kernelab.lang.types import Scalar, bool_, int32
 
 
 def backwards(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[LoopHead, Atom, Atom]:
@@ -66,7 +66,7 @@ def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
 def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
     if not 1 <= len(call.args) <= 3:
         raise frame.error(call, f"range takes 1 to 3 integers, not {len(call.args)}")
-    parts = [(expr(frame, part), part) for part in call.args]
+    parts = [(_counted(frame, expr(frame, part)), part) for part in call.args]
     types = {
         value.type for value, part in parts if _is_bound(frame, value, part) and isinstance(value, Typed)
     }
@@ -83,6 +83,17 @@ def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:
             return start, stop, like(stop, 1)
         case _:
             return bounds[0], bounds[1], bounds[2]
+
+
+def _counted(frame: Frame, value: Meaning) -> Meaning:
+    """A truth value as a bound: 1 or 0, as in Python."""
+    match value:
+        case Weak(bool() as truth):
+            return Weak(int(truth))
+        case Typed(atom) if atom.type == bool_:
+            return Typed(cast(frame, atom, int32))
+        case _:
+            return value
 
 
 def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from kernelab.frontend import places, views
 from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.promote import convert
-from kernelab.frontend.values import ArrayRef, Meaning, Typed, View, describe
+from kernelab.frontend.values import ArrayRef, Meaning, TupleOf, Typed, View, describe
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, For, Var
 from kernelab.lang.types import Array, Vec, int32
@@ -26,23 +26,41 @@ def target(frame: Frame, node: ast.expr, value: Meaning | None, evaluate: Evalua
 
     A row without a slice takes a row only: a number there is an index that was forgotten.
     """
-    root, groups = places.chain(node)
-    if not isinstance(root, ast.Name) or not isinstance(frame.env.get(root.id), ArrayRef | View):
-        return None
-    base = evaluate(frame, root)
+    root, groups = _subscripts(node)
     parts = [part for group in groups for part in group]
     has_slice = any(isinstance(part, ast.Slice) for part in parts)
-    if not isinstance(base, ArrayRef | View) or any(isinstance(part, places.Component) for part in parts):
+    if not has_slice and not isinstance(value, ArrayRef | View):
+        return None
+    if not isinstance(_variable(frame, root), ArrayRef | View | TupleOf):
+        return None
+    base = evaluate(frame, root)
+    if not isinstance(base, ArrayRef | View):
         return None
     if base.ndim <= sum(not isinstance(part, ast.Slice) for part in parts):
-        return None
-    if not has_slice and not isinstance(value, ArrayRef | View):
         return None
     for group in groups:
         if not base.ndim:
             return None
         base = views.enter(frame, base, group, evaluate, node)
     return base
+
+
+def _subscripts(node: ast.expr) -> tuple[ast.expr, places.Groups]:
+    groups: places.Groups = []
+    while isinstance(node, ast.Subscript):
+        groups.append(node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice])
+        node = node.value
+    return node, groups[::-1]
+
+
+def _variable(frame: Frame, root: ast.expr) -> Meaning | None:
+    """The variable that is an array, or the struct that holds one in a field."""
+    if isinstance(root, ast.Name):
+        return frame.env.get(root.id)
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    found = frame.env.get(root.id) if isinstance(root, ast.Name) else None
+    return found if isinstance(found, TupleOf) else None
 
 
 def store(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr) -> None:

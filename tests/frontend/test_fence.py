@@ -62,8 +62,8 @@ REFUSED = {
         "from math import",
     ),
     "a walrus": (
-        "y = (a := 2)",
-        "a kernel cannot assign inside an expression",
+        "y = 1 if x[0] > 0.0 else (a := 2)",
+        "a kernel cannot assign inside an expression here",
         "a line of its own",
         "a := 2",
     ),

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.backend import interp
 from kernelab.errors import KernelAssertionError
 from tests.frontend.helpers import error, function
@@ -48,6 +49,16 @@ def after(body: str) -> dict[str, Any]:
 )
 def test_rows_and_slices_are_assigned_at_once(body: str, name: str, expected: Any) -> None:
     np.testing.assert_array_equal(after(body)[name], expected)
+
+
+def test_arrays_in_structs_are_assigned_at_once_whatever_their_fields_are_called() -> None:
+    held = "class Held:\n    x: array[float]\n    a: array2d[float]\n\n"
+    lines = ["h.x[1:] *= 2.0", "h.a[0] = h.x", "h.a[1, 1:] += 1.0"]
+    defs = kl.compile(held + "def kernel(h: Held):\n    " + "\n    ".join(lines))
+    struct = defs["Held"]()
+    struct.x, struct.a = kl.array([1.0, 2.0, 3.0]), kl.zeros((2, 3))
+    kl.launch(defs["kernel"], dim=1, inputs=[struct])
+    assert struct.a.numpy().tolist() == [[1, 4, 6], [0, 1, 1]]
 
 
 def test_a_length_that_does_not_fit_is_found_when_the_kernel_runs() -> None:
