@@ -142,8 +142,12 @@ class Calls:
         given |= {word.arg: word.value for word in call.keywords if word.arg is not None}
         targets: list[ast.expr] = []
         for name in found.parameters:
-            if name not in found.refs or name not in given:
+            if name not in found.refs:
                 continue
+            if name not in given:
+                message = f"{found.name} changes {name}, and is given no variable for it"
+                self._error(stmt, call, message, f"write {name}=..., a variable, an element or a component")
+                return None
             argument = given[name]
             if not isinstance(argument, ast.Name | ast.Attribute | ast.Subscript):
                 message = (

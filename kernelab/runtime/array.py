@@ -10,13 +10,13 @@ import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arr
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.lang.structs import Struct
 from kernelab.lang.traced import follow
-from kernelab.lang.types import scalar_of
+from kernelab.lang.types import bfloat16, scalar_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.calls import show_signature
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.dlpack import CPU as DLPACK_CPU
-from kernelab.runtime.dlpack import CUDA, MANAGED, is_of_the_cpu
+from kernelab.runtime.dlpack import CUDA, MANAGED, as_bits, is_brain, is_of_the_cpu
 from kernelab.runtime.exchange import Capsule
 from kernelab.runtime.fresh import allocate_on, laid_out
 from kernelab.runtime.interop import element, element_type, shape_tuple, value_type
@@ -211,7 +211,7 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
     if kind != DLPACK_CPU:
         message = f"this {type(source).__name__} is in the memory of neither the CPU nor a CUDA device"
         raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first"))
-    values = follow(np.from_dlpack(source), source)
+    values = follow(_shared(source), source)
     wanted = values.dtype if dtype is None else scalar_of(value_type(dtype)).dtype
     if wanted != values.dtype:
         if wanted.kind not in "biu" or values.dtype.kind not in "biu" or wanted.itemsize != values.itemsize:
@@ -220,6 +220,14 @@ def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> 
             raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
         values = values.view(wanted)
     return from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
+
+
+def _shared(source: Any) -> Any:
+    """The memory of another library's array as a NumPy array; brain floats come as their bits."""
+    if is_brain(source):
+        source = Capsule(as_bits(source.__dlpack__()))
+        return np.from_dlpack(source).view(bfloat16.dtype)
+    return np.from_dlpack(source)
 
 
 def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:

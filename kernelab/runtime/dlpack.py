@@ -164,6 +164,26 @@ def is_of_the_cpu(capsule: Any) -> bool:
     return bool(_Managed.from_address(_pointer(capsule, _NAME)).tensor.device_type == CPU)
 
 
+def as_brain(capsule: Any) -> Any:
+    """A capsule of integers of 16 bits, described as the brain floats that they are the bits of."""
+    _Managed.from_address(_pointer(capsule, _NAME)).tensor.code = _BRAIN
+    return capsule
+
+
+def as_bits(capsule: Any) -> Any:
+    """A capsule of brain floats, described as their bits, which NumPy knows."""
+    _Managed.from_address(_pointer(capsule, _NAME)).tensor.code = _CODES["uint"]
+    return capsule
+
+
+def is_brain(source: Any) -> bool:
+    """Whether an array of another library, or a capsule that is not used, holds brain floats."""
+    if type(source).__name__ != "PyCapsule":
+        return str(getattr(source, "dtype", "")).endswith("bfloat16")
+    is_known = _is_valid(source, _NAME)
+    return bool(is_known and _Managed.from_address(_pointer(source, _NAME)).tensor.code == _BRAIN)
+
+
 def _scalar(tensor: _Tensor) -> Scalar:
     for scalar in SCALARS:
         code = _BRAIN if scalar.flavor else _CODES[scalar.kind]

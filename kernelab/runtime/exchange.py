@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.traced import Origins, traced
-from kernelab.lang.types import Mat, Scalar, Value, Vec, bfloat16, is_differentiable, scalar_of, shape_of
-from kernelab.runtime.dlpack import CPU, CUDA
+from kernelab.lang.types import (
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    bfloat16,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+    uint16,
+)
+from kernelab.runtime.dlpack import CPU, CUDA, as_brain, is_brain
 from kernelab.runtime.interop import HostArray, itemsize, value_type
 from kernelab.runtime.memory import Allocation, bounds, contiguous_strides
 from kernelab.runtime.outside import capsule, interface_of
@@ -106,17 +116,14 @@ class Exchange:
         """The memory for another library, shared; components stand in the last axes.
 
         Of a CUDA device, the stream of the other library, which it names, waits for what kernelab does there.
-        Raises KernelTypeError for bfloat16 on the CPU, and BufferError where the memory is read-only and the
-        other library cannot say that it minds.
+        Raises BufferError where the memory is read-only and the other library cannot say that it minds.
         """
         if self.allocation.space is not None:
             options.pop("max_version", None)
             return capsule(cast("array", self), **options)
         if scalar_of(self.dtype) == bfloat16:
-            hint = "share the bits: x.view(kl.uint16), which the other side reads as bfloat16"
-            raise KernelTypeError(
-                Diagnostic("NumPy hands no bfloat16 over by DLPack", code="dtype", hint=hint)
-            )
+            options.pop("max_version", None)
+            return as_brain(self.view(uint16).numpy().__dlpack__(**options))
         return self.numpy().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -198,6 +205,7 @@ class Capsule:
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule
+        self.dtype = "bfloat16" if is_brain(capsule) else ""
 
     def __dlpack__(self, **_: Any) -> Any:
         return self._capsule

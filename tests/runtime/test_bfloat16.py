@@ -1,6 +1,7 @@
 """Brain floats: on the host, in kernels, in sums and under a tape, on both backends against NumPy."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,8 +84,21 @@ def test_what_does_not_fit_is_refused() -> None:
         kl.array([1e39], dtype=kl.bfloat16)
     with pytest.raises(KernelTypeError, match="cannot become bfloat16"):
         kl.bfloat16("a")
-    with pytest.raises(KernelTypeError, match="hands no bfloat16 over by DLPack"):
-        np.from_dlpack(kl.zeros(1, dtype=kl.bfloat16))
+
+
+@pytest.mark.parametrize("hand", [lambda x: x, kl.to_dlpack])
+def test_dlpack_shares_the_memory_of_brain_floats(hand: Any) -> None:
+    x = kl.array([1.0, 2.5, -3.0, 4.0], dtype=kl.bfloat16)
+    shared = kl.from_dlpack(hand(x))
+    pairs = kl.from_dlpack(hand(x.reshape((2, 2))), dtype=kl.types.vector(2, kl.bfloat16))
+    x[1] = 7.0
+    assert shared.dtype == kl.bfloat16
+    assert (shared.list(), pairs.numpy().tolist()) == ([1.0, 7.0, -3.0, 4.0], [[1, 7], [-3, 4]])
+
+
+def test_dlpack_hands_a_part_of_brain_floats_over_with_its_strides() -> None:
+    x = kl.array([1.0, 2.5, -3.0, 4.0], dtype=kl.bfloat16)
+    assert kl.from_dlpack(x[::2]).list() == [1.0, -3.0]
 
 
 def test_five_thousand_ones_sum_to_the_nearest_number(kernels: dict[str, kl.Kernel]) -> None:
