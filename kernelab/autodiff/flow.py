@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.cuts import Cut, rounded, suspects, switched_off
+from kernelab.autodiff.moves import FunctionRecord
 from kernelab.autodiff.steps import Step
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.strided import array
@@ -34,10 +35,9 @@ def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
     cuts: list[Cut] = []
     for i in range(len(steps) - 1, -1, -1):
         step = steps[i]
-        for target in step.written:
-            if target.allocation in needed:
-                break
-        else:
+        passed = any(target.allocation in needed for target in step.written)
+        # A function of the user's may add gradients that come from no seed, such as those of a penalty.
+        if not passed and not isinstance(step.record, FunctionRecord):
             continue
         live.add(i)
         for source in step.reached:

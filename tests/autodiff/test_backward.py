@@ -329,6 +329,25 @@ def test_a_recorded_function_sees_and_sets_gradients() -> None:
     np.testing.assert_allclose(gradient(x), 6 * np.array([2.0, 3.0]) ** 5)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_recorded_function_adds_gradients_that_come_from_no_seed(first: bool) -> None:
+    x, y = leaf(2, 3), result(2)
+    with kl.Tape() as tape:
+
+        def decay() -> None:
+            assert x.grad is not None
+            x.grad.assign(x.grad.numpy() + 0.5 * x.numpy())
+
+        if first:
+            tape.record_func(decay, [x])
+        square[2](x, y)
+        if not first:
+            tape.record_func(decay, [x])
+    for times in (1, 2):
+        tape.backward(grads={y: [1, 1]})
+        assert gradient(x) == [times * 5, times * 7.5]
+
+
 def cubed(x: kl.array, y: kl.array, tape: kl.Tape) -> None:
     """A cube computed by NumPy, with its derivative."""
     y.assign(x.numpy() ** 3)
