@@ -326,8 +326,10 @@ def _view_place(
     while groups and base.ndim:
         refuse_component(frame, base, groups[0], target)
         base, groups = views.enter(frame, base, groups[0], evaluate, target), groups[1:]
-    # What has axes left was a row or slice, which `rows` has taken.
-    assert isinstance(base, ArrayRef) and not base.ndim
+    if isinstance(base, View) or base.ndim:
+        # `rows` takes the rows and slices of variables; this is one of what a call has given.
+        hint = "write a loop over its elements"
+        raise frame.error(target, f"{describe(base)} cannot be assigned at once", hint=hint)
     return array_place(frame, base, groups, target, evaluate)
 
 
