@@ -16,6 +16,7 @@ from kernelab.frontend.names import meaning_of
 from kernelab.frontend.values import (
     ArrayRef,
     Bound,
+    BuiltinRef,
     FunctionRef,
     HandsBack,
     Instance,
@@ -125,7 +126,7 @@ class UserFunction(Offers, Single):
         places = self.template.places
         value = default_of(self.template, node)
         meaning = meaning_of(places.text(node), value)
-        if not isinstance(meaning, Weak | Typed | FunctionRef):
+        if not isinstance(meaning, Weak | Typed | FunctionRef | BuiltinRef):
             raise Mistake(
                 Diagnostic("a default has to be a number", places(node), "value", hint="give it at the call")
             )

@@ -363,6 +363,8 @@ def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
 def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
     given = untraced(value)
     given = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
+    if isinstance(given, int) and (scalar.is_int or (scalar.kind == "bool" and given in (0, 1))):
+        given = int(given) if scalar.is_int else bool(given)
     kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
     if not isinstance(given, kinds) or (isinstance(given, bool) and scalar.kind != "bool"):
         raise _wrong(entry, struct, _described(value))

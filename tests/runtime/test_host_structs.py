@@ -83,6 +83,8 @@ def test_fields_are_converted_to_their_types_and_copied(made: dict[str, Any]) ->
     assert (p.pos.tolist(), p.pos.dtype) == ([1, 2, 3], np.float32)
     assert p.mass == np.float32(0.1)
     assert (p.id, p.fixed, p.spring.k) == (7, True, 3.0)
+    p.id, p.fixed = True, 0
+    assert repr((p.id, p.fixed)) == "(1, False)"
     p.spring.rest = 0.5
     assert p.copy().spring.rest == 0.5
     assert p.copy().spring is not p.spring
@@ -96,7 +98,8 @@ def test_fields_are_converted_to_their_types_and_copied(made: dict[str, Any]) ->
         ("mass", 10**400, "the field mass of Particle is float32, not an int of so many digits"),
         ("id", 1.5, "the field id of Particle is int32, not the float 1.5"),
         ("id", 2**31, "the field id of Particle is int32, not 2147483648, which it cannot hold"),
-        ("fixed", 1, "the field fixed of Particle is bool, not the int 1"),
+        ("fixed", 2, "the field fixed of Particle is bool, not the int 2"),
+        ("mass", True, "the field mass of Particle is float32, not the bool True"),
         ("pos", (1, 2), "the field pos of Particle is vec3, not a tuple"),
         ("pos", kl.zeros(3), "the field pos of Particle is vec3, not an array[float32]"),
         ("spring", 3.0, "the field spring of Particle is Spring, not the float 3.0"),
