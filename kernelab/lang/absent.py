@@ -43,7 +43,7 @@ _ABSENT = (
         "leave it out: a device's memory comes from its own pool",
     ),
     (
-        r"(to|from)_(jax|paddle)|jax_\w+|(dtype|device)_(to|from)_(jax|paddle)",
+        r"((to|from)_)?(jax|paddle)|jax_\w+|(dtype|device)_(to|from)_(jax|paddle)",
         "there is no bridge to this library by name",
         "pass its arrays to kl.from_dlpack, and kernelab's to its own from_dlpack",
     ),
@@ -118,6 +118,17 @@ _ELSEWHERE = (
         "manual_seed|seed",
         "random numbers come from states in kernels",
         "write state = rand_init(seed, tid())",
+    ),
+    (
+        r"linear|cg|cr|gmres|bicgstab|LinearOperator|preconditioner|(batched_)?matmul|adj_(batched_)?matmul",
+        "linear algebra of whole arrays is not part of kernelab",
+        "use SciPy, with the product by the matrix as a kernel",
+    ),
+    (r"(MarchingCubes|marching_cubes)\w*", "surfaces are not part of the language", "use scikit-image"),
+    (
+        "build|context|codegen",
+        "this is about how Warp builds and runs modules",
+        "kernelab builds each kernel by itself, when it is first launched",
     ),
     ("nn|Module|Parameter", "there are no layers", "write kernels; kl.optim has SGD and Adam"),
 )
