@@ -121,8 +121,8 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
 def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
     """Convert the elements of one array to the scalar type of another; `count` takes the first ones only.
 
-    Arrays of other shapes, or whose elements have, are taken number by number, in the order of memory.  A tape
-    differentiates through it, between floats.  Raises KernelValueError where the numbers do not fill the
+    Arrays of other shapes, or whose elements have, are taken number by number, in the order of memory.  A
+    tape differentiates through it, between floats.  Raises KernelValueError where the numbers do not fill the
     other array, and no `count` says how many are meant.
     """
     source, target = plain(in_array), out_array
