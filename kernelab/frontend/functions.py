@@ -61,7 +61,7 @@ class UserFunction(Offers, Single):
         self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
         self._signature: tuple[Parameter, ...] | None = None
-        self._active = False
+        self._active: set[tuple[Bound, ...]] = set()
         self.rules: Rules | None = None
 
     @property
@@ -151,15 +151,17 @@ class UserFunction(Offers, Single):
 
     def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
         """The function for these arguments; raises BrokenCall if it has mistakes, Recursion inside itself."""
-        if self._active:
+        # With another function for an argument it is another one: apply(f, x), where f calls apply(g, x).
+        functions = tuple(part for part in bound if isinstance(part, FunctionRef | BuiltinRef))
+        if functions in self._active:
             raise Recursion(self.name)
         key = tuple(_key(part) for part in bound)
         if key not in self._instances:
-            self._active = True
+            self._active.add(functions)
             try:
                 self._instances[key] = self._lowered(bound)
             finally:
-                self._active = False
+                self._active.remove(functions)
             # A rule may call the function that it belongs to: there it is the plain one.
             self._instances[key] = self._with_rules(self._instances[key], bound)
         found = self._instances[key]
