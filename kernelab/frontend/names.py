@@ -250,13 +250,18 @@ class Scope:
             key
             for key, value in self.around.items()
             if not key.startswith("_") and (isinstance(value, ModuleType) or not _holds_names(value))
-            if meaning_of(key, value) is not None
+            if _is_function(value) or meaning_of(key, value) is not None
         ]
         near = (*words, *self.cell, *self.assigned, *usable)
         return habits.of_name(name) or _closest(name, near) or _FIRST
 
 
 _FIRST = "define it in this cell, or run the cell that defines it first"
+
+
+def _is_function(value: Any) -> bool:
+    """Whether a value is a function for kernels; asking the object itself would load it."""
+    return hasattr(type(value), "__kernelab_function__")
 
 
 def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,8 +273,8 @@ def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
                 names.add(name)
             case ast.Constant(value=str() as text):
                 names.update(_WORD.findall(text))
-    # `a + b` of structs means a function that the text does not name; asking the object itself would load it.
-    operators = {name for name in OPERATORS if hasattr(type(namespace.get(name)), "__kernelab_function__")}
+    # `a + b` of structs means a function that the text does not name.
+    operators = {name for name in OPERATORS if _is_function(namespace.get(name))}
     return {name: namespace[name] for name in names | operators if name in namespace}
 
 

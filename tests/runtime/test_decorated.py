@@ -33,6 +33,26 @@ def test_a_kernel_is_made_of_a_function_under_another_name() -> None:
 
 
 @kl.func
+def applied(given: kl.Function, x: float):
+    return given(x)
+
+
+@kl.func
+def doubled_by(x: float):
+    return applied(double, x)
+
+
+def test_a_function_may_hand_another_one_to_the_function_that_was_handed_it() -> None:
+    @kl.kernel
+    def kernel(x: kl.array[float]):
+        x[0] = applied(doubled_by, x[0])
+
+    x = kl.array([3.0])
+    kl.launch(kernel, 1, [x])
+    assert x.list() == [6.0]
+
+
+@kl.func
 def size(x: float):
     return x
 
