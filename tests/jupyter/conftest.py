@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -78,11 +79,15 @@ def _uncoloured(text: str) -> str:
 @contextmanager
 def started() -> Iterator[Notebook]:
     manager, client = start_new_kernel(kernel_name="python3")
-    try:
-        yield Notebook(client)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    with TemporaryDirectory() as cache:
+        # What Jedi keeps on disk is not made for several processes that write it, as those of tests do.
+        own = f"import jedi\njedi.settings.cache_directory = {cache!r}\ndel jedi"
+        client.execute_interactive(own, silent=True, timeout=TIMEOUT)
+        try:
+            yield Notebook(client)
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture(scope="session")
