@@ -52,11 +52,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return  # a worker of pytest-xdist inherits the environment of its parent, cache included
-    cache = tempfile.mkdtemp(prefix="kernelab-tests-")
-    config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
-    os.environ["KERNELAB_CACHE_DIR"] = cache
+    os.environ["KERNELAB_CACHE_DIR"] = os.environ.get("KERNELAB_TEST_CACHE") or _cache_of_this_run(config)
     # Kernels of notebooks and other child processes must run this checkout, installed or not.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
+def _cache_of_this_run(config: pytest.Config) -> str:
+    cache = tempfile.mkdtemp(prefix="kernelab-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
+    return cache
 
 
 @pytest.hookimpl(tryfirst=True)
