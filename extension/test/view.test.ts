@@ -1,4 +1,4 @@
-import { beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import widget from "../src/index";
 import { graphOf, MOST_LAUNCHES } from "../src/diagram";
 import { tapes, without, OURS } from "../src/keeping";
@@ -7,11 +7,15 @@ import { FakeModel, CLASH, OVERWRITTEN, tape } from "./model";
 
 let el: HTMLElement;
 
+// The clock stands still unless a test moves it: a slow machine postpones no drawing.
 beforeEach(() => {
+  vi.useFakeTimers();
   vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} });
   vi.stubGlobal("requestAnimationFrame", (callback: () => void) => (callback(), 0));
   document.body.replaceChildren((el = document.createElement("div")));
 });
+
+afterEach(() => vi.useRealTimers());
 
 function open(model: FakeModel): () => void {
   const hosted = widget();
@@ -33,7 +37,6 @@ function view(of: Partial<Parameters<typeof tape>[1]> = {}, records = 4): FakeMo
 }
 
 test("a tape that is followed shows the arrays of its last launch, until the reader scrolls sideways", () => {
-  vi.useFakeTimers();
   const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
     memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: [],
     steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
@@ -53,13 +56,11 @@ test("a tape that is followed shows the arrays of its last launch, until the rea
   scroller.dispatchEvent(new Event("scroll"));
   launch(2, many - 2);
   expect(heads()).toContain(0);
-  vi.useRealTimers();
 });
 
 test("a tape that is followed is followed to the end again after its view was wider for a moment", () => {
   const observers: (() => void)[] = [];
   vi.stubGlobal("ResizeObserver", class { constructor(resized: () => void) { observers.push(resized); } observe() {} disconnect() {} });
-  vi.useFakeTimers();
   const many = 40, model = new FakeModel(JSON.stringify(tape(0, {
     memories: Array.from({ length: many }, (_, i) => [`x${i}`, 4, true]), arrays: Array.from({ length: many }, (_, i) => [i, 0]), names: [],
     steps: Array.from({ length: many - 1 }, (_, i) => [0, [i], [i + 1]]), times: [],
@@ -96,7 +97,6 @@ test("a tape that is followed is followed to the end again after its view was wi
   launch(1);
   resize(701);
   expect(scroller.scrollLeft).toBe(end);
-  vi.useRealTimers();
 });
 
 test("a row says what its launch reads and changes, and where", () => {
@@ -205,7 +205,6 @@ test("the sweep is gone through step by step", () => {
 });
 
 test("a sweep that goes on is drawn once for many steps, and a new one from its beginning", () => {
-  vi.useFakeTimers();
   const model = view({ sweeps: 1, sweep: [[3, [[1, 2.5]]]] });
   el.querySelectorAll<HTMLElement>("[role=tab]")[2]!.click();
   for (const [at, record] of [[1, 2], [2, 1]] as const) model.news({ epoch: 0, from: { sweep: at }, sweep: [[record, [[0, 1]]]] });
@@ -215,7 +214,6 @@ test("a sweep that goes on is drawn once for many steps, and a new one from its 
   model.news({ epoch: 0, from: { sweep: 0 }, sweeps: 2, sweep: [[0, [[0, 7]]]] });
   vi.runAllTimers();
   expect(words(".klt-now")).toContain("step 1 of 1: back through launch 1, square");
-  vi.useRealTimers();
 });
 
 test("a sweep whose first step takes long to come is drawn when it comes", () => {
