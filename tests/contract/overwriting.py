@@ -1,4 +1,4 @@
-"""Launches and host writes that overwrite what others read, for the tests of G5."""
+"""Launches and host writes that overwrite what others read."""
 
 from typing import Any
 

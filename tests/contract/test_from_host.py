@@ -1,4 +1,4 @@
-"""G6 for what the host computes of the tape's values: where that comes back to the tape, it is reported."""
+"""Values that the host computes from a tape: where they come back to the tape, it is reported."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""G6 for numbers that the host takes out of arrays and computes with: the chain that they cut is reported."""
+"""Numbers that the host takes out of arrays: the chain that they cut is reported."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""G5 for loops whose length nobody says: what a `while` counts tells what it touches, and no more is kept."""
+"""Overwrites by `while` loops: what a loop counts tells what it touches, and no more is saved."""
 
 import warnings
 from typing import Any

@@ -1,4 +1,4 @@
-"""G1 to G5 together: host programs over in-place kernels, views, structs and checkpoints, to second order.
+"""Whole programs: host programs over in-place kernels, views, structs and checkpoints, to second order.
 
 The tape, the tangent and the tangent of the gradient of each program are compared with central differences.
 """

@@ -1,4 +1,4 @@
-"""G5: the same bytes by other ways, and writes that a tape cannot see."""
+"""The same bytes by other ways, and writes that a tape cannot see."""
 
 import ctypes
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""G3: what a launch writes through one argument and reads through another over the same memory.
+"""What a launch writes through one argument and reads through another over the same memory.
 
 Nothing but the launch itself has a derivative in that memory, so only the launch can know that one is needed.
 """

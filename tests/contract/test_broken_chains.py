@@ -1,4 +1,4 @@
-"""G6: a chain that is cut is reported, with array, launch and line; so is a seed that fits nothing."""
+"""A chain that is cut is reported, with array, launch and line; so is a seed that fits nothing."""
 
 import threading
 import warnings

@@ -1,4 +1,4 @@
-"""G5: launches and host writes on a tape, with arrays that are overwritten after they were read.
+"""Launches and host writes on a tape, with arrays that are overwritten after they were read.
 
 ``"save"`` keeps exactly what is lost, ``"warn"`` warns, ``"error"`` raises before anything has changed.
 Arrays count by the bytes they share, whatever objects they came through.

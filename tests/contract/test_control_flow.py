@@ -1,4 +1,4 @@
-"""G1. For every kernel that compiles, both modes are right through all control flow."""
+"""For every kernel that compiles, both modes are right through all control flow."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""G2. Local values: writes to components, rows and fields, copies and re-assignment, local arrays."""
+"""Local values: writes to components, rows and fields, copies and re-assignment, local arrays."""
 
 import numpy as np
 

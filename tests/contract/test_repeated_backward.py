@@ -1,4 +1,4 @@
-"""G10: `backward` changes no primal data, and running it twice adds each leaf's gradient twice, nothing else.
+"""Repeated backward passes: primal data stays, and a second pass adds each leaf's gradient once more.
 
 And what `x.grad` means: the gradient with respect to the value that `x` held when the tape first read it; of
 what the tape never read, with respect to the value at the end.

@@ -1,4 +1,4 @@
-"""G4. Atomics: sums, extrema and the old value that an atomic returns; an error where nothing is right."""
+"""Atomics: sums, extrema and the old value that an atomic returns; an error where nothing is right."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""G8: a custom gradient is checked once against differences when first used; what is missing is reported."""
+"""A custom gradient is checked once against differences when first used; what is missing is reported."""
 
 import warnings
 from collections.abc import Callable

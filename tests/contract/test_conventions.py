@@ -1,4 +1,4 @@
-"""G9. Where mathematics leaves a choice, the convention holds and stands in the docs of the operation."""
+"""Where mathematics leaves a choice, the convention holds and stands in the docs of the operation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""G1, how much memory it takes: a loop of any length has its gradient, within a budget, to the last bit."""
+"""Memory of loops: a loop of any length has its gradient, within a budget, to the last bit."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

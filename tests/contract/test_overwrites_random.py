@@ -1,4 +1,4 @@
-"""G5 on random tapes: launches with offsets and strides, overlapping views, copies and fills on one array.
+"""Overwrites on random tapes: launches with offsets and strides, overlapping views, copies, fills.
 
 Every program's gradient is checked against central differences of the program itself.
 """

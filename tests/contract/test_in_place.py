@@ -1,4 +1,4 @@
-"""G3: code that changes, within one kernel, the arrays that it reads.
+"""Code that changes, within one kernel, the arrays that it reads.
 
 Every kernel runs on a tape, compiled and interpreted, against central differences of itself; its tangent and
 its second derivatives against differences too.

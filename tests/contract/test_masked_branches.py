@@ -1,4 +1,4 @@
-"""G7. Masked-out branches do not poison: what was not chosen adds nothing to a gradient, not even NaN."""
+"""Masked-out branches do not poison: what was not chosen adds nothing to a gradient, not even NaN."""
 
 import numpy as np
 import pytest
