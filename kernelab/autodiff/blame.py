@@ -334,8 +334,10 @@ def _told(event: Event, before: Numpy, after: Numpy) -> str:
     assert isinstance(event.stmt, Let)
     assert event.result is not None
     where = np.argwhere(_uneven(before, event.result, after))[0]
-    operands = [float(values[tuple(where[: values.ndim])]) for values in event.operands]
-    given = " and ".join(f"{value:.6g}" for value in operands)
+    # What is computed component by component is told by its component, all else by the whole operand.
+    matching = (values.shape == event.result.shape for values in event.operands)
+    places = (tuple(where) if same else where[0] for same in matching)
+    given = " and ".join(_number(values[place]) for values, place in zip(event.operands, places, strict=True))
     thread = int(event.threads[where[0]])
     return f"{_called(event.stmt)} of {given}, in thread {thread}, has a kink or a jump within the step"
 

@@ -11,6 +11,7 @@ import kernelab as kl
 from kernelab.autodiff import blame, local
 from kernelab.errors import GradientError
 from kernelab.lang import ops
+from kernelab.lang.ir import Let
 from kernelab.lang.ops import Partials, Rules
 from kernelab.lang.types import float32, float64
 from tests.support.table import cases
@@ -309,3 +310,37 @@ def test_an_infinite_derivative_is_named_at_its_line(kernels: dict[str, Any]) ->
     assert worst.explanation == "the derivative of `sqrt` is infinite at 0, in thread 1"
     worst = judged(kernels["rooted"], [1.5, 0.5], [kl.zeros(2)]).worst()
     assert worst.explanation == "`sqrt` of -0.75, in thread 1, is not a number"
+
+
+@pytest.mark.parametrize(
+    ("expression", "operand"),
+    [
+        ("max(v)", "[1. 1. 0.]"),
+        ("min(-v)", "[-1. -1. -0.]"),
+        ("max(outer(v, v) * v)", "[2. 2. 0.]"),
+        ("max(v, vec3d(0.5, 0.5, 0.0))[2]", "0 and 0"),
+    ],
+)
+def test_a_kink_of_an_operation_on_vectors_is_told_by_its_operands(expression: str, operand: str) -> None:
+    text = f"def k(x: array[vec3d], y: array[float64]):\n    v = x[tid()]\n    y[tid()] = {expression}\n"
+    x = kl.array([[0.3, 0.2, 2.0], [1.0, 1.0, 0.0]], dtype=kl.vec3d, requires_grad=True)
+    outputs = [kl.zeros(2, dtype=kl.float64)]
+    report = kl.autograd.gradcheck(
+        kl.compile(text)["k"], 2, [x], outputs, raise_exception=False, show_summary=False
+    )
+    assert report.worst().verdict == "kink"
+    assert operand in report.worst().explanation
+
+
+def test_a_kink_of_any_operation_can_be_told() -> None:
+    rng = np.random.default_rng(7)
+    for case in cases((float64,)):
+        shape = local.Shape(case.op, case.types, case.result)
+        if not case.active or not local.has_derivative(shape):
+            continue
+        points = case.draw(int(rng.integers(99)))
+        result = local.value(shape, points)
+        (stmt,) = (s for s in local._kernel(shape).body.stmts if isinstance(s, Let))
+        event = blame.Event(stmt, np.arange(len(result)), tuple(points), result)
+        told = blame._told(event, result - 1.0, result + 2.0)
+        assert told.startswith(f"{blame._called(stmt)} of "), case.name
