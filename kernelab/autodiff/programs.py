@@ -127,9 +127,10 @@ class Program:
         No thread may see what another one wrote.
         """
         param, threads = self.flat.params[position], self.flat.threads
-        stores = [stmt for stmt in walk(self.flat.body) if getattr(stmt, "array", None) is param]
-        own = all(isinstance(stmt, Store | Load) and stmt.indices == threads for stmt in stores)
-        return bool(threads) and own and not self.is_opaque and independent(self.flat)
+        accesses = [stmt for stmt in walk(self.flat.body) if getattr(stmt, "array", None) is param]
+        own = all(isinstance(stmt, Store | Load) and stmt.indices == threads for stmt in accesses)
+        is_written = position in self.changed
+        return bool(threads) and is_written and own and not self.is_opaque and independent(self.flat)
 
     # -------------------------------------------------------------------------------------- what is derived
 
