@@ -3,7 +3,8 @@
     before    y: float32 = call square(x)
     after     y: float32 = mul(x, x)
 
-Recursion is refused before a call is made, so this ends.  A call of a function whose derivative a user wrote
+Recursion is refused before a call is made, so this ends.  Calls for a gradient are expanded before
+(`expand_gradients`).  A call of a function whose derivative a user wrote
 stays together until it has been differentiated:
 
     before    y: float32 = call safe_sqrt(x)
@@ -16,7 +17,6 @@ stays together until it has been differentiated:
 from collections.abc import Sequence
 
 from kernelab.lang.ir import Atom, Call, Custom, Function, Stmt
-from kernelab.lang.types import Scalar, Value
 from kernelab.passes.copying import Copier
 
 
@@ -33,9 +33,8 @@ def lay_out(function: Function) -> Function:
 class _Inliner(Copier):
     def stmt(self, stmt: Stmt) -> None:
         match stmt:
-            case Call() if stmt.gradient:
-                self.gradient(stmt)
             case Call():
+                assert not stmt.gradient, "expand_gradients comes first"
                 self.call(stmt)
             case Custom():
                 self.stmts(stmt.body)
@@ -51,18 +50,6 @@ class _Inliner(Copier):
         callee = type(self)(self.builder, dict(zip(function.params, args, strict=True)))
         callee.stmts(function.body)
         return callee.atoms(function.body.yields)
-
-    def gradient(self, stmt: Call) -> None:
-        from kernelab.passes.slopes import directions, tangents  # forward mode lays calls out first
-
-        args = self.atoms(stmt.args)
-        with self.builder.at(stmt.span):
-            for out, (param, program) in zip(stmt.outs, tangents(stmt.function), strict=True):
-                assert isinstance(param.type, Value)
-                seeds = directions(self.builder, param.type)
-                slopes = [self.entered(program, (*args, seed))[-1] for seed in seeds]
-                is_one = isinstance(param.type, Scalar)
-                self.env[out] = slopes[0] if is_one else self.builder.apply(str(param.type), *slopes)
 
 
 class _LayingOut(_Inliner):

@@ -32,6 +32,7 @@ from kernelab.passes.inline import lay_out
 from kernelab.passes.jvp import jvp
 from kernelab.passes.settled import Contest, contests
 from kernelab.passes.simplify import simplify
+from kernelab.passes.slopes import expand_gradients
 from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
@@ -221,7 +222,7 @@ class Kernel(KernelHints):
     @cached_property
     def laid_out(self) -> Function:
         """The kernel as it is differentiated: functions with custom derivatives are still apart."""
-        function = simplify(lay_out(self.definition.function))
+        function = simplify(lay_out(expand_gradients(self.definition.function)))
         return simplify(widen(function)) if self._widened else function
 
     @cached_property

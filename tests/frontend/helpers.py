@@ -11,6 +11,7 @@ from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
 from kernelab.passes.inline import inline
+from kernelab.passes.slopes import expand_gradients
 from tests.support import python_oracle
 
 LABEL = "Cell In[3]"
@@ -43,7 +44,7 @@ def kernel(text: str, name: str = "kernel", **namespace: Any) -> KernelDefinitio
 
 def function(text: str, name: str = "kernel", **namespace: Any) -> Function:
     """The IR of a kernel, with its calls inlined."""
-    return verify(inline(kernel(text, name, **namespace).function))
+    return verify(inline(expand_gradients(kernel(text, name, **namespace).function)))
 
 
 def ran(text: str, grid: tuple[int, ...] = (1,), /, **arguments: Any) -> dict[str, Any]:

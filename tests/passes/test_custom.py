@@ -67,6 +67,18 @@ def f_jvp(x: float, v: vec3, x_dot: float, v_dot: vec3):
     return cos(x) * x_dot, x_dot * v + x * v_dot
 """
 
+GRADIENTS = """
+def cube(t: float):
+    return t * t * t
+def slope(t: float):
+    return grad(cube)(t)
+def f(x: float):
+    return slope(x) * x
+@func_grad(f)
+def adj_f(x: float, adj_ret: float):
+    adjoint[x] += (grad(slope)(x) * x + slope(x)) * adj_ret
+"""
+
 ELSE = """
 def f(x: float, n: int):
     y = 1.0
@@ -141,6 +153,12 @@ def g(x: float):
 def k(x: array[float], y: array[float]):
     i = tid()
     y[i] = g(x[i])
+""",
+    "with gradients of other functions in both": GRADIENTS
+    + """
+def k(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = sin(f(x[i])) + grad(f)(x[i])
 """,
     "of vectors, with two results": VECTORS
     + """

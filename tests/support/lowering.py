@@ -8,15 +8,16 @@ from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
 from kernelab.passes.inline import inline
 from kernelab.passes.simplify import simplify
+from kernelab.passes.slopes import expand_gradients
 
 
 def raw(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
-    """The kernel of that name as the frontend makes it; raises what the frontend refuses."""
+    """The kernel of that name before its calls are inlined; raises what the frontend refuses."""
     result = lower_source(Source(text, "test"), namespace or {})
     result.raise_errors()
     definition = result.definitions[name]
     assert isinstance(definition, KernelDefinition)
-    return definition.function
+    return expand_gradients(definition.function)
 
 
 def lowered(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
