@@ -6,7 +6,7 @@ Read from the syntax tree, so an import inside a function or under TYPE_CHECKING
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,9 @@ LEFT_OF: dict[str, frozenset[str]] = {
     "jupyter": CORE | {"runtime", "autodiff", "views", "faces", "kernelab"},
     "commands": CORE | {"runtime", "autodiff", "views", "faces", "kernelab"},
 }
+
+# Their modules still import one another in circles, by imports inside functions or for types.
+IN_CIRCLES = frozenset({"lang", "runtime"})
 
 
 def layer_of(module: str) -> str:
@@ -118,6 +121,106 @@ def test_a_module_imports_only_what_stands_to_its_left(path: Path) -> None:
 def test_every_module_belongs_to_a_layer() -> None:
     strangers = {module_name(path) for path in SOURCES if layer_of(module_name(path)) not in LEFT_OF}
     assert strangers == set(), "name its place in LEFT_OF, and in ARCHITECTURE.md"
+
+
+def import_graph(sources: Mapping[str, str], packages: Collection[str] = ()) -> dict[str, set[str]]:
+    """For each module its imports of other modules, those inside functions and under TYPE_CHECKING too."""
+    graph: dict[str, set[str]] = {}
+    for module, text in sources.items():
+        nodes = ast.walk(ast.parse(text))
+        found = set[str]()
+        for node in nodes:
+            match node:
+                case ast.Import():
+                    found |= {alias.name for alias in node.names}
+                case ast.ImportFrom():
+                    base = _absolute(node, module, module in packages)
+                    inner = {f"{base}.{alias.name}" for alias in node.names}
+                    found |= {name if name in sources else base for name in inner}
+        graph[module] = {name for name in found if name in sources and name != module}
+    return graph
+
+
+def circles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one node, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            component = stack[stack.index(node) :]
+            del stack[-len(component) :]
+            found.extend([sorted(component)] if len(component) > 1 else [])
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def between_packages(graph: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """The imports between folders; a module directly in kernelab/ counts as a folder of its own."""
+    packages: dict[str, set[str]] = {}
+    for module, imported in graph.items():
+        own = _package_of(module, graph)
+        others = {_package_of(name, graph) for name in imported}
+        packages.setdefault(own, set()).update(others - {own})
+    return packages
+
+
+def _package_of(module: str, graph: Collection[str]) -> str:
+    is_package = any(name.startswith(f"{module}.") for name in graph)
+    parent = module.rpartition(".")[0]
+    return module if is_package or parent in ("", "kernelab") else parent
+
+
+GRAPH = import_graph(
+    {module_name(path): path.read_text(encoding="utf-8") for path in SOURCES},
+    {module_name(path) for path in SOURCES if path.name == "__init__.py"},
+)
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    assert [circle for circle in circles(GRAPH) if layer_of(circle[0]) not in IN_CIRCLES] == []
+
+
+def test_no_import_goes_in_a_circle_of_packages() -> None:
+    assert circles(between_packages(GRAPH)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from kernelab.lang import b",
+        "from . import b",
+        "def f():\n    import kernelab.lang.b",
+        "if TYPE_CHECKING:\n    from kernelab.lang.b import x",
+        "class A:\n    def f(self):\n        from .b import x",
+    ],
+)
+def test_a_circle_is_noticed(text: str) -> None:
+    back = {"kernelab.lang.b": "from kernelab.lang.c import y", "kernelab.lang.c": "import kernelab.lang.a"}
+    graph = import_graph({"kernelab.lang.a": text, "kernelab.lang": "", **back}, {"kernelab.lang"})
+    assert circles(graph) == [["kernelab.lang.a", "kernelab.lang.b", "kernelab.lang.c"]]
+    graph["kernelab.lang.c"] = set()
+    assert circles(graph) == []
+
+
+def test_a_circle_of_packages_is_noticed() -> None:
+    graph = {"kernelab.a.x": {"kernelab.b.x"}, "kernelab.b.y": {"kernelab.a.y"}}
+    graph |= {"kernelab.b.x": set(), "kernelab.a.y": set()}
+    assert circles(graph) == []
+    assert circles(between_packages(graph)) == [["kernelab.a", "kernelab.b"]]
 
 
 @pytest.mark.parametrize(

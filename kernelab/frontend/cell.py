@@ -20,7 +20,7 @@ from kernelab.errors import (
     Source,
     Span,
 )
-from kernelab.frontend import native, options, rules
+from kernelab.frontend import library, native, options, rules
 from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import Template, template
 from kernelab.frontend.evaluation import evaluated
@@ -396,6 +396,16 @@ def _too_deep(name: str, span: Span | None = None) -> Diagnostic:
         "depth",
         hint="split long chains of elif, return and operators into functions or loops",
     )
+
+
+def _functions_of(source: Source) -> Mapping[str, UserFunction]:
+    lowered = lower_source(source, {})
+    lowered.raise_errors()
+    found = lowered.definitions.items()
+    return {name: function for name, function in found if isinstance(function, UserFunction)}
+
+
+library.lower_with(_functions_of)
 
 
 def _called(node: ast.FunctionDef) -> set[str]:

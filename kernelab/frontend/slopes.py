@@ -6,9 +6,8 @@ gy, gx = grad(atan2)(y[i], x[i])    one for each argument that is a float, a vec
 """
 
 import ast
-from functools import cache
 
-from kernelab.errors import Source
+from kernelab.frontend import library
 from kernelab.frontend.frame import Frame
 from kernelab.frontend.passing import Argument, Arguments, entered
 from kernelab.frontend.promote import weak_constant
@@ -81,22 +80,9 @@ def _callee(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Cal
         case FunctionRef(function):
             return function
         case BuiltinRef(name) if ops.overloads(name):
-            return _operation(name, len(arguments))
+            return library.operation(name, len(arguments))
         case other:
             raise frame.error(node, f"{describe(other)} has no derivative in a kernel", hint="write a def")
-
-
-@cache
-def _operation(name: str, count: int) -> Callee:
-    """An operation of the language as a function that users could have written."""
-    from kernelab.frontend.cell import lower_source  # the cell lowers calls, which ask for these functions
-    from kernelab.frontend.functions import UserFunction
-
-    names = ", ".join("abcdefgh"[:count])
-    text = f"@func\ndef {name}_({names}):\n    return {name}({names})\n"
-    made = lower_source(Source(text, f"the operation {name}"), {}).definitions[f"{name}_"]
-    assert isinstance(made, UserFunction)
-    return made
 
 
 def _refuse_effects(frame: Frame, function: Function, node: ast.Call) -> None:
