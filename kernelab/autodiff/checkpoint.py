@@ -30,12 +30,14 @@ from kernelab.lang.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.conversion import described
+from kernelab.runtime.interop import HostArray
 from kernelab.runtime.launch import Call
 from kernelab.runtime.memory import set_aside, youngest
 from kernelab.runtime.recorder import RECORDER, Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
 from kernelab.runtime.structs import Instance
+from kernelab.runtime.transfers import set_to_computed
 
 
 def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
@@ -245,6 +247,15 @@ class Observer:
         for leaf in leaves_of(elements):
             self.reads(leaf)
         return ()
+
+    def unreadable(self, elements: array) -> None:
+        """Every value is there."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        """Note what decides, which the second run reads again."""
+        for source in sources:
+            self.reads(source)
+        set_to_computed(target, sources, compute)
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Scopes inside a checkpoint are not shown."""

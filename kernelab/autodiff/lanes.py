@@ -5,7 +5,7 @@ functions.
 """
 
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -52,9 +52,9 @@ class Batch(Level):
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
 
-    def require_readable(self, elements: array) -> None:
+    def unreadable(self, elements: array) -> Diagnostic | None:
         if elements.allocation not in self.wide:
-            return
+            return self.parent.unreadable(elements)
         hint = "compute with them in kernels, and return the array"
         if self.asked == "vmap":
             message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
@@ -63,7 +63,15 @@ class Batch(Level):
             message = f"{asked} runs the function along several directions at once: "
             message += "the values of this array cannot be read here"
             hint += "; grad, jacrev, jvp and hvp run the function along one"
-        raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+        return Diagnostic(message, caller().span, "lanes", hint=hint)
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        if not any(source.allocation in self.wide for source in sources):
+            self.parent.tabulate(target, sources, compute)
+            return
+        made, views = self.widen(target, copy=False), [self.view(source) for source in sources]
+        for lane in range(self.lanes):
+            self.parent.tabulate(_lane(made, lane), [_lane(view, lane) for view in views], compute)
 
     def stride(self, memory: Allocation) -> int:
         """How far apart the lanes of a memory stand, in bytes."""

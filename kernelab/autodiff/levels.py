@@ -11,7 +11,7 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +20,14 @@ import numpy as np
 
 from kernelab.autodiff.hostside import HostSide
 from kernelab.autodiff.programs import Positions, Program
-from kernelab.errors import Diagnostic, TapeError
+from kernelab.errors import Diagnostic, GradientError, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime import inplace
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.array import array
 from kernelab.runtime.grid import grid_of
-from kernelab.runtime.interop import itemsize
+from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.launch import Call, packed_slots
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.overlap import groups_sharing
@@ -36,6 +36,7 @@ from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structarray import leaves_of
+from kernelab.runtime.transfers import set_to_computed
 
 
 class Kept:
@@ -135,20 +136,24 @@ class Level:
         """Whether a derivative goes with the values of a memory."""
         return False
 
-    def require_readable(self, elements: array) -> None:
-        """Raise GradientError where there is no one value of each element."""
+    def unreadable(self, elements: array) -> Diagnostic | None:
+        return self.parent.unreadable(elements)
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        self.parent.tabulate(target, sources, compute)
 
     def looked_at(self, elements: array) -> Origins:
-        levels: list[Level] = [self]
-        while levels[-1].parent is not levels[-1]:
-            levels.append(levels[-1].parent)
-        for level in levels:
-            level.require_readable(elements)
-        if not any(level.carries(elements.allocation) for level in levels):
+        reason = self.unreadable(elements)
+        if reason is not None:
+            raise GradientError(reason)
+        if not self._is_carried(elements.allocation):
             return ()
         if self._host is None:
             self._host = HostSide()
         return self._host.looked_at(elements)
+
+    def _is_carried(self, memory: Allocation) -> bool:
+        return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
 
     def came_in(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants; warns where they come from what is differentiated."""
@@ -233,6 +238,12 @@ class Base(Level):
             values = values.sum(axis=tuple(repeated), keepdims=True, dtype=values.dtype)
             target = target[tuple(slice(0, 1) if k in repeated else slice(None) for k in range(target.ndim))]
         target += values
+
+    def unreadable(self, elements: array) -> None:
+        """What runs here is what the arrays hold."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        set_to_computed(target, sources, compute)
 
 
 BASE = Base()

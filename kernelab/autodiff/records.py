@@ -24,6 +24,7 @@ from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.grid import Grid
+from kernelab.runtime.interop import HostArray
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import Call
 from kernelab.runtime.memory import Allocation
@@ -31,6 +32,7 @@ from kernelab.runtime.recorder import Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
 from kernelab.runtime.tracing import Culprit
+from kernelab.runtime.transfers import set_to_computed
 
 
 class Record(Protocol):
@@ -439,6 +441,13 @@ class Recording:
             self.look_for_unseen(dest, own=1)
             self.has_written(dest.allocation)
             self.records += made
+
+    def unreadable(self, elements: array) -> None:
+        """A tape runs what it records: every value is there."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        """Ints have no derivative."""
+        set_to_computed(target, sources, compute)
 
     def marked_read(self, elements: array) -> None:
         """Complain of later writes, where they are not saved anyway."""

@@ -14,7 +14,7 @@ import numpy as np
 from kernelab.backend.watch import Seen, watch
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of
-from kernelab.runtime.arguments import Reference
+from kernelab.runtime.arguments import Reference, require_arguments_readable
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.conversion import described
 from kernelab.runtime.derived import Reverse
@@ -25,6 +25,7 @@ from kernelab.runtime.launch import bind, sharing
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.strided import array
+from kernelab.runtime.transfers import readable
 
 MOST = 10_000
 """How many values of a run are kept at most."""
@@ -58,7 +59,7 @@ def trace_thread(
     `thread` is the position in the grid `dim`, an int or as many as the grid has dimensions; the arguments
     are those of `launch`.  `adjoints` maps arrays, or names of parameters, to the cotangents that the sweep
     starts with; otherwise every element of a float array that the kernel changes has 1.  Raises LaunchError
-    for a thread outside of the grid, and what a launch raises.
+    for a thread outside of the grid, and what a launch raises, and GradientError in a lane of `vmap`.
     """
     if dim is None:
         raise no_grid(kernel, [*inputs, *outputs])
@@ -70,6 +71,7 @@ def trace_thread(
         arguments = ordered(kernel.loaded, arguments, {})
     kernel = kernel.of_arguments(arguments)
     bind(kernel, arguments, parts)
+    require_arguments_readable(arguments)
     given = tuple(arguments)
     copies = _copied(kernel, arguments, parts)
     reverse = _reverse(kernel, sharing(kernel, given))
@@ -166,7 +168,7 @@ def _seed(
                 bars[i].host()[...] = 1
         return
     for key, cotangent in adjoints.items():
-        values = cotangent.host() if isinstance(cotangent, array) else cotangent
+        values = readable(cotangent) if isinstance(cotangent, array) else cotangent
         for i in _named(kernel, given, bars, key):
             bars[i].host()[...] = np.asarray(values).astype(scalar_of(bars[i].dtype).dtype)
 

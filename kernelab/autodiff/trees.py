@@ -153,7 +153,10 @@ def _no_floats(value: Any, what: str) -> Exception:
         return refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
     found = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
     message = f"{what} is {found}: only arrays of floats are differentiated"
-    return refusal(KernelTypeError, message, "argument", "make an array of it: kl.array(..., dtype=float)")
+    hint = "make an array of it: kl.array(..., dtype=float)"
+    if isinstance(value, array):
+        hint = "close over indices and counts, as in lambda x: f(x, k); for floats write dtype=float"
+    return refusal(KernelTypeError, message, "argument", hint)
 
 
 def require_like(value: Any, like: Any, what: str) -> None:

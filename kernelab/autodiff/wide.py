@@ -3,13 +3,14 @@
 Differences are taken there: their error is then far below that of a derivative in float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from kernelab.autodiff.levels import Argument, Extents, Kept, Level, will_write
 from kernelab.autodiff.programs import Program
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
+from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import Allocation, allocate
 from kernelab.runtime.strided import array
 
@@ -47,6 +48,10 @@ class Wide(Level):
             low = np.frombuffer(argument, np.uint8).reshape(-1, 8)[:, : dtype.itemsize]
             return np.ascontiguousarray(low).view(dtype).astype(np.float64).tobytes()
         return argument
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        given = [self.wide(source) if is_differentiable(source.dtype) else source for source in sources]
+        self.parent.tabulate(target, given, compute)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)

@@ -27,6 +27,7 @@ from kernelab.lang.types import (
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.strided import array
+from kernelab.runtime.transfers import require_readable
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -46,6 +47,14 @@ class Reference:
     """A one-element array passed for a number or a vector: where its gradient goes."""
 
     array: array
+
+
+def require_arguments_readable(arguments: Sequence[Any]) -> None:
+    """Raise GradientError where an array among the arguments of a launch differs between lanes."""
+    for argument in arguments:
+        given = argument.array if isinstance(argument, Reference) else argument
+        if isinstance(given, array):
+            require_readable(given)
 
 
 @dataclass(frozen=True, slots=True)

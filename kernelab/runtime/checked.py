@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kernelab.runtime.arguments import require_arguments_readable
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
@@ -21,7 +22,7 @@ def find_races(
     A race is an element that one thread plainly stores to and another one stores to, reads, or changes by an
     atomic.  There is one `Race` for each array and pair of lines, which as text names the element, the lines
     and two threads; what comes back is a tuple of them, empty if there is none.  What C++ snippets change is
-    not seen: a warning.  Raises what the launch would raise.
+    not seen: a warning.  Raises what the launch would raise, and GradientError in a lane of `vmap`.
     """
     if not isinstance(kernel, Kernel):
         raise no_kernel(kernel)
@@ -30,6 +31,7 @@ def find_races(
     kernel, grid = kernel.of_arguments(arguments), grid_of(dim)
     parts = [grid.packed]
     bind(kernel, arguments, parts)
+    require_arguments_readable(arguments)
     if not grid.threads:
         return Races((), kernel.name)
     found = races_of(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))

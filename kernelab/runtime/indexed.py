@@ -26,8 +26,8 @@ from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, require_array
-from kernelab.runtime.transfers import look_at
-from kernelab.runtime.viewing import is_integer, keys_of, require_inside
+from kernelab.runtime.transfers import look_at, readable, tabulate, unreadable
+from kernelab.runtime.viewing import keys_of, require_inside
 
 _TEXT = """
 def gather(data: {array}[T], {indices}, out: {array}[T]):
@@ -76,7 +76,10 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         )
 
     def __repr__(self) -> str:
-        return f"indexedarray({self.numpy()}, shape={self.shape}, dtype={self.dtype}, device={self.device})"
+        behind = (self.data, *(picked for picked in self.indices if picked is not None))
+        readable = all(unreadable(each) is None for each in behind)
+        values = self.numpy() if readable else "<other values in each lane>"
+        return f"indexedarray({values}, shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -135,7 +138,8 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
     @property
     def repeats(self) -> bool:
         """Whether an element is picked twice, so that it cannot be written by a launch."""
-        return any(picked is not None and _repeats(picked) for picked in self.indices)
+        pairs = zip(self.indices, self.data.shape, strict=True)
+        return any(picked is not None and _repeats(picked, extent) for picked, extent in pairs)
 
     # -------------------------------------------------------------------------------------- elements
 
@@ -244,9 +248,8 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         require_inside(self.shape, keys)
         found = []
         for axis, wanted in enumerate(keys):
-            row = self._row(axis).seen()
-            part = row[wanted.seen() if isinstance(wanted, array) else wanted]
-            found.append(int(part) if is_integer(wanted) else np.ascontiguousarray(part))
+            part = self._row(axis)[wanted]
+            found.append(part.contiguous() if isinstance(part, indexedarray) else part)
         return tuple(found)
 
     def _row(self, axis: int) -> array:
@@ -257,7 +260,7 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         return made
 
     def _places(self) -> tuple[Any, ...]:
-        rows = [self._row(axis).seen() for axis in range(self.ndim)]
+        rows = [readable(self._row(axis)) for axis in range(self.ndim)]
         for axis, (row, extent) in enumerate(zip(rows, self.data.shape, strict=True)):
             outside = row[(row < -extent) | (row >= extent)]
             if outside.size:
@@ -321,8 +324,16 @@ def _checked(data: array, indices: Any) -> tuple[array | None, ...]:
     return tuple(given)
 
 
-def _repeats(picked: array) -> bool:
-    return len(np.unique(picked.seen())) < picked.size
+def _repeats(picked: array, extent: int) -> bool:
+    """Whether indices of an axis name one of its places twice, in any lane."""
+    found: list[bool] = []
+
+    def look(values: HostArray) -> HostArray:
+        found.append(len(np.unique(np.where(values < 0, values + extent, values))) < values.size)
+        return np.zeros(1, np.int32)
+
+    tabulate(array(shape=1, dtype=int32, device=picked.device), [picked], look)
+    return any(found)
 
 
 @cache

@@ -5,7 +5,7 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from functools import lru_cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kernelab.errors import Source, Span, label_of
+from kernelab.errors import Diagnostic, Source, Span, label_of
 from kernelab.lang.traced import Origins
 
 if TYPE_CHECKING:
+    from kernelab.runtime.interop import HostArray
     from kernelab.runtime.launch import Call
     from kernelab.runtime.strided import array
 
@@ -43,6 +44,14 @@ class Recorder(Protocol):
 
     def looked_at(self, elements: "array") -> Origins:
         """The host gets the values of an array; what these are to remember."""
+
+    def unreadable(self, elements: "array") -> Diagnostic | None:
+        """Why the host cannot see the values of an array: they differ between lanes; None where it can."""
+
+    def tabulate(
+        self, target: "array", sources: Sequence["array"], compute: Callable[..., "HostArray"]
+    ) -> None:
+        """Set a new array of ints to what the host computes of the values of others."""
 
     def marked_read(self, elements: "array") -> None:
         """Code that is no kernel has read an array."""

@@ -22,7 +22,7 @@ from kernelab.runtime.launch import run
 from kernelab.runtime.operands import plain
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, duplicate, require_array
-from kernelab.runtime.transfers import transfer
+from kernelab.runtime.transfers import readable, transfer
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
@@ -158,7 +158,7 @@ def store(part: array, values: array) -> None:
     elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
         apply("item_assignment", _cast(part.dtype), [values], (part,))
     else:
-        part.assign(np.broadcast_to(values.seen(), part.outline().shape))
+        part.assign(np.broadcast_to(readable(values), part.outline().shape))
 
 
 def _cast(elem: Value) -> UserFunction:

@@ -1,16 +1,22 @@
-"""Sorting pairs of keys and values, and counting runs: on the host, in place, without derivatives.
+"""Sort pairs of keys and values, and count runs.
 
-To a tape the arrays are overwritten by values that come from no array.
+The host computes indices, and the elements are gathered by these, as by ``x[indices]``.  So gradients follow
+the elements, and each lane of `vmap` is sorted by itself.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
-from kernelab.lang.types import Scalar, int32
+from kernelab.lang.types import Scalar, int32, scalar_of
 from kernelab.runtime.conversion import described
+from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.strided import array, require_array
+from kernelab.runtime.structarray import leaves_of
+from kernelab.runtime.transfers import readable, tabulate
 
 HostArray = np.ndarray[Any, Any]
 
@@ -21,18 +27,18 @@ def radix_sort_pairs(
     """Sort the first `count` keys in ascending order, stably, and their values along with them.
 
     Keys are ints or floats of 32 or 64 bits; with `begin_bit` and `end_bit` only these bits of them decide.
-    Raises KernelTypeError for other keys, KernelValueError where there are fewer than `count`.
+    The derivative is that of the permutation: each gradient goes to where its element came from.  Raises
+    KernelTypeError for other keys, KernelValueError where there are fewer than `count`.
     """
     _require_row(keys, "the array of keys is")
     _require_row(values, "the array of values is")
     count = _counted(count, min(keys.size, values.size), "count")
-    bits = _ordered_bits(keys)
-    width = 8 * bits.itemsize
+    width = _width(keys)
     end_bit = width if end_bit is None else end_bit
     if not 0 <= begin_bit <= end_bit <= width:
         message = f"bits {begin_bit} to {end_bit} are no range of the {width} bits of a key"
         raise KernelValueError(Diagnostic(message, code="range"))
-    _permute(keys, values, _order(bits[:count], begin_bit, end_bit), slice(0, count))
+    _permute(keys, values, slice(0, count), partial(_order, begin=begin_bit, end=end_bit))
 
 
 def segmented_sort_pairs(
@@ -45,22 +51,20 @@ def segmented_sort_pairs(
     """Sort keys in ascending order, stably, and their values along with them, within each segment.
 
     A segment goes from its start to its end, which is the next start unless ends are given; all of them lie
-    within the first `count` elements.  Raises KernelValueError for a segment that does not, KernelTypeError
-    for keys that are not ints or floats of 32 or 64 bits.
+    within the first `count` elements.  The derivative is that of the permutation.  Raises KernelValueError
+    for a segment that does not, KernelTypeError for keys that are not ints or floats of 32 or 64 bits.
     """
     _require_row(keys, "the array of keys is")
     _require_row(values, "the array of values is")
     count = _counted(count, min(keys.size, values.size), "count")
-    bits = _ordered_bits(keys)
+    width = _width(keys)
     starts, ends = _segments(segment_start_indices, segment_end_indices)
     for start, end in zip(starts, ends, strict=True):
         if not 0 <= start <= end <= count:
             message = f"the segment from {start} to {end} is none of the first {count} elements"
             raise KernelValueError(Diagnostic(message, code="range"))
-    for start, end in zip(starts, ends, strict=True):
-        if end - start > 1:
-            part = slice(start, end)
-            _permute(keys, values, _order(bits[part], 0, 8 * bits.itemsize), part)
+    segments = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
+    _permute(keys, values, slice(0, count), partial(_order_within, segments=segments, width=width))
 
 
 def runlength_encode(
@@ -73,8 +77,9 @@ def runlength_encode(
     """Write each value that differs from the one before it, and how often it stands in a row.
 
     The number of such runs comes back, or goes into `run_count`, an array of one int32.  `value_count` takes
-    the first values only.  Raises KernelTypeError for arrays of other types, KernelValueError where they are
-    too short.
+    the first values only.  The derivative of a run's value is that of its first element.  Raises
+    KernelTypeError for arrays of other types, KernelValueError where they are too short, GradientError where
+    the values differ between the lanes of `vmap`, which may have different numbers of runs.
     """
     _require_row(values, "the array of values is")
     _require_row(run_values, "run_values is")
@@ -89,13 +94,15 @@ def runlength_encode(
     if min(run_values.size, run_lengths.size) < count:
         message = f"run_values and run_lengths need room for {count} elements"
         raise KernelValueError(Diagnostic(message, code="size"))
-    given = values.host()[:count].copy()
+    given = readable(values)[:count]
     changes = (given[1:] != given[:-1]).any(axis=tuple(range(1, given.ndim)))
     starts = np.flatnonzero(np.concatenate([np.ones(min(count, 1), np.bool_), changes]))
     runs = len(starts)
     if runs:
-        run_values[:runs]._overwrite(given[starts], "runlength_encode")
-        run_lengths[:runs]._overwrite(np.diff(np.append(starts, count)), "runlength_encode")
+        lengths = np.diff(np.append(starts, count))
+        picked = indexedarray(values, array(starts, int32, device=values.device))
+        run_values[:runs].assign(picked.contiguous())
+        run_lengths[:runs]._overwrite(lengths, "runlength_encode")
     if run_count is None:
         return runs
     require_array(run_count, "run_count is")
@@ -117,6 +124,23 @@ def _segments(starts: array, ends: array | None) -> tuple[list[int], list[int]]:
     return first, ends.list()
 
 
+def _permute(keys: array, values: array, part: slice, order: Callable[[HostArray], HostArray]) -> None:
+    """Put the elements of a part in the order that a function of the keys gives."""
+    keys = keys[part]
+    if not keys.size:
+        return
+    places: array = array(shape=keys.shape, dtype=int32, device=keys.device)
+    tabulate(places, [keys], partial(_ordered, order, scalar_of(keys.dtype).dtype))
+    rows = (keys, *leaves_of(values[part]))
+    for row, picked in [(row, indexedarray(row, places).contiguous()) for row in rows]:
+        row.assign(picked)
+
+
+def _ordered(order: Callable[[HostArray], HostArray], dtype: Any, keys: HostArray) -> HostArray:
+    """The order of keys, which a check may hold in float64."""
+    return order(_ordered_bits(keys.astype(dtype)))
+
+
 def _order(bits: HostArray, begin: int, end: int) -> HostArray:
     kept = (bits >> bits.dtype.type(begin)) if begin < 8 * bits.itemsize else np.zeros_like(bits)
     if end - begin < 8 * bits.itemsize:
@@ -125,27 +149,32 @@ def _order(bits: HostArray, begin: int, end: int) -> HostArray:
     return order
 
 
-def _ordered_bits(keys: array) -> HostArray:
-    """The keys as unsigned ints that sort as the keys do."""
+def _order_within(bits: HostArray, segments: Sequence[slice], width: int) -> HostArray:
+    places = np.arange(len(bits))
+    for part in segments:
+        places[part] = places[part][_order(bits[places[part]], 0, width)]
+    return places
+
+
+def _width(keys: array) -> int:
+    """The number of bits of a key."""
     dtype = keys.dtype
     if not isinstance(dtype, Scalar) or dtype.bits not in (32, 64) or dtype.kind == "bool":
         message = f"keys are ints or floats of 32 or 64 bits, not {dtype}"
         raise KernelTypeError(Diagnostic(message, code="dtype", hint="convert them: kl.utils.array_cast"))
-    unsigned = np.dtype(f"u{dtype.bits // 8}")
-    bits: HostArray = np.ascontiguousarray(keys.host()).view(unsigned)
-    sign = unsigned.type(1 << (dtype.bits - 1))
-    ordered: HostArray = bits.copy()
-    if dtype.kind == "int":
-        ordered = bits ^ sign
-    elif dtype.kind == "float":
-        ordered = np.where(bits & sign, ~bits, bits | sign)
-    return ordered
+    return dtype.bits
 
 
-def _permute(keys: array, values: array, order: HostArray, part: slice) -> None:
-    for row in (keys[part], values[part]):
-        if len(order):
-            row._overwrite(row.host()[order], "sort")
+def _ordered_bits(keys: HostArray) -> HostArray:
+    """The keys as unsigned ints that sort as the keys do."""
+    unsigned = np.dtype(f"u{keys.itemsize}")
+    bits: HostArray = keys.view(unsigned)
+    sign = unsigned.type(1 << (8 * keys.itemsize - 1))
+    if keys.dtype.kind == "i":
+        bits = bits ^ sign
+    elif keys.dtype.kind == "f":
+        bits = np.where(bits & sign, ~bits, bits | sign)
+    return bits
 
 
 def _require_row(given: Any, wants: str) -> None:

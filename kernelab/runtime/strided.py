@@ -47,13 +47,14 @@ from kernelab.runtime.memory import (
 from kernelab.runtime.outside import at_address, from_interface, is_outside
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.taken import let_go
-from kernelab.runtime.transfers import look_at, transfer, write
+from kernelab.runtime.transfers import look_at, transfer, unreadable, write
 from kernelab.runtime.viewing import (
     Index,
     Views,
     fits,
     is_indices,
     is_integer,
+    is_picked,
     keys_of,
     other_shape,
     picked,
@@ -290,18 +291,22 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
+        look_at(self)
         return _restored, (self.seen().copy(), self.dtype, self.requires_grad)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        values = np.array2string(self.seen(), separator=", ", prefix="array(")
+        if unreadable(self) is None:
+            values = np.array2string(self.seen(), separator=", ", prefix="array(")
+        else:
+            values = "<other values in each lane>"
         gradient = ", requires_grad=True" if self.requires_grad else ""
         return f"array({values}, shape={self.shape}, dtype={self.dtype}, device={self.device}{gradient})"
 
     def __str__(self) -> str:
-        return str(self.seen())
+        return str(self.seen()) if unreadable(self) is None else repr(self)
 
     # -------------------------------------------------------------------------------------- values
 
@@ -365,6 +370,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
             return
         require_inside(self.shape, keys)
         view = self[tuple(slice(k, k + 1 or None) if is_integer(k) else k for k in keys)]
+        if is_picked(value):
+            value = value.contiguous()
         if not isinstance(value, array):
             view._overwrite(value, "item assignment")
             return
@@ -409,6 +416,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
 
     def assign(self, src: Any) -> "array":
         """Copy the elements of an array, or of host data of this shape, into this array."""
+        if is_picked(src):
+            src = src.contiguous()
         if isinstance(src, array):
             transfer(self, src, "assign")
             return self

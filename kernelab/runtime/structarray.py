@@ -17,7 +17,7 @@ from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.memory import Allocation, address_of, borrow
 from kernelab.runtime.strided import array
 from kernelab.runtime.structs import Instance, class_of
-from kernelab.runtime.transfers import look_at
+from kernelab.runtime.transfers import look_at, readable
 
 
 class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(n, dtype=Particle)`)
@@ -132,7 +132,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
 
     def list(self) -> list[Any]:
         """The elements in order, as structs."""
-        return [self._instance(value) for value in self.host().reshape(-1)]
+        return [self._instance(value) for value in readable(self).reshape(-1)]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
@@ -195,7 +195,7 @@ def _values(data: Any, struct: Struct) -> HostArray:
     if isinstance(data, int | float) and not isinstance(data, bool) and data == 0:
         return np.zeros((), wanted)
     if isinstance(data, structarray) and data.dtype == struct:
-        return data.seen()
+        return readable(data)
     if isinstance(data, np.ndarray | np.void) and data.dtype == wanted:
         return np.asarray(data)
     if isinstance(data, Instance) and data._struct == struct:

@@ -3,13 +3,14 @@
 Knows memory and the current recorder; must not know how arrays are made.
 """
 
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
 from kernelab.lang.traced import Origins
 from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, itemsize
@@ -25,6 +26,40 @@ def look_at(elements: "array") -> Origins:
     """To be called where the host is about to see elements; what these are to remember."""
     recorder = RECORDER.get()
     return () if recorder is None else recorder.looked_at(elements)
+
+
+def unreadable(elements: "array") -> Diagnostic | None:
+    """Why the host cannot see the values of an array, as those of a lane in `vmap`; None where it can."""
+    recorder = RECORDER.get()
+    return None if recorder is None else recorder.unreadable(elements)
+
+
+def require_readable(elements: "array") -> None:
+    """Raise GradientError where the values of an array differ between lanes."""
+    reason = unreadable(elements)
+    if reason is not None:
+        raise GradientError(reason)
+
+
+def readable(elements: "array") -> HostArray:
+    """The elements for host code that returns none of them; raises GradientError where lanes differ."""
+    require_readable(elements)
+    return elements.seen()
+
+
+def tabulate(target: "array", sources: Sequence["array"], compute: Callable[..., HostArray]) -> "array":
+    """Set `target`, a new array of ints, to ``compute(*values)`` of `sources`: in each lane its own."""
+    recorder = RECORDER.get()
+    if recorder is None:
+        set_to_computed(target, sources, compute)
+    else:
+        recorder.tabulate(target, sources, compute)
+    return target
+
+
+def set_to_computed(target: "array", sources: Sequence["array"], compute: Callable[..., HostArray]) -> None:
+    """Set an array to what NumPy computes of the values of others, and tell nobody."""
+    target.blank()[...] = compute(*(source.seen() for source in sources))
 
 
 def transfer(dest: "array", src: "array", how: str) -> None:

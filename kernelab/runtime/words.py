@@ -1,5 +1,6 @@
 """The words of the language as the host sees them: some compute there too, the rest say where they belong."""
 
+from functools import cache
 from typing import Any
 
 from kernelab.builtins.table import Builtin
@@ -110,8 +111,9 @@ def names() -> tuple[str, ...]:
     return (*ONLY_IN_KERNELS, *_ON_THE_HOST, *types, *operations)
 
 
+@cache
 def word(name: str) -> Any:
-    """The type or operation of that name; KeyError if there is none."""
+    """The type or operation of that name, one object for each; KeyError if there is none."""
     type = type_named(name)
     if type is not None:
         return type

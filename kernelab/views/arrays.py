@@ -17,6 +17,7 @@ from kernelab.runtime.indexed import indexedarray
 from kernelab.runtime.recorder import unrecorded
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import structarray
+from kernelab.runtime.transfers import require_readable
 from kernelab.views.markup import (
     Below,
     Beside,
@@ -48,6 +49,7 @@ def array_view(shown: array, *, asks: bool = False) -> Node:
 
     With `asks`, the elements of the gradient are marked for a live page, which asks who added to them.
     """
+    require_readable(shown)
     gradient = shown.grad if shown.allocation.adjoint is not None else None
     budget = PIXELS if gradient is None else PIXELS // 2
     parts = [_values("" if gradient is None else "values", shown, budget)]
