@@ -27,14 +27,14 @@ from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.trees import refusal
-from kernelab.backend.manner import shape_of
+from kernelab.backend.launch_config import config_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
 from kernelab.lang.absent import face
 from kernelab.runtime.calls import telling
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.operands import require_place
-from kernelab.runtime.streams import shaped
+from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
 from kernelab.views import display, figures, heatmap, reports, sparsity
 from kernelab.views.report import gradcheck_view, tape_report_view
@@ -126,7 +126,7 @@ def jacobian(
     require_choice(sparse, "sparse", "jacobian")
     subject, labels = _subject("jacobian", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, max_outputs_per_var)
-    with apart("jacobian"), shaped(shape_of(block_dim, max_blocks)):
+    with apart("jacobian"), configured(config_of(block_dim, max_blocks)):
         if sparse and max_outputs_per_var <= 0:
             found = sparse_jacobians(subject, selection, labels, always=sparse != "auto")
         else:
@@ -158,7 +158,7 @@ def jacobian_fd(
     require_step(eps)
     subject, labels = _subject("jacobian_fd", function, dim, inputs, outputs, device, metadata)
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
-    with apart("jacobian_fd"), shaped(shape_of(block_dim, max_blocks)):
+    with apart("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
         found = differences(subject, selection, eps, labels=labels)
     if plot_jacobians:
         plot_kernel_jacobians(found, title=f"Jacobians of {subject.name} by differences")
@@ -207,7 +207,7 @@ def gradcheck(
     subject, _ = _subject("gradcheck", function, dim, inputs, outputs, device, None)
     selection = Selection(input_output_mask, max_outputs_per_var, max_inputs_per_var)
     entries_wanted = plot_relative_error or plot_absolute_error
-    with shaped(shape_of(block_dim, max_blocks)):
+    with configured(config_of(block_dim, max_blocks)):
         report = check(subject, Tolerance(eps, atol, rtol), selection, fast=False if entries_wanted else fast)
     if show_summary:
         display.show(report, gradcheck_view)

@@ -33,7 +33,7 @@ import numpy as np
 
 from kernelab.autodiff.hazards import DEFAULT_POLICY
 from kernelab.backend.cache import VARIABLE
-from kernelab.backend.manner import DETERMINISTIC, QUICK
+from kernelab.backend.launch_config import DETERMINISTIC, QUICK
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError
 from kernelab.runtime.races import CHECK_RACES
 from kernelab.runtime.settings import ENABLE_BACKWARD, PRINT_LAUNCHES

@@ -20,11 +20,11 @@ from kernelab.autodiff.levels import (
     will_write,
 )
 from kernelab.autodiff.programs import Program, Pullback
-from kernelab.backend.manner import SHAPE, Shape
+from kernelab.backend.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import Value, is_differentiable
 from kernelab.runtime.memory import Allocation, zeros_beside
-from kernelab.runtime.streams import shaped
+from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
 
 
@@ -65,8 +65,8 @@ class Keeper:
 class Run:
     """A program that ran, and all that its adjoint needs; `error` is why there is none.
 
-    `inner` says, for each residual that it was given, through how many levels of lanes that had come; `shape`
-    is that of the blocks in which it ran on a CUDA device.
+    `inner` says, for each residual that it was given, through how many levels of lanes that had come;
+    `config` is the launch configuration with which it ran on a CUDA device.
     """
 
     program: Program
@@ -76,14 +76,14 @@ class Run:
     kept: tuple[Kept, ...]
     keepers: tuple[tuple[int, Keeper], ...]
     inner: dict[int, int]
-    shape: Shape
+    config: LaunchConfig
 
     def pull(self, level: Level, bars: "Bars") -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
         if isinstance(self.pullback, KernelTypeError):
             raise self.pullback
-        with shaped(self.shape):
+        with configured(self.config):
             level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
 
     def _given(self, pullback: Pullback, bars: "Bars") -> list[Argument]:
@@ -201,7 +201,9 @@ class Reverse(Level):
             keepers = tuple((i, self._keeper(given)) for i, given in read if isinstance(given, array))
         else:
             self.parent.run(program, grid, arguments)
-        self.entries.append(Run(program, pullback, grid, tuple(arguments), kept, keepers, inner, SHAPE.get()))
+        self.entries.append(
+            Run(program, pullback, grid, tuple(arguments), kept, keepers, inner, LAUNCH_CONFIG.get())
+        )
         for i in active:
             given = arguments[i]
             if isinstance(given, array):

@@ -29,7 +29,7 @@ from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.seeds import Seeds, refusal, seeded, seeds_of
 from kernelab.autodiff.steps import Step, retirements, steps_of
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
-from kernelab.backend.manner import BLOCK, shape_of
+from kernelab.backend.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
 from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
@@ -160,8 +160,8 @@ class Tape(Observed, Habits):
         arguments, parts = [*inputs, *outputs], [grid.packed]
         structs = tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
-        shape = shape_of(block_dim or BLOCK, max_blocks)
-        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs, shape))
+        config = config_of(block_dim or BLOCK, max_blocks)
+        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs, config))
 
     def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
         """Begin a named scope; scopes group records when the tape is shown."""

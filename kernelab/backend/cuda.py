@@ -26,7 +26,7 @@ from kernelab.backend.driver import Driver
 from kernelab.backend.flights import Flight, Flights, fields
 from kernelab.backend.hurried import Hurried
 from kernelab.backend.joints import Joints
-from kernelab.backend.manner import DETERMINISTIC, QUICK, SHAPE, current
+from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, current_stream
 from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.room import Borrowed, Room, Snapshot, threads_of
@@ -134,7 +134,7 @@ class CudaBackend:
 
     def stream(self) -> int:
         """The stream that the next launch runs in: it waits for what the device's own has to do."""
-        stream = current(self.name)
+        stream = current_stream(self.name)
         if stream:
             self._joints.hold(stream, 0)
         return stream
@@ -153,7 +153,7 @@ def _require_few(info: EntryInfo) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class LaunchDims:
     """The threads of the device that run a grid."""
 
     blocks: int
@@ -212,7 +212,7 @@ class CudaEntry:
             return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
-            self._backend.flights.add(self._launch(slots, self._crew(slots, 0), 0, place))
+            self._backend.flights.add(self._launch(slots, self._dims(slots, 0), 0, place))
             return
         known = self._foreseen(slots, limit, room)
         if known is None and self._backend.flights.captured is not None:
@@ -238,7 +238,7 @@ class CudaEntry:
             return None
         room = Room(needs.arena, needs.residuals)
         kept = room.kept(self.info.layout, threads_of(slots))
-        nbytes = kept + needs.arena * self._crew(slots, 0).count
+        nbytes = kept + needs.arena * self._dims(slots, 0).count
         if 0 < most < kept:
             return None
         return room if nbytes <= CHEAP or nbytes <= self._spare(needs.exact) else None
@@ -251,10 +251,10 @@ class CudaEntry:
     def _begin(self, slots: list[int], room: Room, limit: int, place: object) -> None:
         """Start the threads, and do not wait: there is room for all that they keep."""
         backend, borrowed = self._backend, Borrowed(self._backend.driver)
-        filled, crew = [*slots], self._crew(slots, room.arena)
+        filled, dims = [*slots], self._dims(slots, room.arena)
         try:
-            room.cut(self.info.layout, filled, crew.count, threads_of(slots), borrowed)
-            flight = self._launch(filled, crew, limit, place)
+            room.cut(self.info.layout, filled, dims.count, threads_of(slots), borrowed)
+            flight = self._launch(filled, dims, limit, place)
         except KernelMemoryError as problem:
             borrowed.release()
             raise memory_error(self.info.name, "all threads") from problem
@@ -334,10 +334,10 @@ class CudaEntry:
     def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot, place: object) -> list[int] | None:
         """Run with the room that there is now; the status if it was too little: then nothing has happened."""
         room, borrowed = self._room, Borrowed(self._backend.driver)
-        filled, crew = [*slots], self._crew(slots, room.arena)
+        filled, dims = [*slots], self._dims(slots, room.arena)
         try:
-            room.cut(self.info.layout, filled, crew.count, threads_of(slots), borrowed)
-            flight = self._launch(filled, crew, limit, place)
+            room.cut(self.info.layout, filled, dims.count, threads_of(slots), borrowed)
+            flight = self._launch(filled, dims, limit, place)
             status = self._landed(flight)
             if status[CODE] == OK:
                 room.hand_over(self.info.layout, slots, filled, borrowed)
@@ -356,7 +356,7 @@ class CudaEntry:
 
     # ---------------------------------------------------------------------------------------- running
 
-    def _crew(self, slots: Sequence[int], arena: int) -> Crew:
+    def _dims(self, slots: Sequence[int], arena: int) -> LaunchDims:
         """The threads of the device for a launch, each with so many bytes of the arena.
 
         It is one where the threads of the grid run one after another.
@@ -368,16 +368,16 @@ class CudaEntry:
             alone = alone or self._unordered
         if alone:
             self._tell(alone)
-            return Crew(1, 1)
-        total, shape, most = threads_of(slots), SHAPE.get(), WAVES * self._backend.driver.processors
-        if most * shape.threads * arena > CHEAP:
+            return LaunchDims(1, 1)
+        total, config, most = threads_of(slots), LAUNCH_CONFIG.get(), WAVES * self._backend.driver.processors
+        if most * config.threads * arena > CHEAP:
             free, _ = self._backend.driver.memory()
-            most = min(most, max(free // SHARE // arena // shape.threads, 1))
+            most = min(most, max(free // SHARE // arena // config.threads, 1))
         if self._one_block or (self._joint and DETERMINISTIC.get()):
             most = 1  # only within a block sums are float64, and of one order
-        if shape.blocks:
-            most = min(most, shape.blocks)
-        return Crew(max(1, min(-(-total // shape.threads), most)), shape.threads)
+        if config.blocks:
+            most = min(most, config.blocks)
+        return LaunchDims(max(1, min(-(-total // config.threads), most)), config.threads)
 
     def _warn_of_narrow_sums(self) -> None:
         message = (
@@ -398,12 +398,12 @@ class CudaEntry:
         shown = Diagnostic(message, None, "order", "warning", hint=hint).render()
         warnings.warn(shown, KernelWarning, stacklevel=2)
 
-    def _launch(self, slots: Sequence[int], crew: Crew, limit: int, place: object) -> Flight:
+    def _launch(self, slots: Sequence[int], dims: LaunchDims, limit: int, place: object) -> Flight:
         """Start, and say what is under way."""
         backend, packed = self._backend, struct.pack(f"={len(slots)}q", *slots)
         stream, block = backend.stream(), backend.flights.block(limit)
         loaded = self._loaded.now(may_load=backend.flights.captured is None)
-        backend.driver.launch(loaded, crew.blocks, crew.threads, packed, block[1], stream)
+        backend.driver.launch(loaded, dims.blocks, dims.threads, packed, block[1], stream)
         return Flight(self.info, slots, block, stream, place)
 
     def _landed(self, flight: Flight) -> list[int]:

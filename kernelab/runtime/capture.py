@@ -8,7 +8,7 @@ captured, and is an error that says what to do.  Knows spaces and the recorder; 
 from contextlib import ExitStack
 
 from kernelab.backend.flights import Flight, Replay
-from kernelab.backend.manner import current
+from kernelab.backend.launch_config import current_stream
 from kernelab.backend.room import Borrowed
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.types import uint8
@@ -58,7 +58,7 @@ class Graph:
         for memory in capture.changed:
             memory.will_write(array.over(memory, 0, (memory.nbytes,), (1,), uint8))
         with flowing(stream):
-            number = current(space.name)
+            number = current_stream(space.name)
             space.queues.before(memories, number)
             space.driver.replay(self._made, space.backend.stream())
             if self._flights:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from kernelab.backend.manner import USUAL, Shape
+from kernelab.backend.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.runtime.device import Device
 from kernelab.runtime.grid import grid_of
@@ -26,7 +26,7 @@ class Launch:
         device: Device | str | None = None,
         dim: int | Sequence[int] = 0,
         arguments: Sequence[Any] | None = None,
-        shape: Shape = USUAL,
+        config: LaunchConfig = DEFAULT_CONFIG,
         adjoint: bool = False,
         adjoints: Sequence[Any] = (),
         record_tape: bool = True,
@@ -34,7 +34,7 @@ class Launch:
         count = len(kernel.loaded.names)
         self.kernel = kernel
         self.device = device
-        self.shape = shape
+        self.config = config
         self.dim = dim
         self.arguments = [None] * count if arguments is None else list(arguments)
         self.adjoint = adjoint
@@ -56,8 +56,8 @@ class Launch:
             device=self.device if stream is None else None,
             adjoint=self.adjoint,
             record_tape=self.record_tape,
-            block_dim=self.shape.threads,
-            max_blocks=self.shape.blocks,
+            block_dim=self.config.threads,
+            max_blocks=self.config.blocks,
             stream=stream,
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.manner import shape_of
+from kernelab.backend.launch_config import config_of
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, a_thing
 from kernelab.frontend import Lowered, UserFunction
 from kernelab.frontend.frame import BrokenCall
@@ -48,7 +48,7 @@ from kernelab.runtime.operands import (
     value_type_of,
 )
 from kernelab.runtime.recorder import RECORDER, caller
-from kernelab.runtime.streams import shaped
+from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
 from kernelab.runtime.viewing import is_picked
 
@@ -97,7 +97,7 @@ def map(
             name, callee, given, None if outs is None else tuple(plain(out) for out in outs)
         )
         return kernel
-    with shaped(shape_of(block_dim, 0)):
+    with configured(config_of(block_dim, 0)):
         made = _into(name, callee, given, outs)
         _tell_captured(func, made)
     return made[0] if len(made) == 1 else list(made)

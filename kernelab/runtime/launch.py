@@ -14,7 +14,7 @@ from typing import Any, Never
 import numpy as np
 
 from kernelab.backend.base import Args, Entry
-from kernelab.backend.manner import BLOCK, SHAPE, USUAL, Shape, shape_of
+from kernelab.backend.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
@@ -37,7 +37,7 @@ from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_keeping
-from kernelab.runtime.streams import Stream, flowing, shaped, stream_of
+from kernelab.runtime.streams import Stream, configured, flowing, stream_of
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import is_settled, touched
 from kernelab.runtime.tracing import Culprit, Tracing
@@ -87,19 +87,19 @@ def launch(
     if len(arguments) != kernel.arity or record_cmd:
         arguments = ordered(kernel.loaded, arguments, {})
         if record_cmd:
-            shape, adjoints = shape_of(block_dim, max_blocks), [*adj_inputs, *adj_outputs]
-            return Launch(kernel, device, dim, arguments, shape, adjoint, adjoints, record_tape)
+            config, adjoints = config_of(block_dim, max_blocks), [*adj_inputs, *adj_outputs]
+            return Launch(kernel, device, dim, arguments, config, adjoint, adjoints, record_tape)
         kernel = kernel.of_arguments(arguments)
     if device is None and stream is None and block_dim == BLOCK and not (adjoint or max_blocks):
         run(kernel, dim, arguments, record_tape)
         return None
     adjoints = [*adj_inputs, *adj_outputs]
-    shape = shape_of(block_dim, max_blocks)
-    if shape is USUAL and stream is None:
+    config = config_of(block_dim, max_blocks)
+    if config is DEFAULT_CONFIG and stream is None:
         _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
         return None
     device = device if stream is None else stream_of(stream).device
-    with shaped(shape), flowing(stream):
+    with configured(config), flowing(stream):
         _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
     return None
 
@@ -149,7 +149,7 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
     if recorder is not None and record_tape:
         if not usual:
             _set_apart(kernel, arguments)
-        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, SHAPE.get()))
+        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
     else:
         if will_write(kernel, grid, arguments) and record_tape:
             note_origin(kernel, arguments)
@@ -267,8 +267,8 @@ class Call:
     """A validated launch that has not run yet: what a recorder gets, and keeps.
 
     Nothing changes it.  It is not declared frozen because making it would then take twice the time.
-    `structs` are the structs and arrays of structs whose leaves are among the arguments, `shape` is that of
-    the blocks on a CUDA device.
+    `structs` are the structs and arrays of structs whose leaves are among the arguments, `config` is
+    the launch configuration on a CUDA device.
     """
 
     kernel: Kernel
@@ -276,7 +276,7 @@ class Call:
     arguments: tuple[Any, ...]
     parts: tuple[bytes, ...]
     structs: tuple[Any, ...] = ()
-    shape: Shape = USUAL
+    config: LaunchConfig = DEFAULT_CONFIG
 
     @property
     def written(self) -> tuple[array, ...]:
@@ -326,10 +326,10 @@ class Call:
         """Run the kernel."""
         kernel = self.kernel
         entry = _entry_for(kernel, self.arguments) if kernel.plan.totals else kernel.primal_entry
-        if self.shape is USUAL:
+        if self.config is DEFAULT_CONFIG:
             entry(b"".join(self.parts))
             return
-        with shaped(self.shape):
+        with configured(self.config):
             entry(b"".join(self.parts))
 
     def augmented(self, reverse: Reverse) -> tuple[array, ...]:
@@ -339,7 +339,7 @@ class Call:
             return ()
         kept = [Residual(type, self.grid.threads, self.space) for type in reverse.residuals]
         packed = [*self.parts, *(residual.packed for residual in kept)]
-        with shaped(self.shape):
+        with configured(self.config):
             run_keeping(reverse.primal_entry, packed_slots(packed))
         return tuple(made for residual in kept for made in residual.arrays())
 
@@ -349,10 +349,10 @@ class Call:
         """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
         parts = self._parts(replaced) if replaced else self.parts
         packed = b"".join([*parts, *[made.packed for made in (*bars, *residuals)]])
-        if self.shape is USUAL:
+        if self.config is DEFAULT_CONFIG:
             reverse.sweep(packed)
             return
-        with shaped(self.shape):
+        with configured(self.config):
             reverse.sweep(packed)
 
     def adjoint_parts(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kernelab.backend.base import Args, Entry, slots_of
 from kernelab.backend.cuda import Compiled, CudaEntry
-from kernelab.backend.manner import current
+from kernelab.backend.launch_config import current_stream
 from kernelab.backend.reach import reach_of
 from kernelab.codegen.entry import EntryInfo, layout_of
 from kernelab.errors import Diagnostic, LaunchError
@@ -136,7 +136,7 @@ class Placed:
             owner.flush()
         if space.capture is not None:
             space.capture.touched |= dict.fromkeys(owners)
-        stream = current(space.name)
+        stream = current_stream(space.name)
         space.queues.before(owners, 0 if entry.keeps else stream)
         try:
             entry.start(args, limit, room, caller())

@@ -10,7 +10,7 @@ from contextvars import Token
 from typing import Any
 
 from kernelab.backend.driver import Driver
-from kernelab.backend.manner import SHAPE, STREAMS, USUAL, Shape
+from kernelab.backend.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
 from kernelab.errors import Diagnostic, LaunchError, a_thing
 from kernelab.runtime.device import DEFAULT, Device, get_device
 from kernelab.runtime.queues import LEGACY
@@ -294,16 +294,16 @@ def flowing(stream: Stream | None) -> Iterator[None]:
 
 
 @contextmanager
-def shaped(shape: Shape) -> Iterator[None]:
-    """Run launches in blocks of a shape within; the usual one leaves that of a launch around them."""
-    if shape is USUAL:
+def configured(config: LaunchConfig) -> Iterator[None]:
+    """Run launches with a launch configuration within; the default leaves that of a launch around them."""
+    if config is DEFAULT_CONFIG:
         yield
         return
-    token = SHAPE.set(shape)
+    token = LAUNCH_CONFIG.set(config)
     try:
         yield
     finally:
-        SHAPE.reset(token)
+        LAUNCH_CONFIG.reset(token)
 
 
 def _event(given: Event) -> Event:

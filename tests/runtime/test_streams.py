@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.manner import SHAPE, STREAMS
+from kernelab.backend.launch_config import LAUNCH_CONFIG, STREAMS
 from kernelab.errors import LaunchError
 from kernelab.runtime import inplace
 from tests.support.devices import opened
@@ -85,7 +85,7 @@ def test_a_tape_sweeps_in_blocks_of_the_same_shape(kernels: dict[str, Any], driv
         kl.launch(kernels["keep"], 100, [here, 3, out], block_dim=16)
     other.backward(grads={out: np.ones(100, np.float32)})
     np.testing.assert_allclose(x.grad.numpy(), here.grad.numpy(), rtol=1e-5)
-    assert SHAPE.get().threads == 256
+    assert LAUNCH_CONFIG.get().threads == 256
 
 
 def test_a_prepared_launch_keeps_its_shape(kernels: dict[str, Any], driver: SimulatedDriver) -> None:

@@ -1,4 +1,4 @@
-"""How launches on CUDA devices run, as far as a user says: the shape of their blocks, and their stream.
+"""The launch configuration that a user chooses on CUDA devices: threads of a block, most blocks, stream.
 
 Knows no device.
 """
@@ -15,7 +15,7 @@ BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LaunchConfig:
     """The threads of a block, and how many blocks there are at most; 0 is as many as serve the device.
 
     With fewer threads than the grid has, each of them runs several of the grid's.
@@ -25,9 +25,9 @@ class Shape:
     blocks: int = 0
 
 
-USUAL = Shape()
+DEFAULT_CONFIG = LaunchConfig()
 
-SHAPE: ContextVar[Shape] = ContextVar("kernelab block shape", default=USUAL)
+LAUNCH_CONFIG: ContextVar[LaunchConfig] = ContextVar("kernelab launch configuration", default=DEFAULT_CONFIG)
 
 NO_STREAMS: Mapping[str, int] = {}
 
@@ -43,15 +43,18 @@ QUICK: ContextVar[bool] = ContextVar("kernelab quick builds", default=True)
 """Whether a function is first built quickly, and well in the background, where a device can do so."""
 
 
-def current(device: str) -> int:
+def current_stream(device: str) -> int:
     """The stream of a device in which launches run now."""
     return STREAMS.get().get(device, 0)
 
 
-def shape_of(block_dim: int, max_blocks: int) -> Shape:
-    """The shape that a launch asks for, `USUAL` where it is; raises LaunchError where no device has it."""
+def config_of(block_dim: int, max_blocks: int) -> LaunchConfig:
+    """The configuration that a launch asks for, `DEFAULT_CONFIG` itself where it is that.
+
+    Raises LaunchError where no device can run it.
+    """
     if block_dim == BLOCK and not max_blocks:
-        return USUAL
+        return DEFAULT_CONFIG
     if not _is_int(block_dim) or not 1 <= block_dim <= MOST_THREADS:
         message = f"a block cannot have {block_dim!r} threads"
         hint = f"block_dim is an int from 1 to {MOST_THREADS}, {BLOCK} unless given"
@@ -59,7 +62,7 @@ def shape_of(block_dim: int, max_blocks: int) -> Shape:
     if not _is_int(max_blocks):
         message = f"max_blocks cannot be {max_blocks!r}"
         raise LaunchError(Diagnostic(message, code="max_blocks", hint="pass an int; 0 sets no limit"))
-    return Shape(int(block_dim), max(int(max_blocks), 0))
+    return LaunchConfig(int(block_dim), max(int(max_blocks), 0))
 
 
 def _is_int(value: object) -> bool:
