@@ -1,9 +1,9 @@
 """CUDA devices: generated text, compiled for the device and launched through its driver.
 
 `CudaEntry.start` returns before the launch has ended, unless the host has to see how much it has kept: its
-status block, in memory that host and device share, says what went wrong, and is looked at when somebody waits
-(`backend/flights.py`).  An entry that is called waits.  Knows the driver's protocol and the launch ABI; must
-not know arrays or tapes.
+status block, in memory that host and device share, says what went wrong, and is read when somebody waits
+(`backend/pending_launches.py`).  An entry that is called waits.  Knows the driver's protocol and the launch
+ABI; must not know arrays or tapes.
 """
 
 import struct
@@ -23,12 +23,12 @@ from kernelab.backend.base import (
 )
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
-from kernelab.backend.flights import Flight, Flights, fields
 from kernelab.backend.hurried import Hurried
 from kernelab.backend.joints import Joints
 from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, current_stream
 from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
+from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
 from kernelab.backend.room import Borrowed, Room, Snapshot, threads_of
 from kernelab.backend.usual import is_usual, misaligned
 from kernelab.codegen.apart import changed
@@ -86,7 +86,7 @@ class CudaBackend:
         self.name = name
         self.driver = driver
         self.cache = Cache() if cache is None else cache
-        self.flights = Flights(driver, name)
+        self.pending = PendingLaunches(driver, name)
         self.lent: list[Borrowed] = []
         """What launches of the capture that goes on have room in: it belongs to the graph."""
         self._joints = Joints(driver)
@@ -191,7 +191,7 @@ class CudaEntry:
         """Run the threads of the grid, and wait for them; see `start`."""
         assert done == 0, "a device has run all threads or none"
         self.start(args, limit, room)
-        self._backend.flights.settle()
+        self._backend.pending.synchronize()
 
     def start(self, args: Args, limit: int = 0, room: int = 0, place: object = "") -> None:
         """Start the threads of the grid; the addresses of arrays are the device's.
@@ -201,7 +201,7 @@ class CudaEntry:
         to see how much threads have kept, the launch has ended when this returns.  Raises a KernelError;
         StorageFull before anything has changed.
         """
-        self._backend.flights.require_alive()
+        self._backend.pending.require_alive()
         slots = slots_of(args)
         if slots != self._usual:
             self._require_aligned(slots)
@@ -212,10 +212,10 @@ class CudaEntry:
             return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._room.needed:
-            self._backend.flights.add(self._launch(slots, self._dims(slots, 0), 0, place))
+            self._backend.pending.add(self._launch(slots, self._dims(slots, 0), 0, place))
             return
         known = self._foreseen(slots, limit, room)
-        if known is None and self._backend.flights.captured is not None:
+        if known is None and self._backend.pending.captured is not None:
             known = self._room  # nobody can look how much it takes: as much as it took before
         if known is not None:
             self._begin(slots, known, limit, place)
@@ -254,16 +254,16 @@ class CudaEntry:
         filled, dims = [*slots], self._dims(slots, room.arena)
         try:
             room.cut(self.info.layout, filled, dims.count, threads_of(slots), borrowed)
-            flight = self._launch(filled, dims, limit, place)
+            launch = self._launch(filled, dims, limit, place)
         except KernelMemoryError as problem:
             borrowed.release()
             raise memory_error(self.info.name, "all threads") from problem
-        backend.flights.add(flight)
+        backend.pending.add(launch)
         room.hand_over(self.info.layout, slots, filled, borrowed)
-        if backend.flights.captured is not None:
+        if backend.pending.captured is not None:
             backend.lent.append(borrowed)
             return
-        backend.rejoin(flight.stream)
+        backend.rejoin(launch.stream)
         borrowed.release()
 
     @property
@@ -300,7 +300,7 @@ class CudaEntry:
     def _careful_entry(self, place: object) -> "CudaEntry":
         """The same function, built to take nothing for granted; raises LaunchError in a capture."""
         if self._careful is None:
-            if self._backend.flights.captured is not None:
+            if self._backend.pending.captured is not None:
                 raise LaunchError(self._unbuilt(place))
             function = replace(self._function, aliased=True)
             made = self._backend.build([function])[function.name]
@@ -337,8 +337,8 @@ class CudaEntry:
         filled, dims = [*slots], self._dims(slots, room.arena)
         try:
             room.cut(self.info.layout, filled, dims.count, threads_of(slots), borrowed)
-            flight = self._launch(filled, dims, limit, place)
-            status = self._landed(flight)
+            launch = self._launch(filled, dims, limit, place)
+            status = self._finished(launch)
             if status[CODE] == OK:
                 room.hand_over(self.info.layout, slots, filled, borrowed)
         except KernelMemoryError as problem:
@@ -347,7 +347,7 @@ class CudaEntry:
             borrowed.release()
         if status[CODE] not in (MEMORY, FULL):
             if status[CODE] != OK:
-                raise flight.failure(status)
+                raise launch.failure(status)
             return None
         snapshot.put_back()
         if status[CODE] == FULL and room.arena >= limit:
@@ -398,18 +398,18 @@ class CudaEntry:
         shown = Diagnostic(message, None, "order", "warning", hint=hint).render()
         warnings.warn(shown, KernelWarning, stacklevel=2)
 
-    def _launch(self, slots: Sequence[int], dims: LaunchDims, limit: int, place: object) -> Flight:
+    def _launch(self, slots: Sequence[int], dims: LaunchDims, limit: int, place: object) -> PendingLaunch:
         """Start, and say what is under way."""
         backend, packed = self._backend, struct.pack(f"={len(slots)}q", *slots)
-        stream, block = backend.stream(), backend.flights.block(limit)
-        loaded = self._loaded.now(may_load=backend.flights.captured is None)
+        stream, block = backend.stream(), backend.pending.block(limit)
+        loaded = self._loaded.now(may_load=backend.pending.captured is None)
         backend.driver.launch(loaded, dims.blocks, dims.threads, packed, block[1], stream)
-        return Flight(self.info, slots, block, stream, place)
+        return PendingLaunch(self.info, slots, block, stream, place)
 
-    def _landed(self, flight: Flight) -> list[int]:
+    def _finished(self, launch: PendingLaunch) -> list[int]:
         """The status block of a launch at its end; raises what went wrong in launches before it."""
-        flights = self._backend.flights
-        flights.settle_with(flight)
-        status = list(fields(flight.block))
-        flights.give_back(flight.block)
+        pending = self._backend.pending
+        pending.synchronize_with(launch)
+        status = list(fields(launch.block))
+        pending.give_back(launch.block)
         return status

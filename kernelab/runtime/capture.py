@@ -7,8 +7,8 @@ captured, and is an error that says what to do.  Knows spaces and the recorder; 
 
 from contextlib import ExitStack
 
-from kernelab.backend.flights import Flight, Replay
 from kernelab.backend.launch_config import current_stream
+from kernelab.backend.pending_launches import PendingGraph, PendingLaunch
 from kernelab.backend.room import Borrowed
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.types import uint8
@@ -23,25 +23,25 @@ from kernelab.runtime.strided import array
 class Graph:
     """Launches of a device, captured: `capture_launch` runs them again, on the same memory."""
 
-    def __init__(self, space: Space, made: object, capture: Capture, flights: list[Flight]) -> None:
+    def __init__(self, space: Space, made: object, capture: Capture, launches: list[PendingLaunch]) -> None:
         self.device = Device(space.name)
         self._space = space
         self._made: object = made
         self._capture = capture
-        self._flights = flights
+        self._launches = launches
         self._lent, space.backend.lent = space.backend.lent, []
 
     def __repr__(self) -> str:
-        count = len(self._flights)
+        count = len(self._launches)
         return f"<graph of {count} launch{'es' * (count != 1)} on {self.device}>"
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._launches)
 
     def __del__(self) -> None:
         release(self._space, self._lent, self._capture)
-        for flight in self._flights:
-            self._space.backend.flights.give_back(flight.block)
+        for launch in self._launches:
+            self._space.backend.pending.give_back(launch.block)
 
     def launch(self, stream: Stream | None = None) -> None:
         """Run the launches again, in a stream if one is given; what they change counts as written."""
@@ -51,7 +51,7 @@ class Graph:
             raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
         space, capture = self._space, self._capture
         space.require_free("a graph is started")
-        space.backend.flights.require_alive()
+        space.backend.pending.require_alive()
         memories = list(capture.touched)
         for memory in memories:
             memory.flush()
@@ -61,8 +61,8 @@ class Graph:
             number = current_stream(space.name)
             space.queues.before(memories, number)
             space.driver.replay(self._made, space.backend.stream())
-            if self._flights:
-                space.backend.flights.add(Replay(self._flights, number, caller(), self))
+            if self._launches:
+                space.backend.pending.add(PendingGraph(self._launches, number, caller(), self))
             space.ran(memories, number)
         for memory in capture.changed:
             memory.changed_there()
@@ -107,7 +107,7 @@ def capture_begin(
         memory.used.clear()
     space.driver.wait_for_all()
     space.capture = Capture()
-    space.backend.flights.captured = []
+    space.backend.pending.captured = []
     space.queues.captured = set()
     space.driver.begin_capture()
     _STREAMS[space.name] = ExitStack()
@@ -117,8 +117,8 @@ def capture_begin(
 def capture_end(device: Device | str | None = None, stream: Stream | None = None) -> Graph:
     """The graph of what was captured; raises LaunchError where no capture goes on."""
     space = _space(device if stream is None else stream_of(stream).device)
-    capture, flights = space.capture, space.backend.flights.captured
-    if capture is None or flights is None:
+    capture, launches = space.capture, space.backend.pending.captured
+    if capture is None or launches is None:
         message = f"no launches are being captured on {space.name}"
         raise LaunchError(Diagnostic(message, caller().span, "capture", hint="begin: kl.capture_begin()"))
     space.require_mine("a capture ends")
@@ -127,12 +127,12 @@ def capture_end(device: Device | str | None = None, stream: Stream | None = None
         space.queues.join_captured()
         made = space.driver.end_capture()
     finally:
-        space.capture = space.backend.flights.captured = space.queues.captured = None
+        space.capture = space.backend.pending.captured = space.queues.captured = None
         for memory in capture.touched:
             memory.used.clear()
         for number in capture.closing:
             space.close_stream(number)
-    return Graph(space, made, capture, flights)
+    return Graph(space, made, capture, launches)
 
 
 def capture_launch(graph: object, stream: Stream | None = None) -> None:

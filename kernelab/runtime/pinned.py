@@ -86,7 +86,7 @@ class PinnedAllocation(Allocation):
         for other, event in self._copies.items():
             if other is not space:
                 space.driver.hold(0, event)
-                space.backend.flights.join(other.backend.flights)
+                space.backend.pending.join(other.backend.pending)
 
     def _begun(self, space: Space) -> None:
         if space not in self._copies:
@@ -99,8 +99,8 @@ class PinnedAllocation(Allocation):
         while self._copies:
             space, event = next(iter(self._copies.items()))
             space.require_free("the host looks at an array")
-            space.backend.flights.require_alive()
-            space.backend.flights.settle()
+            space.backend.pending.require_alive()
+            space.backend.pending.synchronize()
             space.driver.wait_for(event)
             del self._copies[space]
             space.driver.close_event(event)

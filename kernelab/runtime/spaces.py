@@ -65,7 +65,7 @@ class Space:
 
     def allocate(self, nbytes: int, *, cleared: bool) -> "DeviceAllocation":
         """New memory, zeros or uninitialised; raises KernelMemoryError."""
-        self.backend.flights.require_alive()
+        self.backend.pending.require_alive()
         try:
             address = self.driver.allocate(max(nbytes, 1))
         except KernelMemoryError as problem:
@@ -78,7 +78,7 @@ class Space:
     @property
     def takes_back(self) -> bool:
         """Whether the driver takes back what it has given: not of a lost device, nor when Python ends."""
-        return self.backend.flights.lost is None and not sys.is_finalizing()
+        return self.backend.pending.lost is None and not sys.is_finalizing()
 
     def living(self) -> "list[DeviceAllocation]":
         """Every allocation that there is."""
@@ -144,12 +144,12 @@ class Space:
     def synchronize(self, stream: int | None = None) -> None:
         """Wait for a stream, or for the whole device, and raise what has gone wrong in launches there."""
         self.require_free("a device is waited for")
-        self.backend.flights.settle(stream)
+        self.backend.pending.synchronize(stream)
         if stream is None:
             self.driver.wait_for_all()
         else:
             self.driver.wait(stream)
-            self.backend.flights.look()
+            self.backend.pending.check()
 
     def close_stream(self, stream: int) -> None:
         """Give a stream back; what it has to do comes before what the device's own does from now on."""
@@ -157,12 +157,12 @@ class Space:
             self.capture.closing.append(stream)
             return
         self.queues.close(stream)
-        self.backend.flights.move(stream)
+        self.backend.pending.move(stream)
 
     def ran(self, owners: Collection["DeviceAllocation"], stream: int) -> None:
         """Say that a launch has been put into a stream, which uses some memory."""
         if self.queues.after(owners, stream):
-            self.backend.flights.move(stream)
+            self.backend.pending.move(stream)
 
     def owner(self, address: int) -> "DeviceAllocation | None":
         """The allocation that an address stands in; None if it is no memory of this device."""
@@ -308,7 +308,7 @@ class DeviceAllocation(Allocation):
         elif self._newer == "device" or (self.partners and self._newer == "both"):
             if self.nbytes:
                 self.space.require_free("the host looks at an array")
-                self.space.backend.flights.settle()
+                self.space.backend.pending.synchronize()
                 with self.alone():
                     self.space.driver.download(self.host_address, self.address, self.nbytes)
             self._newer = "both"
@@ -317,7 +317,7 @@ class DeviceAllocation(Allocation):
     @contextmanager
     def alone(self, *others: "DeviceAllocation") -> Iterator[None]:
         """The device's own stream works on the bytes within: after, and before, all others."""
-        self.space.backend.flights.require_alive()
+        self.space.backend.pending.require_alive()
         self.space.require_mine("memory is copied or cleared")
         if self.space.capture is not None:
             self.space.capture.touched |= dict.fromkeys((self, *others))
@@ -387,4 +387,4 @@ class DeviceAllocation(Allocation):
             mine.queues.follow(other.queues)
             mine.driver.fetch(self.address + start, other.driver, source.address + at, nbytes)
             other.queues.follow(mine.queues)
-        mine.backend.flights.join(other.backend.flights)
+        mine.backend.pending.join(other.backend.pending)

@@ -172,7 +172,7 @@ class Event:
         """Return when it has happened; raises what went wrong in launches by then."""
         self._require_outside()
         self._driver.wait_for(self.number)
-        self._space.backend.flights.look()
+        self._space.backend.pending.check()
 
 
 class ScopedStream:

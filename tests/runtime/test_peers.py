@@ -64,7 +64,7 @@ def test_a_copy_between_devices_does_not_pass_the_host_and_does_not_wait(
     y.zero_()  # waits for the copy, as the copy does for the launch
     kl.launch(kernels["double"], 4, [z, w])
     kl.copy(y[2:], w[:2])
-    assert copies(drivers) == [["peer"], ["peer"]] and len(OPEN["cuda:0"].backend.flights) == 1
+    assert copies(drivers) == [["peer"], ["peer"]] and len(OPEN["cuda:0"].backend.pending) == 1
     assert (w.list(), y.list()) == ([0, 4, 8, 12], [0, 0, 0, 4])
 
 
@@ -153,7 +153,7 @@ def test_copies_to_and_from_pinned_memory_do_not_wait(kernels: dict[str, Any], d
     kl.launch(kernels["double"], 4, [there, y])
     kl.copy(back, y)
     assert copies(drivers) == [["pinned up", "pinned down"], []]
-    assert len(OPEN["cuda:0"].backend.flights) == 1
+    assert len(OPEN["cuda:0"].backend.pending) == 1
     here.fill_(7.0)  # waits: the device has not read it yet
     assert back.list() == [6] * 4 and there.list() == [3] * 4
 

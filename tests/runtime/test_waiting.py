@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import flights
+from kernelab.backend import pending_launches
 from kernelab.backend.driver import LostError, fault
 from kernelab.errors import KernelIndexError, KernelInterrupt
 from kernelab.runtime.spaces import OPEN
@@ -63,7 +63,7 @@ def vectors(n: int = 4) -> Any:
 
 
 def under_way(driver: SimulatedDriver) -> int:
-    return len(OPEN["cuda:0"].backend.flights)
+    return len(OPEN["cuda:0"].backend.pending)
 
 
 def test_launches_run_when_somebody_looks(kernels: dict[str, Any], driver: SimulatedDriver) -> None:
@@ -167,7 +167,7 @@ def test_streams_that_use_the_same_array_wait_for_each_other(kernels: dict[str, 
 def test_so_many_launches_as_one_likes_may_be_under_way(
     kernels: dict[str, Any], driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flights, "MOST", 5)
+    monkeypatch.setattr(pending_launches, "MOST", 5)
     x, y = vectors()
     for _ in range(12):
         kl.launch(kernels["double"], 4, [x, y])

@@ -1,8 +1,8 @@
-"""Launches on a device that have been started and not been looked after yet, each with a block to report to.
+"""Asynchronous launches on a device whose status has not been checked yet.
 
-A launch on a device returns at once.  What went wrong is known when somebody waits: then the blocks are read
-in the order of the launches, and the first failure is raised, with the line that launched.  Knows the
-driver's protocol and status blocks; must not know arrays.
+A launch on a device returns at once, and reports to a status block of its own.  When somebody waits, the
+blocks are read in the order of the launches, and the first failure is raised, with the line that launched.
+Knows the driver's protocol and status blocks; must not know arrays.
 """
 
 import ctypes
@@ -38,8 +38,8 @@ Block = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    """A launch under way: what it was, the block that it reports to, where it runs and who launched it."""
+class PendingLaunch:
+    """A launch that may still run: its entry, grid, status block, stream, and the line that launched it."""
 
     info: EntryInfo
     grid: Sequence[int]
@@ -89,10 +89,10 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Launches of a graph under way: they report to blocks that stay theirs, and `keeper` keeps."""
+class PendingGraph:
+    """A run of a graph: its launches report to blocks that stay theirs, as long as `keeper` lives."""
 
-    flights: Sequence[Flight]
+    launches: Sequence[PendingLaunch]
     stream: int = 0
     place: object = ""
     keeper: object = None
@@ -100,32 +100,35 @@ class Replay:
     @property
     def info(self) -> EntryInfo:
         """What the first of them that has something to say is, else the first."""
-        return next((flight for flight in self.flights if flight.reports), self.flights[0]).info
+        return next((launch for launch in self.launches if launch.reports), self.launches[0]).info
 
     @property
     def named(self) -> str:
         """The graph as a message calls it."""
-        names = ", ".join(dict.fromkeys(f"`{flight.info.name}`" for flight in self.flights))
+        names = ", ".join(dict.fromkeys(f"`{launch.info.name}`" for launch in self.launches))
         return f"the graph of {names}" + (f" ({self.place})" if self.place else "")
 
     @property
     def reports(self) -> bool:
         """Whether any of them has anything to say by now."""
-        return any(flight.reports for flight in self.flights)
+        return any(launch.reports for launch in self.launches)
 
     def error(self) -> KernelError | None:
         """What went wrong first; the blocks are cleared by that."""
-        found = [error for flight in self.flights if (error := flight.error()) is not None]
-        for flight in self.flights:
-            ctypes.memset(flight.block[0], 0, 8 * STATUS_FIELDS)
+        found = [error for launch in self.launches if (error := launch.error()) is not None]
+        for launch in self.launches:
+            ctypes.memset(launch.block[0], 0, 8 * STATUS_FIELDS)
         return found[0] if found else None
 
     def stop(self) -> None:
         """Tell them to end."""
-        for flight in self.flights:
-            flight.stop()
+        for launch in self.launches:
+            launch.stop()
 
     freed: Sequence[Block] = ()
+
+
+Pending = PendingLaunch | PendingGraph
 
 
 def fields(block: Block) -> "ctypes.Array[ctypes.c_longlong]":
@@ -133,29 +136,29 @@ def fields(block: Block) -> "ctypes.Array[ctypes.c_longlong]":
     return (ctypes.c_longlong * STATUS_FIELDS).from_address(block[0])
 
 
-class Flights:
-    """The launches of a device that are under way."""
+class PendingLaunches:
+    """The pending launches of a device, and the status blocks that they report to."""
 
     def __init__(self, driver: Driver, name: str) -> None:
         self._driver = driver
         self._name = name
-        self._flying: list[Flight | Replay] = []
+        self._pending: list[Pending] = []
         self._blocks: list[Block] = []
-        self.captured: list[Flight] | None = None
+        self.captured: list[PendingLaunch] | None = None
         """The launches of the capture that goes on; None where there is none."""
-        self._joined: list[Flights] = []
+        self._joined: list[PendingLaunches] = []
         self._turn = threading.RLock()
         self.lost: Diagnostic | None = None
         """Why the device is of no use any more; None while it is."""
 
     def __len__(self) -> int:
-        return len(self._flying)
+        return len(self._pending)
 
     def block(self, limit: int) -> Block:
         """A cleared status block for a launch, which says how much each thread may keep."""
         with self._turn:
-            if len(self._flying) >= MOST:
-                self.settle()
+            if len(self._pending) >= MOST:
+                self.synchronize()
             made = self._blocks.pop() if self._blocks else self._new()
         ctypes.memset(made[0], 0, 8 * STATUS_FIELDS)
         fields(made)[LIMIT] = limit
@@ -171,43 +174,43 @@ class Flights:
         """Let another launch use a status block, whose launch has ended."""
         self._blocks.append(block)
 
-    def add(self, flight: Flight | Replay) -> None:
-        """Look after a launch that has been started, or captured."""
+    def add(self, launch: Pending) -> None:
+        """Note a launch that has been started, or captured."""
         if self.captured is not None:
-            assert isinstance(flight, Flight)
-            self.captured.append(flight)
+            assert isinstance(launch, PendingLaunch)
+            self.captured.append(launch)
             return
         with self._turn:
-            self._flying.append(flight)
+            self._pending.append(launch)
 
     def require_alive(self) -> None:
         """Raise LostError where an earlier launch has made the device unusable."""
         if self.lost is not None:
             raise LostError(self.lost)
 
-    def join(self, other: "Flights") -> None:
+    def join(self, other: "PendingLaunches") -> None:
         """Say that this device and another have exchanged bytes: who waits for one waits for both."""
         for one, its in ((self, other), (other, self)):
             if its not in one._joined:
                 one._joined.append(its)
 
     def move(self, stream: int) -> None:
-        """Look for launches of a stream in the device's own, which waits for it."""
+        """Count launches of a stream as the device's own stream's, which waits for them."""
         with self._turn:
-            self._flying = [replace(f, stream=0) if f.stream == stream else f for f in self._flying]
+            self._pending = [replace(f, stream=0) if f.stream == stream else f for f in self._pending]
 
-    def look(self) -> None:
-        """Raise the first error that launches have met by now."""
-        if any(flight.reports for flight in self._flying):
-            self.settle()
+    def check(self) -> None:
+        """Raise the first error that pending launches have reported by now."""
+        if any(launch.reports for launch in self._pending):
+            self.synchronize()
 
-    def settle_with(self, flight: Flight) -> None:
-        """Wait for all launches and one more, whose status its launcher reads; raises as `settle` does."""
+    def synchronize_with(self, launch: PendingLaunch) -> None:
+        """Wait for all launches and one more, of which the caller reads the status; raises like `synchronize`."""
         with self._turn:
-            landing, self._flying = self._flying, []
-            self._land(landing, [*landing, flight])
+            awaited, self._pending = self._pending, []
+            self._finish(awaited, [*awaited, launch])
 
-    def settle(self, stream: int | None = None) -> None:
+    def synchronize(self, stream: int | None = None) -> None:
         """Wait for the launches of a stream, or for all, and raise the first error that they have met.
 
         Raises KernelInterrupt where the user interrupts: what is under way is told to stop.
@@ -215,51 +218,51 @@ class Flights:
         if self._joined:
             joined, self._joined = self._joined, []  # those come back here, and find none
             for other in joined:
-                other.settle()
-        if not self._flying:
+                other.synchronize()
+        if not self._pending:
             return
         with self._turn:
-            landing = [flight for flight in self._flying if stream in (None, flight.stream)]
-            self._flying = [flight for flight in self._flying if stream not in (None, flight.stream)]
-            if landing:
-                self._land(landing, landing)
+            awaited = [launch for launch in self._pending if stream in (None, launch.stream)]
+            self._pending = [launch for launch in self._pending if stream not in (None, launch.stream)]
+            if awaited:
+                self._finish(awaited, awaited)
 
-    def _land(self, asked: list[Flight | Replay], landing: list[Flight | Replay]) -> None:
+    def _finish(self, asked: list[Pending], awaited: list[Pending]) -> None:
         """Wait for launches, and ask some of them what went wrong."""
         try:
-            for stream in dict.fromkeys(flight.stream for flight in landing):
+            for stream in dict.fromkeys(launch.stream for launch in awaited):
                 wait(self._driver, stream)
         except KeyboardInterrupt:
-            self._stop(landing)
-            raise interrupted(self._running(landing).info.name) from None
+            self._stop(awaited)
+            raise interrupted(self._running(awaited).info.name) from None
         except LostError as problem:
-            self.lost = self._told(landing, problem)
+            self.lost = self._told(awaited, problem)
             raise LostError(self.lost) from problem
-        errors = [error for flight in asked if (error := flight.error()) is not None]
-        self._blocks += [block for flight in asked for block in flight.freed]
+        errors = [error for launch in asked if (error := launch.error()) is not None]
+        self._blocks += [block for launch in asked for block in launch.freed]
         if errors:
             raise errors[0]
 
-    def _stop(self, landing: list[Flight | Replay]) -> None:
-        for flight in landing:
-            flight.stop()
-        for stream in dict.fromkeys(flight.stream for flight in landing):
+    def _stop(self, awaited: list[Pending]) -> None:
+        for launch in awaited:
+            launch.stop()
+        for stream in dict.fromkeys(launch.stream for launch in awaited):
             self._driver.wait(stream)
 
-    def _running(self, landing: list[Flight | Replay]) -> Flight | Replay:
+    def _running(self, awaited: list[Pending]) -> Pending:
         """The launch that an interrupt has met: the first that was told to stop before its end."""
-        return next((flight for flight in landing if flight.reports), landing[0])
+        return next((launch for launch in awaited if launch.reports), awaited[0])
 
-    def _told(self, landing: list[Flight | Replay], problem: KernelError) -> Diagnostic:
+    def _told(self, awaited: list[Pending], problem: KernelError) -> Diagnostic:
         """Which launches may have made the device unusable: it does not say which of them did."""
         (why,) = problem.diagnostics
-        names = ", ".join(flight.named for flight in landing[:TOLD])
-        more = len(landing) - TOLD
+        names = ", ".join(launch.named for launch in awaited[:TOLD])
+        more = len(awaited) - TOLD
         names += f" and {more} more" if more > 0 else ""
-        who = f"running {names}" if len(landing) == 1 else f"one of the launches {names}"
+        who = f"running {names}" if len(awaited) == 1 else f"one of the launches {names}"
         message = why.message.replace("running a kernel", who)
         hint = why.hint
-        if len(landing) > 1:
+        if len(awaited) > 1:
             hint = f"{hint}; kl.synchronize() behind each launch then shows which one it is"
         return replace(why, message=message, hint=hint)
 
