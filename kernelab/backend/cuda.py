@@ -29,8 +29,8 @@ from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, 
 from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
-from kernelab.backend.room import Borrowed, Room, Snapshot, threads_of
 from kernelab.backend.usual import is_usual, misaligned
+from kernelab.backend.workspace import Scratch, Snapshot, Workspace, threads_of
 from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import (
@@ -87,8 +87,8 @@ class CudaBackend:
         self.driver = driver
         self.cache = Cache() if cache is None else cache
         self.pending = PendingLaunches(driver, name)
-        self.lent: list[Borrowed] = []
-        """What launches of the capture that goes on have room in: it belongs to the graph."""
+        self.lent: list[Scratch] = []
+        """The workspace of launches of the capture that goes on: it belongs to the graph."""
         self._joints = Joints(driver)
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
@@ -173,7 +173,7 @@ class CudaEntry:
         self.changed = frozenset(var.hint for var in changed(function))
         self._backend = backend
         self._loaded = loaded
-        self._room = Room.of(function)
+        self._workspace = Workspace.of(function)
         self._foresight = Foresight(function)
         self._told = False
         self._function = function
@@ -211,24 +211,24 @@ class CudaEntry:
             self._careful_entry(place).start(args, limit, room, place)
             return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
-        if not self._room.needed:
+        if not self._workspace.needed:
             self._backend.pending.add(self._launch(slots, self._dims(slots, 0), 0, place))
             return
         known = self._foreseen(slots, limit, room)
         if known is None and self._backend.pending.captured is not None:
-            known = self._room  # nobody can look how much it takes: as much as it took before
+            known = self._workspace  # nobody can look how much it takes: as much as it took before
         if known is not None:
             self._begin(slots, known, limit, place)
             return
         snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
         try:
             while (status := self._attempt(slots, self._bound(slots, limit), snapshot, place)) is not None:
-                self._room.grow()
+                self._workspace.grow()
                 self._require_within(room, status, slots)
         finally:
             snapshot.release()
 
-    def _foreseen(self, slots: list[int], limit: int, most: int) -> Room | None:
+    def _foreseen(self, slots: list[int], limit: int, most: int) -> Workspace | None:
         """The room that no thread will go beyond, if it is known and takes no more memory than it may.
 
         `limit` is what a thread may keep for loops and `most` what a launch may in residuals, 0 any number.
@@ -236,40 +236,40 @@ class CudaEntry:
         needs = self._foresight.of(slots)
         if needs is None or 0 < limit < needs.arena:
             return None
-        room = Room(needs.arena, needs.residuals)
-        kept = room.kept(self.info.layout, threads_of(slots))
+        workspace = Workspace(needs.arena, needs.residuals)
+        kept = workspace.kept(self.info.layout, threads_of(slots))
         nbytes = kept + needs.arena * self._dims(slots, 0).count
         if 0 < most < kept:
             return None
-        return room if nbytes <= CHEAP or nbytes <= self._spare(needs.exact) else None
+        return workspace if nbytes <= CHEAP or nbytes <= self._spare(needs.exact) else None
 
     def _spare(self, exact: bool) -> int:
         """How many bytes a launch may take that needs just as many, or perhaps fewer."""
         free, _ = self._backend.driver.memory()
         return free // (SHARE if exact else ROUGH_SHARE)
 
-    def _begin(self, slots: list[int], room: Room, limit: int, place: object) -> None:
+    def _begin(self, slots: list[int], workspace: Workspace, limit: int, place: object) -> None:
         """Start the threads, and do not wait: there is room for all that they keep."""
-        backend, borrowed = self._backend, Borrowed(self._backend.driver)
-        filled, dims = [*slots], self._dims(slots, room.arena)
+        backend, scratch = self._backend, Scratch(self._backend.driver)
+        filled, dims = [*slots], self._dims(slots, workspace.arena)
         try:
-            room.cut(self.info.layout, filled, dims.count, threads_of(slots), borrowed)
+            workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
             launch = self._launch(filled, dims, limit, place)
         except KernelMemoryError as problem:
-            borrowed.release()
+            scratch.release()
             raise memory_error(self.info.name, "all threads") from problem
         backend.pending.add(launch)
-        room.hand_over(self.info.layout, slots, filled, borrowed)
+        workspace.hand_over(self.info.layout, slots, filled, scratch)
         if backend.pending.captured is not None:
-            backend.lent.append(borrowed)
+            backend.lent.append(scratch)
             return
         backend.rejoin(launch.stream)
-        borrowed.release()
+        scratch.release()
 
     @property
     def keeps(self) -> bool:
         """Whether a launch copies in the device's own stream, beside what it runs."""
-        return self._room.needed
+        return self._workspace.needed
 
     def _is_usual(self, slots: list[int]) -> bool:
         """Whether a launch is as the text takes it to be; the last one that was is known again."""
@@ -327,30 +327,30 @@ class CudaEntry:
 
     def _require_within(self, most: int, status: list[int], slots: list[int]) -> None:
         """Raise KernelMemoryError where residuals are about to take more than `most`, unless that is 0."""
-        if most and self._room.kept(self.info.layout, threads_of(slots)) > most:
+        if most and self._workspace.kept(self.info.layout, threads_of(slots)) > most:
             place = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
             raise kept_error(self.info.name, self.info.sites[status[SITE]], place, most)
 
     def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot, place: object) -> list[int] | None:
         """Run with the room that there is now; the status if it was too little: then nothing has happened."""
-        room, borrowed = self._room, Borrowed(self._backend.driver)
-        filled, dims = [*slots], self._dims(slots, room.arena)
+        workspace, scratch = self._workspace, Scratch(self._backend.driver)
+        filled, dims = [*slots], self._dims(slots, workspace.arena)
         try:
-            room.cut(self.info.layout, filled, dims.count, threads_of(slots), borrowed)
+            workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
             launch = self._launch(filled, dims, limit, place)
             status = self._finished(launch)
             if status[CODE] == OK:
-                room.hand_over(self.info.layout, slots, filled, borrowed)
+                workspace.hand_over(self.info.layout, slots, filled, scratch)
         except KernelMemoryError as problem:
             raise memory_error(self.info.name, "all threads") from problem
         finally:
-            borrowed.release()
+            scratch.release()
         if status[CODE] not in (MEMORY, FULL):
             if status[CODE] != OK:
                 raise launch.failure(status)
             return None
         snapshot.put_back()
-        if status[CODE] == FULL and room.arena >= limit:
+        if status[CODE] == FULL and workspace.arena >= limit:
             raise StorageFull(memory_error(self.info.name, str(status[THREAD])).diagnostics[0])
         return status
 

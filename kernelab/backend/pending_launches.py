@@ -205,7 +205,7 @@ class PendingLaunches:
             self.synchronize()
 
     def synchronize_with(self, launch: PendingLaunch) -> None:
-        """Wait for all launches and one more, of which the caller reads the status; raises like `synchronize`."""
+        """Wait for all launches and one more, whose status the caller reads; raises like `synchronize`."""
         with self._turn:
             awaited, self._pending = self._pending, []
             self._finish(awaited, [*awaited, launch])

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from kernelab.backend.launch_config import current_stream
 from kernelab.backend.pending_launches import PendingGraph, PendingLaunch
-from kernelab.backend.room import Borrowed
+from kernelab.backend.workspace import Scratch
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.types import uint8
 from kernelab.runtime.conversion import described
@@ -68,14 +68,14 @@ class Graph:
             memory.changed_there()
 
 
-def release(space: Space, lent: list[Borrowed], capture: Capture) -> None:
+def release(space: Space, lent: list[Scratch], capture: Capture) -> None:
     """Give back what a graph has kept, once nothing of it is under way."""
     if not space.takes_back or OPEN.get(space.name) is not space:
         return
     if (capture.uploads or lent) and space.capture is None:
         space.driver.wait_for_all()
-    for borrowed in lent:
-        borrowed.release()
+    for scratch in lent:
+        scratch.release()
     for address in capture.uploads:
         space.driver.unshare(address)
 

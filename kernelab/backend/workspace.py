@@ -1,8 +1,8 @@
-"""What the threads of a device keep while they run: room of a fixed size, cut before the launch.
+"""The workspace of a launch on a device: what its threads save while they run, allocated before the launch.
 
 A thread of the device has a part of the arena for its loops; a thread of the grid, a part of each residual.
-Nothing on a device can make room for more, so where it is not known before (`backend/needs.py`), a launch
-whose room was too little puts back what it has changed and runs again with twice as much.
+A thread cannot allocate more.  Where the size is not known before (`backend/needs.py`), a launch whose
+workspace was too small puts back what it has changed and runs again with twice as much.
 """
 
 import ctypes
@@ -27,8 +27,8 @@ def threads_of(slots: Sequence[int]) -> int:
     return math.prod(slots[:GRID_SLOTS])
 
 
-class Borrowed:
-    """Memory of the device for the time of a launch."""
+class Scratch:
+    """Memory of the device that is given back after a launch."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -40,7 +40,7 @@ class Borrowed:
         return self._addresses[-1]
 
     def keep(self, address: int) -> None:
-        """Let memory outlive the launch: it is somebody else's to give back now."""
+        """Transfer the ownership of some memory to the caller."""
         self._addresses.remove(address)
 
     def release(self) -> None:
@@ -50,15 +50,15 @@ class Borrowed:
 
 
 @dataclass(slots=True)
-class Room:
-    """What each thread may keep: bytes of the arena, and elements of each residual by its name."""
+class Workspace:
+    """What each thread may save: bytes of the arena, and elements of each residual by its name."""
 
     arena: int
     residuals: dict[str, int]
 
     @classmethod
     def of(cls, function: Function) -> Self:
-        """The room that a function starts with: each place that appends may be passed once."""
+        """The workspace that a function starts with: each place that appends may be passed once."""
         appended = Counter(stmt.array.hint for stmt in walk(function.body) if isinstance(stmt, Append))
         return cls(0 if layout_of(function).arena is None else FIRST_ARENA, dict(appended))
 
@@ -67,7 +67,7 @@ class Room:
         return bool(self.arena or self.residuals)
 
     def grow(self) -> None:
-        """Make room for twice as much."""
+        """Double it."""
         self.arena *= 2
         self.residuals = {name: 2 * count for name, count in self.residuals.items()}
 
@@ -84,27 +84,29 @@ class Room:
         """How many elements a residual has: its tiles are whole ones."""
         return -(-threads // TILE) * TILE * self.residuals[name]
 
-    def cut(self, layout: Layout, slots: list[int], crew: int, threads: int, borrowed: Borrowed) -> None:
-        """Fill the slots of the arena, for a crew of the device, and those of residuals, for the grid."""
+    def allocate(
+        self, layout: Layout, slots: list[int], threads_at_once: int, threads: int, scratch: Scratch
+    ) -> None:
+        """Fill the slots of the arena, for the threads that run at once, and of residuals, for the grid."""
         if layout.arena is not None:
-            slots[layout.arena] = borrowed.allocate(crew * self.arena)
+            slots[layout.arena] = scratch.allocate(threads_at_once * self.arena)
             slots[layout.arena + 1] = self.arena
         for param in layout.params:
             if param.residual:
                 assert isinstance(param.type, Array)
                 each, count = self.residuals[param.name], self._elements(param.name, threads)
-                slots[param.slot] = borrowed.allocate(count * bytes_of(param.type.elem))
+                slots[param.slot] = scratch.allocate(count * bytes_of(param.type.elem))
                 slots[param.slot + 2] = each
 
     def hand_over(
-        self, layout: Layout, slots: Sequence[int], filled: Sequence[int], borrowed: Borrowed
+        self, layout: Layout, slots: Sequence[int], filled: Sequence[int], scratch: Scratch
     ) -> None:
         """Say in the host's handle of each residual where its values are, and how many; they are its now."""
         for param in layout.params:
             if param.residual:
                 handle = (ctypes.c_longlong * 3).from_address(slots[param.slot])
                 count = self._elements(param.name, threads_of(slots))
-                borrowed.keep(filled[param.slot])
+                scratch.keep(filled[param.slot])
                 handle[:] = [filled[param.slot], count, count]
 
 
@@ -115,13 +117,13 @@ class Snapshot:
         self, driver: Driver, info: EntryInfo, changed: frozenset[str], slots: Sequence[int]
     ) -> None:
         self._driver = driver
-        self._borrowed = Borrowed(driver)
+        self._scratch = Scratch(driver)
         self._copies: list[tuple[int, int, int]] = []
         for name, reach in reach_of(info.layout, slots).items():
             low, high = reach.low, reach.high
             if name not in changed or low == high:
                 continue
-            copy = self._borrowed.allocate(high - low)
+            copy = self._scratch.allocate(high - low)
             driver.copy(copy, low, high - low)
             self._copies.append((low, copy, high - low))
 
@@ -132,4 +134,4 @@ class Snapshot:
 
     def release(self) -> None:
         """Forget it."""
-        self._borrowed.release()
+        self._scratch.release()
