@@ -28,7 +28,7 @@ FILES = (
     *QUICK,
     "tests/backend/test_cuda.py",
     "tests/runtime/test_inplace.py",
-    "tests/backend/test_usual.py",
+    "tests/backend/test_specialization.py",
     "tests/backend/test_nvidia.py",
 )
 PATIENCE = ("--timeout=120", "--timeout-method=thread")
@@ -38,7 +38,7 @@ DRY = ("-p", "tests.support.fakecuda")
 REST = "NOT ON THE GPU: all other files of tests/, which run on the CPU only (make test)"
 WATCHED = (
     "tests/backend/test_cuda.py",
-    "tests/backend/test_usual.py",
+    "tests/backend/test_specialization.py",
     "-k",
     "sum or total or order or keep or room",
 )

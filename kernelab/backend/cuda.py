@@ -29,7 +29,7 @@ from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, 
 from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
-from kernelab.backend.usual import is_usual, misaligned
+from kernelab.backend.specialization import is_specializable, misaligned
 from kernelab.backend.workspace import Scratch, Snapshot, Workspace, threads_of
 from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
@@ -178,12 +178,12 @@ class CudaEntry:
         self._told = False
         self._function = function
         self._summed = summed(function)
-        self._usual: list[int] = []
+        self._accepted: list[int] = []
         self._unordered = unordered(function)
         joint = [scalar_of(elem_of(stmt.array)) for stmt in met_by_all(function)]
         self._joint = bool(joint)
         self._one_block = any(scalar in HALVES for scalar in joint)
-        self._careful: CudaEntry | None = None
+        self._fallback: CudaEntry | None = None
         sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
         self._narrow = [array.hint for array in sums if scalar_of(elem_of(array)) in HALVES]
 
@@ -203,12 +203,12 @@ class CudaEntry:
         """
         self._backend.pending.require_alive()
         slots = slots_of(args)
-        if slots != self._usual:
+        if slots != self._accepted:
             self._require_aligned(slots)
         if self._narrow:
             self._warn_of_narrow_sums()
-        if not self._is_usual(slots):
-            self._careful_entry(place).start(args, limit, room, place)
+        if not self._is_specializable(slots):
+            self._fallback_entry(place).start(args, limit, room, place)
             return
         slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
         if not self._workspace.needed:
@@ -271,13 +271,13 @@ class CudaEntry:
         """Whether a launch copies in the device's own stream, beside what it runs."""
         return self._workspace.needed
 
-    def _is_usual(self, slots: list[int]) -> bool:
-        """Whether a launch is as the text takes it to be; the last one that was is known again."""
-        if self._function.aliased or slots == self._usual:
+    def _is_specializable(self, slots: list[int]) -> bool:
+        """Whether a launch meets the preconditions of the text; the last one that did is known again."""
+        if self._function.aliased or slots == self._accepted:
             return True
-        if not is_usual(self.info.layout, self.changed, slots):
+        if not is_specializable(self.info.layout, self.changed, slots):
             return False
-        self._usual = list(slots)
+        self._accepted = list(slots)
         return True
 
     def _require_aligned(self, slots: Sequence[int]) -> None:
@@ -297,16 +297,16 @@ class CudaEntry:
         )
         raise LaunchError(Diagnostic(message, self._function.span, "aligned", hint=hint))
 
-    def _careful_entry(self, place: object) -> "CudaEntry":
-        """The same function, built to take nothing for granted; raises LaunchError in a capture."""
-        if self._careful is None:
+    def _fallback_entry(self, place: object) -> "CudaEntry":
+        """The same function, built without preconditions; raises LaunchError in a capture."""
+        if self._fallback is None:
             if self._backend.pending.captured is not None:
                 raise LaunchError(self._unbuilt(place))
             function = replace(self._function, aliased=True)
             made = self._backend.build([function])[function.name]
             assert isinstance(made, CudaEntry)
-            self._careful = made
-        return self._careful
+            self._fallback = made
+        return self._fallback
 
     def _unbuilt(self, place: object) -> Diagnostic:
         """What is wrong with the first unusual launch of a capture."""

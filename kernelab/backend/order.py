@@ -8,7 +8,7 @@ it says no, threads must run one after another to give what a sequential run giv
 
 from collections.abc import Sequence
 
-from kernelab.backend.reach import reach_of
+from kernelab.backend.specialization import reach_of
 from kernelab.codegen.apart import Pin, changed, is_apart, own_atomics, pins
 from kernelab.codegen.entry import GRID_SLOTS, EntryInfo
 from kernelab.codegen.snippets import has_device_words

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from kernelab.backend.driver import Driver
-from kernelab.backend.reach import reach_of
+from kernelab.backend.specialization import reach_of
 from kernelab.codegen.entry import GRID_SLOTS, TILE, EntryInfo, Layout, layout_of
 from kernelab.lang.ir import Append, Function, walk
 from kernelab.lang.types import Array, bytes_of

@@ -52,7 +52,7 @@ class Flavor(Protocol):
         """
 
     def near(self, function: Function) -> bool:
-        """Whether the text takes for granted what `usual.is_usual` says of a launch.
+        """Whether the text assumes the preconditions of `backend/specialization.py`.
 
         Extents, strides and positions are then 32 bits wide, what no thread changes is read through the cache
         for constants, and sums into elements of a thread's own are plain.

@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
-from kernelab.backend.reach import Reach
+from kernelab.backend.specialization import Reach
 from kernelab.errors import Diagnostic, KernelMemoryError
 from kernelab.runtime.device import get_cuda_devices
 from kernelab.runtime.memory import Allocation, copy_bytes

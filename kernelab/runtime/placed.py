@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from kernelab.backend.base import Args, Entry, slots_of
 from kernelab.backend.cuda import Compiled, CudaEntry
 from kernelab.backend.launch_config import current_stream
-from kernelab.backend.reach import reach_of
+from kernelab.backend.specialization import reach_of
 from kernelab.codegen.entry import EntryInfo, layout_of
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.lang.ir import Function

@@ -1,4 +1,4 @@
-"""What the text for a device takes for granted, and that launches which are not so run all the same."""
+"""The preconditions of the text for a device, and that launches which do not meet them run all the same."""
 
 import ctypes
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from kernelab.backend import interp
 from kernelab.backend.base import slots_of
 from kernelab.backend.cuda import CudaBackend, CudaEntry
 from kernelab.backend.packing import pack
-from kernelab.backend.usual import MOST, is_usual
+from kernelab.backend.specialization import MOST, is_specializable
 from kernelab.codegen.apart import own_atomics
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import layout_of
@@ -172,22 +172,22 @@ def test_indices_below_zero_count_from_the_end_and_arrays_may_run_backwards(
     np.testing.assert_array_equal(v[200:209], expected[9:0:-1])
 
 
-def test_what_does_not_fit_in_32_bits_is_not_usual() -> None:
+def test_what_does_not_fit_in_32_bits_is_not_specialized() -> None:
     w = Writer("copying", x=Array(float32, 1), y=Array(float32, 1))
     (i,) = w.tid("i")
     w.store(w["y"], [i], w.load(w["x"], [integer(0)]))
     layout = layout_of(scalarise(w.function()))
 
-    def usual(threads: int = 4, extent: int = 4, stride: int = 4) -> bool:
+    def meets(threads: int = 4, extent: int = 4, stride: int = 4) -> bool:
         slots = [threads, 1, 1, 1, 4096, extent, stride, 2**50, 4, 4]
-        return is_usual(layout, frozenset({"y"}), slots)
+        return is_specializable(layout, frozenset({"y"}), slots)
 
-    assert usual()
-    assert usual(threads=MOST)
-    assert not usual(threads=MOST + 1)
-    assert not usual(extent=2**31)
-    assert not usual(stride=2**31)
-    assert not usual(stride=-4)
+    assert meets()
+    assert meets(threads=MOST)
+    assert not meets(threads=MOST + 1)
+    assert not meets(extent=2**31)
+    assert not meets(stride=2**31)
+    assert not meets(stride=-4)
 
 
 # ------------------------------------------------------------------------------------------ sums
