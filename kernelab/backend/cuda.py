@@ -24,12 +24,12 @@ from kernelab.backend.base import (
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.hurried import Hurried
-from kernelab.backend.joints import Joints
 from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, current_stream
 from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
 from kernelab.backend.specialization import is_specializable, misaligned
+from kernelab.backend.stream_sync import StreamSync
 from kernelab.backend.workspace import Scratch, Snapshot, Workspace, threads_of
 from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
@@ -89,7 +89,7 @@ class CudaBackend:
         self.pending = PendingLaunches(driver, name)
         self.lent: list[Scratch] = []
         """The workspace of launches of the capture that goes on: it belongs to the graph."""
-        self._joints = Joints(driver)
+        self.stream_sync = StreamSync(driver)
 
     def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
         """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
@@ -136,13 +136,13 @@ class CudaBackend:
         """The stream that the next launch runs in: it waits for what the device's own has to do."""
         stream = current_stream(self.name)
         if stream:
-            self._joints.hold(stream, 0)
+            self.stream_sync.meet(stream, 0)
         return stream
 
     def rejoin(self, stream: int) -> None:
         """Let the device's own stream wait for another, which uses memory that is given back there."""
         if stream:
-            self._joints.hold(0, stream)
+            self.stream_sync.meet(0, stream)
 
 
 def _require_few(info: EntryInfo) -> None:

@@ -59,7 +59,7 @@ class Graph:
             memory.will_write(array.over(memory, 0, (memory.nbytes,), (1,), uint8))
         with flowing(stream):
             number = current_stream(space.name)
-            space.queues.before(memories, number)
+            space.stream_sync.before(memories, number)
             space.driver.replay(self._made, space.backend.stream())
             if self._launches:
                 space.backend.pending.add(PendingGraph(self._launches, number, caller(), self))
@@ -108,7 +108,7 @@ def capture_begin(
     space.driver.wait_for_all()
     space.capture = Capture()
     space.backend.pending.captured = []
-    space.queues.captured = set()
+    space.stream_sync.captured = set()
     space.driver.begin_capture()
     _STREAMS[space.name] = ExitStack()
     _STREAMS[space.name].enter_context(flowing(stream))
@@ -124,10 +124,10 @@ def capture_end(device: Device | str | None = None, stream: Stream | None = None
     space.require_mine("a capture ends")
     _STREAMS.pop(space.name).close()
     try:
-        space.queues.join_captured()
+        space.stream_sync.join_captured()
         made = space.driver.end_capture()
     finally:
-        space.capture = space.backend.pending.captured = space.queues.captured = None
+        space.capture = space.backend.pending.captured = space.stream_sync.captured = None
         for memory in capture.touched:
             memory.used.clear()
         for number in capture.closing:

@@ -1,8 +1,9 @@
 """Memory of CUDA devices shared with other libraries: the CUDA array interface, DLPack and plain addresses.
 
 Nothing is copied.  At the moment of sharing the side that receives waits for the side that gives; after it,
-kernelab's launches and copies wait for the other library's streams and are waited for (`queues`).  The array
-interface is that of version 3, as Numba's documentation describes it.  Knows arrays.
+kernelab's launches and copies wait for the other library's streams and are waited for
+(`backend/stream_sync.py`).  The array interface is that of version 3, as Numba's documentation describes it.
+Knows arrays.
 """
 
 import weakref
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernelab.backend.stream_sync import ANY, LEGACY, Partner
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, a_thing
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Scalar, Value, bfloat16, scalar_of, shape_of
@@ -19,7 +21,6 @@ from kernelab.runtime.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.dlpack import CPU, Described, capsule_of, taken
 from kernelab.runtime.interop import too_many_axes, value_type
 from kernelab.runtime.memory import Allocation, bounds, contiguous_strides, point_at
-from kernelab.runtime.queues import ANY, LEGACY, Partner
 from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def from_interface(data: Any, elem: Any) -> "array":
     space = _space_of(address, data)
     stream = told.get("stream")
     if stream is not None:
-        space.queues.meet(0, stream)
+        space.stream_sync.meet(0, stream)
     described = Described(address or 0, shape, tuple(strides), scalar, _ordinal(space), data)
     return over(space, described, elem, (ANY,), writable=not read_only)
 
@@ -135,7 +136,7 @@ def capsule(
     else:
         shared.allocation.flush()  # type: ignore[attr-defined]
     if stream != -1:
-        space.queues.meet(LEGACY if stream is None else int(stream), 0)
+        space.stream_sync.meet(LEGACY if stream is None else int(stream), 0)
     scalar = scalar_of(shared.dtype)
     return capsule_of(Described(shared.ptr, shape, strides, scalar, _ordinal(space), shared.allocation))
 

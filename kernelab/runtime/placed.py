@@ -137,7 +137,7 @@ class Placed:
         if space.capture is not None:
             space.capture.touched |= dict.fromkeys(owners)
         stream = current_stream(space.name)
-        space.queues.before(owners, 0 if entry.keeps else stream)
+        space.stream_sync.before(owners, 0 if entry.keeps else stream)
         try:
             entry.start(args, limit, room, caller())
         finally:

@@ -19,9 +19,9 @@ import numpy as np
 
 from kernelab.backend.cuda import CudaBackend
 from kernelab.backend.driver import Driver
+from kernelab.backend.stream_sync import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
 from kernelab.runtime.memory import Allocation, Bytes, spanning
-from kernelab.runtime.queues import Partner, Queues
 from kernelab.runtime.ranges import Ranges
 from kernelab.runtime.recorder import caller
 
@@ -54,7 +54,7 @@ class Space:
         self.name = name
         self.driver = driver
         self.backend = CudaBackend(driver, name)
-        self.queues = Queues(driver)
+        self.stream_sync = self.backend.stream_sync
         self.capture: Capture | None = None
         """The launches that are being captured; None where they run."""
         self.watchful = watchful
@@ -156,12 +156,12 @@ class Space:
         if self.capture is not None:
             self.capture.closing.append(stream)
             return
-        self.queues.close(stream)
+        self.stream_sync.close(stream)
         self.backend.pending.move(stream)
 
     def ran(self, owners: Collection["DeviceAllocation"], stream: int) -> None:
         """Say that a launch has been put into a stream, which uses some memory."""
-        if self.queues.after(owners, stream):
+        if self.stream_sync.after(owners, stream):
             self.backend.pending.move(stream)
 
     def owner(self, address: int) -> "DeviceAllocation | None":
@@ -183,7 +183,7 @@ class _Owned:
 
     def __del__(self) -> None:
         if self._space.takes_back:
-            self._space.queues.before((self,))
+            self._space.stream_sync.before((self,))
             self._space.driver.free(self._address)
 
 
@@ -321,9 +321,9 @@ class DeviceAllocation(Allocation):
         self.space.require_mine("memory is copied or cleared")
         if self.space.capture is not None:
             self.space.capture.touched |= dict.fromkeys((self, *others))
-        self.space.queues.before((self, *others))
+        self.space.stream_sync.before((self, *others))
         yield
-        self.space.queues.after((self, *others))
+        self.space.stream_sync.after((self, *others))
 
     def _image(self) -> Any:
         if self._mirror is None:
@@ -384,7 +384,7 @@ class DeviceAllocation(Allocation):
         """Copy from another device: it ends what it does to the bytes first, and waits for the copy."""
         mine, other = self.space, source.space
         with self.alone(), source.alone():
-            mine.queues.follow(other.queues)
+            mine.stream_sync.follow(other.stream_sync)
             mine.driver.fetch(self.address + start, other.driver, source.address + at, nbytes)
-            other.queues.follow(mine.queues)
+            other.stream_sync.follow(mine.stream_sync)
         mine.backend.pending.join(other.backend.pending)

@@ -1,7 +1,7 @@
 """Streams and events of CUDA devices: in which order work is done that kernelab and other libraries ask for.
 
 A launch has been put into its stream when it returns; memory that several streams use is ordered by
-`queues`.  Knows spaces and their drivers; must not know kernels.
+`backend/stream_sync.py`.  Knows spaces and their drivers; must not know kernels.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from typing import Any
 
 from kernelab.backend.driver import Driver
 from kernelab.backend.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
+from kernelab.backend.stream_sync import LEGACY
 from kernelab.errors import Diagnostic, LaunchError, a_thing
 from kernelab.runtime.device import DEFAULT, Device, get_device
-from kernelab.runtime.queues import LEGACY
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.spaces import Capture, Space
 
@@ -45,7 +45,7 @@ class Stream:
         self.device = place
         self._driver, self._space = space.driver, space
         if cuda_stream is None:
-            self._handle = _Handle(space.queues.open(), space, space.close_stream)
+            self._handle = _Handle(space.stream_sync.open(), space, space.close_stream)
         else:
             self._handle = _Handle(int(cuda_stream) or LEGACY, space, None)
 
@@ -93,10 +93,10 @@ class Stream:
 
     def _takes_part(self) -> bool:
         """Whether what comes into it is captured; raises LaunchError where nobody can say so."""
-        queues = self._space.queues
-        if not self.number or queues.captured is None or self.number in queues.captured:
-            return queues.captured is not None
-        if not queues.is_open(self.number):
+        sync = self._space.stream_sync
+        if not self.number or sync.captured is None or self.number in sync.captured:
+            return sync.captured is not None
+        if not sync.is_open(self.number):
             self._space.require_free("an event is recorded in a stream of another library")
         return False  # nothing has come into it since the capture began
 
@@ -114,8 +114,8 @@ class Stream:
                 self._space.require_free(f"a stream is to wait for {event.device}")
             return
         self._driver.hold(self.number, event.number)
-        if self._space.queues.captured is not None:
-            self._space.queues.captured |= {self.number} - {0}
+        if self._space.stream_sync.captured is not None:
+            self._space.stream_sync.captured |= {self.number} - {0}
 
     def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:
         """Let what comes into the stream wait for all that is in another now."""

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.backend.stream_sync import LEGACY
 from kernelab.errors import KernelTypeError, KernelValueError, LaunchError
 from kernelab.runtime import dlpack
-from kernelab.runtime.queues import LEGACY
 from tests.support.devices import opened
 from tests.support.simulated import OWN, SimulatedDriver
 

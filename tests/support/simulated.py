@@ -21,10 +21,10 @@ import numpy as np
 from kernelab.backend.base import Entry, slots_of
 from kernelab.backend.driver import Driver, fault
 from kernelab.backend.packing import pack
+from kernelab.backend.stream_sync import LEGACY
 from kernelab.codegen.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
-from kernelab.runtime.queues import LEGACY
 from tests.support import shim
 
 _libc = ctypes.CDLL(None, use_errno=True)

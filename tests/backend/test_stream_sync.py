@@ -1,6 +1,6 @@
 """Streams that wait for each other while somebody else does so, between two calls of the driver."""
 
-from kernelab.backend.joints import Joints
+from kernelab.backend.stream_sync import EventPool
 from tests.support.simulated import SimulatedDriver
 
 
@@ -11,12 +11,12 @@ class Interrupted(SimulatedDriver):
         super().__init__(1 << 16)
         self.places: dict[int, int] = {}
         self.waits: list[tuple[int, int]] = []
-        self.joints = Joints(self)
+        self.events = EventPool(self)
 
     def record(self, event: int, stream: int) -> None:
         self.places[event] = stream
         if stream == 7:
-            self.joints.hold(0, 8)
+            self.events.hold(0, 8)
 
     def hold(self, stream: int, event: int) -> None:
         self.waits.append((stream, self.places[event]))
@@ -25,5 +25,5 @@ class Interrupted(SimulatedDriver):
 def test_each_waits_for_the_stream_that_it_means() -> None:
     driver = Interrupted()
     for _ in range(2):
-        driver.joints.hold(3, 7)
+        driver.events.hold(3, 7)
     assert driver.waits == [(0, 8), (3, 7)] * 2 and len(driver.places) == 2

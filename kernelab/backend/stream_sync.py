@@ -1,4 +1,4 @@
-"""In which order the streams of a device get to memory that several of them use.
+"""Synchronisation of the streams of a device that use the same memory, by a pool of CUDA events.
 
 A device's own stream hands memory out, takes it back, copies and clears.  Before it touches an allocation it
 waits for the other streams in which launches have used it; any other stream waits for the own one.  Memory
@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 from kernelab.backend.driver import Driver
-from kernelab.backend.joints import Joints
 
 LEGACY = 1
 """CUDA's word for its default stream, which PyTorch calls 0: CU_STREAM_LEGACY."""
@@ -30,13 +29,37 @@ class Used(Protocol):
     partners: frozenset[Partner]
 
 
-class Queues:
+class EventPool:
+    """Events for cross-stream waits, each in one use at a time.
+
+    Whoever frees memory makes streams wait too, and Python frees it anywhere: between two calls of the
+    driver, and in other threads.  A shared event would then be recorded anew before it was waited for.
+    """
+
+    __slots__ = ("_driver", "_idle")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._idle: list[int] = []
+
+    def hold(self, stream: int, other: int, waiting: Driver | None = None) -> None:
+        """Let a stream, of the device `waiting` if one is given, wait for another of this device."""
+        try:
+            event = self._idle.pop()
+        except IndexError:
+            event = self._driver.open_event(timed=False)
+        self._driver.record(event, other)
+        (waiting or self._driver).hold(stream, event)
+        self._idle.append(event)
+
+
+class StreamSync:
     """The streams of a device, as far as kernelab has opened them; 0 is the device's own."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._opened: set[int] = set()
-        self.joints = Joints(driver)
+        self.events = EventPool(driver)
         self.captured: set[int] | None = None
         """The streams that take part in the capture that goes on; None where there is none."""
 
@@ -49,7 +72,7 @@ class Queues:
     def close(self, stream: int) -> None:
         """Give a stream back: what it has to do comes before what the device's own does from now on."""
         self._opened.discard(stream)
-        self.joints.hold(0, stream)
+        self.events.hold(0, stream)
         self._driver.close_stream(stream)
 
     def is_open(self, stream: int) -> bool:
@@ -87,12 +110,12 @@ class Queues:
                 memory.used.add(stream)
         foreign = bool(stream) and stream not in self._opened
         if foreign:
-            self.joints.hold(0, stream)
+            self.events.hold(0, stream)
         if ANY in partners:
             self._driver.wait(stream)
         else:
             for partner in partners - {stream}:
-                self.joints.hold(partner, stream)
+                self.events.hold(partner, stream)
         return foreign
 
     def join_captured(self) -> None:
@@ -104,18 +127,18 @@ class Queues:
             self._driver.wait_for_all()
             return
         for other in waiting - {stream}:
-            self.joints.hold(stream, other)
+            self.events.hold(stream, other)
 
     def meet(self, stream: int, other: int) -> None:
         """Let a stream wait for all that another has to do now."""
         if ANY in (stream, other):
             self._driver.wait_for_all()
         else:
-            self.joints.hold(stream, other)
+            self.events.hold(stream, other)
 
-    def follow(self, other: "Queues") -> None:
+    def follow(self, other: "StreamSync") -> None:
         """Let the device's own stream wait for all that the own stream of another device has to do now."""
-        other.joints.hold(0, 0, waiting=self._driver)
+        other.events.hold(0, 0, waiting=self._driver)
 
 
 def _streams(partners: Iterable[Partner]) -> set[int]:
