@@ -63,6 +63,13 @@ def _cache_of_this_run(config: pytest.Config) -> str:
     return cache
 
 
+@pytest.fixture
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache of built kernels in which nothing is, for tests of what is built when."""
+    monkeypatch.setenv("KERNELAB_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def started(*arguments: str) -> subprocess.CompletedProcess[str]:
-    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": "", "KERNELAB_TEST_CACHE": ""}
     command = [sys.executable, "-m", "tests.gpu", *arguments]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=hidden, timeout=250, check=False

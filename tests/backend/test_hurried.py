@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ class Hurrying(SimulatedDriver):
 
 
 @pytest.fixture
-def driver() -> Iterator[Hurrying]:
+def driver(empty_cache: Path) -> Iterator[Hurrying]:
     made = Hurrying()
     OPEN["cuda:0"] = Space("cuda:0", made, watchful=True)
     yield made

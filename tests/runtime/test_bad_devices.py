@@ -1,6 +1,7 @@
 """What goes wrong on a device, provoked through a simulated one: what is said, and whether one can go on."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ class Failing(SimulatedDriver):
 
 
 @pytest.fixture
-def opened() -> Iterator[Any]:
+def opened(empty_cache: Path) -> Iterator[Any]:
     def open_as(driver: SimulatedDriver) -> SimulatedDriver:
         OPEN["cuda:0"] = Space("cuda:0", driver, watchful=True)
         return driver
