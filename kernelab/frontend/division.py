@@ -27,7 +27,7 @@ def divided(
     """One of `NAMES` of two values, as Python means it."""
     if _ints(left, right):
         return _int_division(frame, name, left, right, node, parts)
-    if extents := _extents_of_ints(name, left, right):
+    if extents := _extents_of_ints(left, right):
         return _by_component(frame, name, left, right, extents, node, parts)
     result = operate(frame, name, [left, right], node, parts)
     if name == "mod":
@@ -39,7 +39,7 @@ def _ints(left: Weak | Typed, right: Weak | Typed) -> bool:
     return not (isinstance(left, Weak) and isinstance(right, Weak)) and _is_int(left) and _is_int(right)
 
 
-def _extents_of_ints(name: str, left: Weak | Typed, right: Weak | Typed) -> tuple[int, ...]:
+def _extents_of_ints(left: Weak | Typed, right: Weak | Typed) -> tuple[int, ...]:
     """The shape of a division of vectors or matrices of ints, component by component; () if it is none."""
     shapes = []
     for value in (left, right):
@@ -47,7 +47,7 @@ def _extents_of_ints(name: str, left: Weak | Typed, right: Weak | Typed) -> tupl
             shapes.append(value.type.shape)
         elif not _is_int(value):
             return ()
-    if len(shapes) == 2 and (name == "mod" or shapes[0] != shapes[1]):
+    if len(shapes) == 2 and shapes[0] != shapes[1]:
         return ()
     return shapes[0] if shapes else ()
 

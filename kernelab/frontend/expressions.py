@@ -33,6 +33,7 @@ from kernelab.frontend.threads import threads
 from kernelab.frontend.values import (
     ArrayRef,
     BuiltinRef,
+    Evaluated,
     FunctionRef,
     Meaning,
     ModuleRef,
@@ -78,6 +79,8 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
                 return Weak(value)
+            case Evaluated(meaning=meaning):
+                return meaning
             case ast.Name():
                 return variables.name(frame, node)
             case ast.BinOp():
@@ -321,19 +324,24 @@ def _compared(
 def _membership(frame: Frame, node: ast.Compare) -> Atom:
     """`x in (a, b, c)`, where the items are written out."""
     left, searched = number(frame, node.left), node.comparators[0]
-    items = None if isinstance(searched, ast.List) else expr(frame, searched)
-    match searched, items:
-        case (ast.List(elts=nodes), _) | (ast.Tuple(elts=nodes), _):
-            found: list[tuple[Meaning, ast.expr]] = [(expr(frame, part), part) for part in nodes]
-        case _, TupleOf(few, None):
-            found = [(item, searched) for item in few]
-        case _:
-            raise frame.error(node, fence.MEMBERSHIP.message, "unsupported", fence.MEMBERSHIP.hint)
+    found: list[tuple[Meaning, ast.expr]]
+    if isinstance(searched, ast.List | ast.Tuple):
+        found = [(expr(frame, part), part) for part in searched.elts]
+    else:
+        found = [(item, searched) for item in _items_searched(frame, searched, node)]
     result: Atom = FALSE
     for item, part in found:
         equal = operate(frame, "eq", [left, as_number(frame, item, part)], node, (node.left, part))
         result = frame.builder.apply("or", result, materialise(frame, equal, node))
     return _not(frame, result) if isinstance(node.ops[0], ast.NotIn) else result
+
+
+def _items_searched(frame: Frame, searched: ast.expr, node: ast.Compare) -> Sequence[Meaning]:
+    match expr(frame, searched):
+        case TupleOf(items, None):
+            return items
+        case _:
+            raise frame.error(node, fence.MEMBERSHIP.message, "unsupported", fence.MEMBERSHIP.hint)
 
 
 def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:

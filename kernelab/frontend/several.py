@@ -14,7 +14,8 @@ from kernelab.frontend import places, structs
 from kernelab.frontend.advance import filled
 from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.promote import convert, operate
-from kernelab.frontend.values import Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.values import Evaluated, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.walking import nodes
 from kernelab.lang import ops
 from kernelab.lang.build import integer
 from kernelab.lang.types import Scalar, Transform, Value, bool_, size_of
@@ -134,6 +135,30 @@ def assign_within(
     )
     places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
     assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source, evaluate)
+
+
+def with_known_indices(frame: Frame, target: ast.expr, evaluate: Evaluate) -> ast.expr:
+    """The same target with its indices evaluated once: it is lowered twice, to be read and to be written."""
+    match target:
+        case ast.Attribute(value=whole, attr=attr, ctx=ctx):
+            made: ast.expr = ast.Attribute(with_known_indices(frame, whole, evaluate), attr, ctx)
+        case ast.Subscript(value=whole, slice=ast.Tuple(elts=parts), ctx=ctx):
+            whole = with_known_indices(frame, whole, evaluate)
+            known: ast.expr = ast.Tuple([_known(frame, part, evaluate) for part in parts], ast.Load())
+            made = ast.Subscript(whole, ast.copy_location(known, target.slice), ctx)
+        case ast.Subscript(value=whole, slice=part, ctx=ctx):
+            whole = with_known_indices(frame, whole, evaluate)
+            made = ast.Subscript(whole, _known(frame, part, evaluate), ctx)
+        case _:
+            return target
+    return ast.copy_location(made, target)
+
+
+def _known(frame: Frame, part: ast.expr, evaluate: Evaluate) -> ast.expr:
+    if isinstance(part, ast.Slice) or not any(isinstance(node, ast.Call) for node in nodes(part)):
+        return part
+    known = Evaluated(frame.places.text(part), evaluate(frame, part))
+    return ast.copy_location(known, part)
 
 
 _HELD = "%part"

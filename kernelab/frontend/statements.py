@@ -13,36 +13,23 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from kernelab.errors import Diagnostic, Span
+from kernelab.errors import Diagnostic
 from kernelab.frontend import (
-    calls,
+    assignment,
     fence,
-    habits,
-    local,
     loops,
-    places,
-    purpose,
     ranges,
-    rows,
-    several,
     structs,
 )
 from kernelab.frontend.advance import advanced
-from kernelab.frontend.annotations import annotation
-from kernelab.frontend.control import FLAGS, WATCH, LoopHead, branch, loop, truth
-from kernelab.frontend.expressions import any_expr, as_number, condition, expr, number
+from kernelab.frontend.control import FLAGS, LoopHead, branch, loop, truth
+from kernelab.frontend.expressions import any_expr, condition, expr
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Poisoned
-from kernelab.frontend.items import unpacked
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import Jump, escaping, leaves
-from kernelab.frontend.operators import binary
-from kernelab.frontend.promote import convert
 from kernelab.frontend.scope import changed_in, targets
-from kernelab.frontend.threads import threads
 from kernelab.frontend.values import (
     ArrayRef,
-    BuiltinRef,
-    Meaning,
     Poison,
     StructArrayRef,
     TupleOf,
@@ -54,7 +41,7 @@ from kernelab.frontend.values import (
 from kernelab.lang import ops
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.types import Scalar, bool_, int32
+from kernelab.lang.types import bool_, int32
 
 Live = Collection[str]
 
@@ -184,11 +171,11 @@ def _statement(frame: Frame, stmt: ast.stmt) -> None:
             raise Poisoned
         match stmt:
             case ast.Assign():
-                _assign(frame, stmt)
+                assignment.plain(frame, stmt)
             case ast.AnnAssign():
-                _assign_annotated(frame, stmt)
+                assignment.annotated(frame, stmt)
             case ast.AugAssign():
-                _assign_augmented(frame, stmt)
+                assignment.augmented(frame, stmt)
             case ast.For():
                 _for(frame, stmt)
             case ast.While():
@@ -209,163 +196,11 @@ def _statement(frame: Frame, stmt: ast.stmt) -> None:
                 raise Poisoned
 
 
-# ------------------------------------------------------------------------- assignment
-
-
-def _assign(frame: Frame, stmt: ast.Assign) -> None:
-    purpose.note_sign(frame, stmt)
-    value = _right_side(frame, stmt)
-    for target in stmt.targets:
-        if frame.is_kernel and isinstance(target, ast.Name):
-            purpose.note_renamed(frame, stmt, target, value)
-        assign(frame, target, value, stmt.value)
-
-
-def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
-    match stmt.value, stmt.targets[0]:
-        case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Tuple(elts=elements):
-            hints = tuple(part.id if isinstance(part, ast.Name) else "" for part in elements)
-            if expr(frame, callee) == BuiltinRef("tid"):
-                return TupleOf(threads(frame, call, hints))
-        case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Name(name):
-            if expr(frame, callee) == BuiltinRef("tid"):
-                return threads(frame, call, (name,))[0]
-    value = expr(frame, stmt.value)
-    text = frame.places.text(stmt.value)
-    if hint := habits.of_uncalled(value, text):
-        raise frame.error(stmt.value, f"{text} is {describe(value)}, not an index", hint=hint)
-    return value
-
-
-def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
-    """Give a target a value; several targets take a tuple or the components of a vector."""
-    match target:
-        case ast.Name(name):
-            local.refuse_alias(frame, value, name, source)
-            set_name(frame, name, value, frame.places(target))
-        case ast.Tuple(elts=elements):
-            items = unpacked(frame, value, len(elements), target, source)
-            for element, item in zip(elements, items, strict=True):
-                assign(frame, element, item, source)
-        case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
-            several.assign_part(frame, whole, part, value, source, expr)
-        case ast.Subscript() | ast.Attribute() if inner := several.part_around(frame, target, any_expr):
-            several.assign_within(frame, target, inner, value, source, expr)
-        case ast.Subscript() if (row := rows.target(frame, target, value, expr)) is not None:
-            rows.store(frame, row, value, target, source)
-        case ast.Subscript() | ast.Attribute():
-            place = structs.place(frame, target, expr)
-            if isinstance(place, structs.Spot):
-                structs.store(frame, place, value, source)
-            else:
-                places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
-            if place.name is not None:
-                frame.set_at[place.name] = frame.places(target)
-        case _:
-            raise Poisoned
-
-
-def _holds(place: places.Place) -> str:
-    if place.components:
-        return "this component is" if isinstance(place.type, Scalar) else "this row is"
-    if place.path:
-        return f"{ast.unparse(place.node)} is"
-    return f"{place.array.hint} holds" if place.array is not None else "this is"
-
-
-def set_name(frame: Frame, name: str, value: Meaning, span: Span) -> None:
-    """Bind a variable; the IR shows its name where the value has none yet."""
-    structs.name_leaves(name, value)
-    local.name_array(name, value)
-    frame.env[name] = value
-    frame.set_at[name] = span
-    if name in frame.facts.watched:
-        frame.env[WATCH + name] = Weak(True)
-
-
-def _assign_annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
-    type = annotation(frame.scope, frame.places, stmt.annotation)
-    if stmt.value is None:
-        return
-    value = expr(frame, stmt.value)
-    what = f"{stmt.target.id} is" if isinstance(stmt.target, ast.Name) else "this is"
-    value = structs.require(frame, value, type, stmt.value, what)
-    assign(frame, stmt.target, value, stmt.value)
-
-
-def _augmented(frame: Frame, stmt: ast.AugAssign, target: ast.expr) -> Weak | Typed:
-    left, right = number(frame, target), number(frame, stmt.value)
-    return binary(frame, stmt.op, left, right, _whole(stmt), (target, stmt.value))
-
-
-def _assign_augmented(frame: Frame, stmt: ast.AugAssign) -> None:
-    match stmt.target:
-        case ast.Name(name) as target:
-            value = _augmented(frame, stmt, target)
-            set_name(frame, name, value, frame.places(stmt.target))
-        case ast.Attribute() as target if several.is_part(frame, target, any_expr):
-            value = _augmented(frame, stmt, target)
-            several.assign_part(frame, target.value, target.attr, value, stmt.value, expr)
-        case ast.Subscript() | ast.Attribute() as target if inner := several.part_around(
-            frame, target, any_expr
-        ):
-            value = _augmented(frame, stmt, target)
-            several.assign_within(frame, target, inner, value, stmt.value, expr)
-        case ast.Subscript() as target if _augments_row(frame, stmt, target):
-            pass
-        case ast.Subscript() | ast.Attribute() as target:
-            place = structs.place(frame, target, expr)
-            if isinstance(place, structs.Spot):
-                raise structs.no_number(frame, place)
-            _augment_place(frame, stmt, place)
-        case _:
-            raise Poisoned
-
-
-def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
-    """Change a row or slice of an array at once, where that is what stands there."""
-    row = rows.target(frame, target, None, expr)
-    if row is None:
-        return False
-    value = expr(frame, stmt.value)
-    if row.var not in frame.locals and isinstance(stmt.op, ast.Add | ast.Sub):
-        rows.add(frame, row, value, isinstance(stmt.op, ast.Sub), target, stmt.value)
-        return True
-
-    def combine(held: Typed, by: Meaning) -> Meaning:
-        right = as_number(frame, by, stmt.value)
-        return binary(frame, stmt.op, held, right, _whole(stmt), (target, stmt.value))
-
-    rows.change(frame, row, value, combine, target, stmt.value)
-    return True
-
-
-def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> None:
-    assert not isinstance(stmt.target, ast.Name)
-    right = number(frame, stmt.value)
-    shared = place.array is not None and place.array not in frame.locals
-    if shared and isinstance(stmt.op, ast.Add | ast.Sub):
-        value = convert(frame, right, place.type, stmt.value, _holds(place))
-        calls.accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
-        return
-    if isinstance(stmt.op, ast.Div) and isinstance(place.type, Scalar) and place.type.is_int:
-        text = frame.places.text(stmt.target)
-        hint = f"write {text} //= {frame.places.text(stmt.value)}, or use an array of float"
-        raise frame.error(stmt.target, f"{text} holds {place.type}, and / gives a float", hint=hint)
-    result = binary(frame, stmt.op, places.load(frame, place), right, _whole(stmt), (stmt.target, stmt.value))
-    places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
-
-
-def _whole(stmt: ast.AugAssign) -> ast.expr:
-    """An expression that stands where the statement stands, for messages."""
-    return ast.copy_location(ast.BinOp(stmt.target, stmt.op, stmt.value), stmt)
-
-
 # ------------------------------------------------------------------------- loops
 
 
 def _for(frame: Frame, stmt: ast.For) -> None:
-    inside = loops.Inside(assign, block)
+    inside = loops.Inside(assignment.assign, block)
     call = fence.range_of(stmt.iter)
     if call is None:
         loops.over_items(frame, stmt, inside)

@@ -4,6 +4,7 @@ Most are compile-time only: a number that was written as a literal, a tuple, a f
 at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
 """
 
+import ast
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import EnumType
@@ -255,6 +256,15 @@ Meaning = (
     | GradRef
 )
 """What a name or an expression stands for."""
+
+
+class Evaluated(ast.Name):
+    """An expression that has been lowered, in the place of its syntax: it is not to be evaluated again."""
+
+    def __init__(self, text: str = "", meaning: Meaning | None = None) -> None:
+        super().__init__(text, ast.Load())
+        self.meaning = meaning
+
 
 Bound = AnyType | ViewType | TupleType | Weak | TypeRef | BuiltinRef | FunctionRef
 """What decides how a function is instantiated: the type of an argument, or a compile-time value itself."""
