@@ -1,9 +1,9 @@
 """Sparse Jacobians: columns or rows that share no entry are computed together, and told apart by the pattern.
 
-The pattern is found once for a kernel or function, by the shapes of its arguments, and kept.  One lane more
-takes a random vector: its product must be that of the matrix found, or the pattern has changed and is found
-again.  Where no pattern can be found, the Jacobian is computed whole.  That of a gradient is symmetric, and
-may need fewer columns still.
+The pattern is found once for a kernel or function, by the shapes of its arguments, and remembered.  One lane
+more takes a random vector: its product must be that of the matrix found, in each row to the rounding of the
+terms of that row, or the pattern is found again.  Where no pattern can be found, the Jacobian is computed
+whole.  That of a gradient is symmetric, and may need fewer columns still.
 """
 
 from collections.abc import Sequence
@@ -38,6 +38,9 @@ SMALL = 1 << 16
 
 REVERSE_COST = 2.0
 """What a lane of adjoints costs, in lanes of tangents."""
+
+ROUNDING = 64
+"""By how many units in the last place of its terms a product may be off."""
 
 
 class Compressed:
@@ -168,11 +171,17 @@ class Reading:
         seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
         return Reading(seeds, where, places, seeds[-1][across].astype(np.float64))
 
-    def entries(self, found: Values) -> Values:
-        """The entries in the results of the runs; ChangedError if they do not make the product."""
+    def entries(self, found: Values, is_proven: bool) -> Values:
+        """The entries in the results of the runs; ChangedError if they do not make the product.
+
+        `is_proven` says that the pattern was found for these very arguments: entries that are sums of larger
+        terms may then differ from the product by the rounding of these, of which nobody knows the size.
+        """
         runs = found.reshape(len(self.seeds), -1)
         data: Values = runs.reshape(-1).take(self.where)
-        _check(self.places, data, self.factors, runs[-1])
+        terms = data.astype(np.float64) * self.factors
+        if not (_agree_by_matrix if is_proven else _agree_by_row)(self.places, terms, runs[-1]):
+            raise ChangedError
         return data
 
 
@@ -224,6 +233,7 @@ class Problem:
     def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
         self.subject = subject
         self.labels = labels
+        self.proven: dict[int, Found] = {}
         self._ahead: dict[Reading, list[Values]] = {}
 
     @cached_property
@@ -245,12 +255,17 @@ class Problem:
                 self.targets, self._ahead[reading] = self._run(i, reading)
                 return
 
-    def known(self, i: int) -> dict[int, Found]:
-        """The patterns that are known, that by input `i` only if the outputs are still those."""
+    def patterns(self, i: int, anew: bool) -> Found:
+        """The patterns by input `i`: those remembered if the outputs are still those, unless `anew`.
+
+        Raises NotTraceableError where there are none; `proven` says which were found for these arguments.
+        """
+        if i in self.proven:
+            return self.proven[i]
         kept = _kept(self.subject)
-        if i in kept and not kept[i].fits(self.targets):
-            del kept[i]
-        return kept
+        if anew or i not in kept or not kept[i].fits(self.targets):
+            kept[i] = self.proven[i] = _find(self.subject, i, self.labels)
+        return kept[i]
 
     def tangents(self, i: int, reading: "Reading") -> list[Values]:
         """The tangents of all outputs along the vectors of a reading."""
@@ -266,30 +281,24 @@ def _dtype(variable: Variable) -> np.dtype[Any]:
 
 
 def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
-    subject, labels = problem.subject, problem.labels
-    source, target = subject.sources[i], problem.targets[j]
+    source, target = problem.subject.sources[i], problem.targets[j]
     if not always and source.count * target.count < SMALL:
         return None
-    kept = problem.known(i)
-    for attempt in range(3):
-        is_new = i not in kept
+    anew = False
+    while True:
         try:
-            found = kept[i] = kept[i] if not is_new else _find(subject, i, labels)
-            part = found.parts[j]
+            part = problem.patterns(i, anew).parts[j]
             if not always and 4 * part.runs > min(source.count, target.count):
                 return None
-            entries = by_way(problem, i, j, part)
-            return Jacobian(entries, source, target, target.count, source.count)
+            return Jacobian(by_way(problem, i, j, part), source, target, target.count, source.count)
         except NotTraceableError:
             return None
         except ChangedError:
-            if part.stars:  # what was meant as a gradient has no symmetric Jacobian: a surrogate, perhaps
-                part.symmetric, part.stars = False, None
-                continue
-            del kept[i]
-            if is_new or attempt == 2:
+            if i in problem.proven and not part.stars:
                 return None
-    return None
+            if i in problem.proven:  # meant as a gradient, without a symmetric Jacobian: a surrogate, perhaps
+                part.symmetric, part.stars = False, None
+            anew = True
 
 
 def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
@@ -297,12 +306,10 @@ def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
     source, target = problem.subject.sources[i], problem.targets[j]
     if source.count * target.count < SMALL:
         return None
-    kept = problem.known(i)
     try:
-        found = kept[i] = kept[i] if i in kept else _find(problem.subject, i, problem.labels)
+        part = problem.patterns(i, anew=True).parts[j]
     except NotTraceableError:
         return None
-    part = found.parts[j]
     lanes = max(_colors(part.columns), _colors(part.rows))
     return part if 4 * lanes <= min(source.count, target.count) else None
 
@@ -347,7 +354,9 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
     found = None if launch is None else launch.run(problem.subject)
     if found is None:
         found = problem.tangents(i, reading)[j]
-    return Entries(part.row_starts, part.pattern.columns, reading.entries(found).astype(dtype, copy=False))
+    # A proven pattern says nothing of symmetry.
+    data = reading.entries(found, is_proven=way != "stars" and i in problem.proven)
+    return Entries(part.row_starts, part.pattern.columns, data.astype(dtype, copy=False))
 
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
@@ -359,22 +368,32 @@ def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     batch.move(bars.of(output), batch.seeds(output, reading.seeds))
     trace.level.pull(batch, bars)
     found = scalars(batch.view(bars.of(source))).host()
-    return Entries(part.row_starts, part.pattern.columns, reading.entries(found))
+    data = reading.entries(found, is_proven=i in problem.proven)
+    return Entries(part.row_starts, part.pattern.columns, data)
 
 
-def _check(places: Numbers, data: Values, factors: Values, product: Values) -> None:
-    """Raise ChangedError unless the entries times a vector are the product that was computed with it."""
-    terms = data * factors
+def _agree_by_row(places: Numbers, terms: Values, product: Values) -> bool:
+    """Whether the terms of each row make its product, to their own rounding; never where one is infinite."""
+    error, _ = _errors(places, terms, product)
+    rounding = ROUNDING * epsilon(product.dtype)
+    with np.errstate(invalid="ignore"):
+        if (error <= rounding * np.abs(product)).all():  # as it nearly always is
+            return bool(np.isfinite(product).all())
+        return bool((error <= rounding * np.bincount(places, np.abs(terms), len(product))).all())
+
+
+def _agree_by_matrix(places: Numbers, terms: Values, product: Values) -> bool:
+    """Whether they do to the rounding of the largest of all rows, and are infinite in the same places."""
+    error, sums = _errors(places, terms, product)
+    finite = np.isfinite(sums)
+    if not np.array_equal(finite, np.isfinite(product)):
+        return False
+    largest = np.bincount(places, np.abs(terms), len(product))[finite].max(initial=0.0)
+    least = float(np.finfo(np.float64 if product.dtype == np.float64 else np.float32).tiny)
+    return bool((error[finite] <= 2 * ROUNDING * epsilon(product.dtype) * largest + least).all())
+
+
+def _errors(places: Numbers, terms: Values, product: Values) -> tuple[Values, Values]:
     sums = np.bincount(places, terms, len(product))
     with np.errstate(invalid="ignore", over="ignore"):
-        error = np.abs(sums - product)
-    rounding = 64 * epsilon(product.dtype)
-    if error.max(initial=0.0) <= rounding * np.abs(product).max(initial=0.0):
-        return  # as it nearly always is; NaN never is
-    sizes = np.bincount(places, np.abs(terms), len(product))
-    largest = float(sizes[np.isfinite(sizes)].max(initial=0.0))
-    finite = np.isfinite(sums) & np.isfinite(product)
-    if (error[finite] > rounding * (sizes[finite] + largest) + np.finfo(np.float32).tiny).any():
-        raise ChangedError
-    if (np.isfinite(product) & ~np.isfinite(sums)).any() or (~np.isfinite(product) & np.isfinite(sums)).any():
-        raise ChangedError
+        return np.abs(sums - product.astype(np.float64)), sums

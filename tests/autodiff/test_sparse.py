@@ -232,3 +232,66 @@ def test_columns_without_entries_and_empty_patterns_are_coloured() -> None:
     assert color_columns(nothing, nothing, (2, 3)).tolist() == [0, 0, 0]
     rows, columns = np.array([0, 0, 1, 1], np.int32), np.array([0, 2, 1, 2], np.int32)
     assert color_columns(rows, columns, (2, 3)).tolist() == [0, 0, 1]
+
+
+# ------------------------------------------------------------------------- patterns that no longer hold
+
+BRANCHING = """
+def branching(x: array[SCALAR], scale: array[SCALAR], on: array[int], k: int, y: array[SCALAR]):
+    i = tid()
+    s = scale[i] * x[i]
+    if on[i] == 1:
+        s = s + scale[i] * x[(i + k) % x.shape[0]]
+    if on[i] == 2:
+        s = s + scale[i] * sqrt(x[i])
+    if on[i] == 3:
+        s = s + scale[i] * sqrt(x[(i + k) % x.shape[0]])
+    y[i] = s
+"""
+WIDTHS = {
+    width: kl.compile(BRANCHING.replace("SCALAR", width))["branching"] for width in ("float", "float64")
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["float", "float64"]),
+    st.integers(2, 9),
+    st.integers(1, 8),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0, 3, 6]),
+)
+def test_every_row_of_a_stale_pattern_is_checked_by_its_own_terms(
+    width: str, n: int, k: int, seed: int, decades: int
+) -> None:
+    """Rows differ by many orders of magnitude, and entries come, go and turn infinite from call to call."""
+    rng = np.random.default_rng(seed)
+    dtype: Any = float if width == "float" else kl.float64
+    scale = kl.array(10.0 ** rng.uniform(-decades, decades, n), dtype=dtype)
+    values = rng.uniform(0.5, 1.5, n) * rng.choice(2, n, p=[0.2, 0.8])
+    x = kl.array(values, dtype=dtype, requires_grad=True)
+    outputs = [kl.zeros(n, dtype=dtype)]
+    on = np.zeros(n, np.int32)
+    for _ in range(4):
+        arguments: Any = (WIDTHS[width], n, [x, scale, kl.array(on), k], outputs)
+        dense, found = (
+            kl.autograd.jacobian(*arguments, sparse=sparse)[0, 0].numpy() for sparse in (False, True)
+        )
+        np.testing.assert_allclose(found, dense, rtol=1e-5)
+        on[rng.integers(n)] = rng.choice(4)
+
+
+def test_a_pattern_that_holds_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+    monkeypatch.setattr(
+        "kernelab.autodiff.sparse.patterns", lambda *given: (found.append(1), patterns(*given))[1]
+    )
+    kernel = kl.compile(BRANCHING.replace("SCALAR", "float"))["branching"]
+    x, scale, on = (
+        reals(6),
+        kl.array(10.0 ** np.arange(-20.0, 22.0, 8.0), dtype=float),
+        kl.zeros(6, dtype=int),
+    )
+    for _ in range(3):
+        kl.autograd.jacobian(kernel, 6, [x, scale, on, 1], [kl.zeros(6)], sparse=True)
+    assert len(found) == 1
