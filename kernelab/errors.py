@@ -29,11 +29,22 @@ def label_of(filename: str) -> str:
     return filename if filename.startswith("<") else PurePath(filename).name
 
 
+def shown_type(value: object) -> type:
+    """The type that a message names: of numbers with origins, that of the numbers that they stand for."""
+    found: type = getattr(type(value), "_stands_for", type(value))
+    return found
+
+
+def type_name(value: object) -> str:
+    """The name of the type that a message names."""
+    return shown_type(value).__name__
+
+
 def a_thing(value: object) -> str:
     """What a message calls a value of some type: "a list", "an array"."""
     if value is None:
         return "None"
-    name = value.__name__ if isinstance(value, type) else type(value).__name__
+    name = value.__name__ if isinstance(value, type) else type_name(value)
     return "a NumPy array" if name == "ndarray" else with_article(name)
 
 

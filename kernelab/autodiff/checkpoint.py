@@ -369,7 +369,7 @@ class CheckpointRecord:
         shared = {elements.allocation for elements in (*again, *self.outside, *self.reached)}
         found = flow(steps, seeds)
         on_the_way = found.on_the_way(seeds)
-        warn_of([*found.cuts, *detours(inner.from_host, steps, found.live, on_the_way, seeds)])
+        warn_of([*found.cuts, *detours(inner.provenance, steps, found.live, on_the_way, seeds)])
         retired = retirements(steps, shared)
         narrow = narrow_sums(steps, found.live, ())
         records = tuple(inner.records)

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.hostside import HostSide
+from kernelab.autodiff.outline import reverse_of
 from kernelab.autodiff.programs import Positions, Program
-from kernelab.errors import Diagnostic, GradientError, TapeError
+from kernelab.autodiff.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime import inplace
@@ -85,7 +86,7 @@ class Level:
 
     def __init__(self, parent: "Level") -> None:
         self.parent = parent
-        self._host: HostSide | None = None
+        self._provenance: Provenance | None = None
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program."""
@@ -113,8 +114,8 @@ class Level:
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
-        if self._host is not None and plan.numbers:
-            self._host.launched(call)
+        if self._provenance is not None:
+            _warn_of_arguments(self._provenance, call)
         references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
         given = zip(call.arguments, call.parts[1:], strict=True)
         self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
@@ -129,8 +130,7 @@ class Level:
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         for target in leaves_of(dest):
             self.move(target, duplicate(target))
-        if self._host is not None:
-            self._host.came_in(dest, data, how)
+        self._tell_if_taken(dest, data, how)
 
     def carries(self, memory: Allocation) -> bool:
         """Whether a derivative goes with the values of a memory."""
@@ -148,17 +148,24 @@ class Level:
             raise GradientError(reason)
         if not self._is_carried(elements.allocation):
             return ()
-        if self._host is None:
-            self._host = HostSide()
-        return self._host.looked_at(elements)
+        if self._provenance is None:
+            self._provenance = Provenance()
+        return self._provenance.take(elements)
 
     def _is_carried(self, memory: Allocation) -> bool:
         return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
 
     def came_in(self, elements: array, data: Any = None) -> None:
         """Values of the host are constants; warns where they come from what is differentiated."""
-        if self._host is not None:
-            self._host.came_in(elements, data, "array")
+        self._tell_if_taken(elements, data, "array")
+
+    def _tell_if_taken(self, elements: array, data: Any, how: str) -> None:
+        if self._provenance is not None:
+            values = self._provenance.came_in(elements, data, how=how)
+            if values is not None and values.taken:
+                self._provenance.tell(
+                    ArrayFromHost(elements, values, values.taken[0], None, in_transform=True)
+                )
 
     def marked_read(self, elements: array) -> None:
         """Who reads an array besides launches is no matter of a transform."""
@@ -168,6 +175,27 @@ class Level:
 
     def scope_end(self, drop_if_empty: bool = True) -> bool:
         return True
+
+
+def _warn_of_arguments(known: Provenance, call: Call) -> None:
+    """Warn of values that the host made of those that are differentiated, where the launch follows them."""
+    title, place = f"the launch of `{call.kernel.name}`", caller()
+    for i, argument in enumerate(call.arguments):
+        if isinstance(argument, array):
+            made = known.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
+            if made and not made[0].taken and _is_varied(call, i):
+                taken = known.takings[made[0].earlier - 1]
+                known.tell(ArrayFromHost(argument, made[0], taken, Reader(title, place), in_transform=True))
+            continue
+        sources = known.sources(argument)
+        if sources and _is_varied(call, i):
+            known.tell(NumberFromHost(title, place, sources[0], in_transform=True))
+
+
+def _is_varied(call: Call, position: int) -> bool:
+    """Whether what a launch computes has a derivative by one of its arguments."""
+    reverse = reverse_of(call.kernel, {*call.kernel.plan.floats, position}, call.groups())
+    return isinstance(reverse, KernelTypeError) or position in reverse.reached
 
 
 def _argument(argument: Any, packed: bytes) -> Argument:

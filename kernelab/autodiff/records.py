@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from kernelab.autodiff.adjoints import Adjoints
-from kernelab.autodiff.fromhost import FromHost
 from kernelab.autodiff.hazards import Guard, Reader, Watch
 from kernelab.autodiff.keeps import Keep, Marked
-from kernelab.autodiff.moves import FILLS, CopyRecord, FunctionRecord, cleared, overwrite_of
+from kernelab.autodiff.moves import CopyRecord, FunctionRecord, cleared, overwrite_of
 from kernelab.autodiff.outline import Outline, Pick, not_kept, outline_of, reverse_of
+from kernelab.autodiff.provenance import Provenance
 from kernelab.autodiff.unseen import UnseenRecord, WrittenMemory
 from kernelab.errors import KernelTypeError, Related, TapeError
 from kernelab.lang.traced import Origins
@@ -266,7 +266,7 @@ class Recording:
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
-        self.from_host = FromHost()
+        self.provenance = Provenance()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -278,7 +278,7 @@ class Recording:
         self._watches.clear()
         self._written.clear()
         self._marks.clear()
-        self.from_host.clear()
+        self.provenance.clear()
         self.lost.clear()
         self.idle.clear()
         self.guard.clear()
@@ -396,9 +396,8 @@ class Recording:
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
-        if plan.numbers and self.from_host.takings:
-            given = [(i, call.arguments[i]) for i in plan.numbers]
-            self.from_host.passed_on(len(self.records), place, given)
+        if plan.numbers and self.provenance.has_taken:
+            self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
         self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
         for i in plan.written:
             self.has_written(call.arguments[i].allocation)
@@ -455,19 +454,19 @@ class Recording:
             self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
 
     def looked_at(self, elements: array) -> Origins:
-        """Remember what of the tape's leaves and results the host sees."""
-        computed = elements.allocation in self._written
-        if computed or elements.requires_grad or self.from_host.came_from(elements.allocation):
-            return self.from_host.saw(elements, len(self.records), computed and elements.requires_grad)
+        """Note what of the tape's leaves and results the host takes."""
+        memory = elements.allocation
+        if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
+            return self.provenance.take(elements, len(self.records))
         return ()
 
     def came_in(self, elements: array, data: Any = None) -> None:
-        """Remember an array of the host's values, if these come from the tape."""
-        self.from_host.came_in(elements, data, len(self.records), "array")
+        """Note an array of host values, if these may come from the tape."""
+        self.provenance.came_in(elements, data, len(self.records))
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         """Record an overwrite from the host."""
-        self.from_host.came_in(dest, data, len(self.records), how, how not in FILLS)
+        self.provenance.came_in(dest, data, len(self.records), how)
         targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
         if targets:
             self.look_for_unseen(dest, own=1)

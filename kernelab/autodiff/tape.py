@@ -297,7 +297,7 @@ class Tape(Observed, Habits):
         """Where chains go on outside of the tape: by the host, or through launches that it did not see."""
         on_the_way = found.on_the_way(seeds)
         leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
-        outside = detours(self._recording.from_host, steps, found.live, on_the_way, seeds)
+        outside = detours(self._recording.provenance, steps, found.live, on_the_way, seeds)
         strangers = unrecorded(steps, leaves)
         if len(strangers) == len(leaves):
             return [*outside, *strangers]

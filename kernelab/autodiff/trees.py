@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.structs import fields, is_struct, parts, together
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, shown_type, type_name
 from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.memory import contiguous_strides
@@ -65,7 +65,7 @@ def _no_leaf(value: Any, func: str, what: str) -> Exception:
     if is_picked(value):
         message = f"{func} returned picked elements, which have no memory of their own"
         return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
-    found = "nothing" if value is None else f"a {type(value).__module__}.{type(value).__name__}"
+    found = "nothing" if value is None else f"a {shown_type(value).__module__}.{type_name(value)}"
     found = found.replace("builtins.", "")
     message = f"{func} returned {found}{what}, which is data of the host and has no derivative"
     hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"

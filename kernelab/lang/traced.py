@@ -1,17 +1,16 @@
-"""Numbers of the host that know what they were computed from: floats and NumPy arrays, and what those give.
+"""Provenance of host numbers: subclasses of float, of NumPy's scalars and of ndarray that carry origins.
 
     v = traced(1.5, origins)          a float in every other respect
-    2.0 * v, np.sqrt(v), v ** 2       know the same origins; v > 1.0, int(v), round(v) are plain
+    2.0 * v, np.sqrt(v), v ** 2       have the same origins; v > 1.0, int(v), round(v) are plain
 
-A derivative that is zero everywhere hands no origin on: comparisons, integers, `np.floor`.  `math` and
-`float()` lose sight of a number; a conversion is told to its origins.  What an origin is, is not known here.
+A function whose derivative is zero everywhere ends them: comparisons, integers, `np.floor`.  An array that it
+gives is marked as CONSTANT.  `math` and `float()` give plain floats.  What an origin is, is not known here.
 """
 
 import operator
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
-from weakref import ReferenceType
+from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -19,23 +18,28 @@ MOST = 4
 """How many origins a number remembers."""
 
 
-class Origin(Protocol):
-    """Where numbers come from; whoever made it decides how long that matters."""
-
-    def left(self, number: float) -> None:
-        """A number that comes from here goes on without knowing it."""
-
-
-Origins = tuple[ReferenceType[Origin], ...]
+Origins = tuple[ReferenceType[Any], ...]
+"""Where numbers come from; whoever made an origin decides how long it matters."""
 
 
 class Traced:
-    """What numbers with origins have in common."""
+    """A base of all numbers with origins."""
 
     __slots__ = ()
 
     _origins: Origins = ()
+    _stands_for: type
 
+
+class _Constant:
+    """The origin of arrays that are computed from traced numbers by functions whose derivative is zero."""
+
+    __slots__ = ("__weakref__",)
+
+
+_THE_CONSTANT = _Constant()
+CONSTANT: Origins = (ref(_THE_CONSTANT),)
+"""The origins of such an array."""
 
 _PLAIN = frozenset((float, int, bool, np.float32, np.float64))
 """The most frequent kinds of numbers that have no origins."""
@@ -66,6 +70,8 @@ def _of_view(values: Any) -> Origins:
 def _that_matter(found: Origins) -> Origins:
     # By identity: a reference to what has gone away has no hash.
     known = {id(origin): origin for origin in found if origin() is not None}
+    if len(known) > 1:
+        known.pop(id(CONSTANT[0]), None)
     return tuple(known.values())[:MOST]
 
 
@@ -107,14 +113,17 @@ def untraced(value: Any) -> Any:
 
 
 def _traced_array(values: Any, found: Origins) -> Any:
-    if values.dtype.kind not in "fc":
-        return values
     if not isinstance(values, Traced):
-        if values.__class__ is not np.ndarray:
+        if values.__class__ is not np.ndarray or values.dtype.kind not in "fcbiu":
             return values  # another library's, which knows better what its results are
         values = values.view(TracedArray)
-    values._origins = found
+    values._origins = _of_kind(values, found)
     return values
+
+
+def _of_kind(values: Any, found: Origins) -> Origins:
+    """The origins of an array: only floats and complex numbers have derivatives."""
+    return found if not found or values.dtype.kind in "fc" else CONSTANT
 
 
 def _made(kind: Any, base: Any, value: Any, found: Origins) -> Any:
@@ -132,8 +141,8 @@ def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> 
     if method == "at":
         _changed(inputs[0], found)
         return result
-    if ufunc in CONSTANT:
-        return result
+    if ufunc in FLAT:
+        found = CONSTANT if found else ()
     for target in out:
         _changed(target, found)
     if len(out) == 1:
@@ -147,7 +156,7 @@ def _changed(target: Any, found: Origins) -> None:
         target._origins = _that_matter((*found, *target._origins))
 
 
-CONSTANT = frozenset((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.heaviside))
+FLAT = frozenset((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.heaviside))
 """Functions whose derivative is zero wherever there is one."""
 
 _SHAPED_LIKE: frozenset[Any] = frozenset((np.zeros_like, np.ones_like, np.empty_like))
@@ -161,6 +170,7 @@ class TracedFloat(Traced, float):
     """A float with origins.  Copies and pickles of it are plain floats."""
 
     __slots__ = ("_origins",)
+    _stands_for = float
 
     def __new__(cls, value: Any = 0.0) -> Any:
         return follow(float(untraced(value)), value)
@@ -173,9 +183,6 @@ class TracedFloat(Traced, float):
 
     def __reduce_ex__(self, _protocol: Any) -> Any:
         return float, (self._plain(),)
-
-    def __float__(self) -> float:
-        return _left(self, self._plain())
 
     def __round__(self, digits: Any = None) -> Any:
         found = round(self._plain(), digits)
@@ -191,22 +198,6 @@ class TracedNumber(Traced):
     __slots__ = ()
 
     _plain: Callable[[], Any]
-
-
-def leave(number: float, found: Origins) -> float:
-    """A number that goes on without its origins, which are told so."""
-    for origin in found:
-        known = origin()
-        if known is not None:
-            known.left(number)
-    return number
-
-
-def _left(value: Traced, number: float) -> float:
-    """The number that somebody converts; what kernelab itself does with it is no matter."""
-    if sys._getframe(2).f_globals.get("__name__", "").startswith("kernelab."):
-        return number
-    return leave(number, value._origins)
 
 
 def _following(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -269,7 +260,7 @@ def _follow_operators(kind: Any, known: tuple[type, ...]) -> None:
 
 
 def _number_of(base: Any) -> Any:
-    """The class of numbers of a NumPy type with origins; it goes by the same name."""
+    """The class of numbers of a NumPy type with origins: of `float32` it is `TracedFloat32`."""
 
     def made(cls: Any, value: Any = 0) -> Any:
         return follow(base(untraced(value)), value)
@@ -289,21 +280,18 @@ def _number_of(base: Any) -> Any:
     def copied(self: Any, memo: Any = None) -> Any:
         return plain_number(self)
 
-    def converted(self: Any) -> float:
-        return _left(self, float(plain_number(self)))
-
     def rounded(self: Any, digits: int | None = None) -> Any:
         found = round(plain_number(self), digits)
         return found if digits is None else traced(found, self._origins)
 
     members = {
-        "__slots__": ("_origins",), "__new__": made, "__module__": base.__module__, "__hash__": base.__hash__,
+        "__slots__": ("_origins",), "__new__": made, "__module__": __name__, "__hash__": base.__hash__,
         "__array_ufunc__": array_ufunc, "__array_function__": array_function, "_plain": plain_number,
         "__reduce_ex__": reduce, "__copy__": copied, "__deepcopy__": copied,
-        "__float__": converted, "__round__": rounded,
+        "__round__": rounded, "_stands_for": base,
     }  # fmt: skip
     # NumPy takes the first base for the kind of number that this is.
-    kind: Any = type(base.__name__, (base, TracedNumber), members)
+    kind: Any = type(f"Traced{base.__name__.capitalize()}", (base, TracedNumber), members)
     _follow_methods(kind, base, (*_SIGNS, *_METHODS))
     _follow_operators(kind, (*_OPERANDS, complex, list, tuple))
     return kind
@@ -321,9 +309,10 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
     """An array of NumPy's with origins.  It prints and pickles as a plain one."""
 
     __slots__ = ("_origins",)
+    _stands_for = np.ndarray
 
     def __array_finalize__(self, source: Any) -> None:
-        self._origins = getattr(source, "_origins", ()) if self.dtype.kind in "fc" else ()
+        self._origins = _of_kind(self, getattr(source, "_origins", ()))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return _computed(ufunc, method, inputs, options)
@@ -338,9 +327,6 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         self.view(np.ndarray)[key] = untraced(value)
         _changed(self, origins(value))
-
-    def __float__(self) -> float:
-        return _left(self, float(self.view(np.ndarray)))
 
     def __repr__(self) -> str:
         return repr(self.view(np.ndarray))
@@ -360,7 +346,7 @@ def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     given = dict(kwargs)
     result = func(*untraced(args), **untraced(given))
     if func in _SHAPED_LIKE:
-        return result
+        return traced(result, CONSTANT)
     if func is np.full_like:
         return follow(result, args[1:], given.get("fill_value"))
     found = origins(args, given)
@@ -375,10 +361,3 @@ _follow_methods(
     np.ndarray,
     ("item", "tolist", "sum", "mean", "var", "std", "prod", "min", "max", "trace", "dot", "round", "take"),
 )
-
-
-# To those who ask they are what they stand for: messages tell users of floats and of NumPy's arrays.
-for _kind, _plain in ((TracedFloat, float), (TracedArray, np.ndarray)):
-    _kind.__name__, _kind.__qualname__, _kind.__module__ = (
-        _plain.__name__, _plain.__qualname__, _plain.__module__
-    )  # fmt: skip

@@ -6,7 +6,7 @@ Knows types; must not know host values.
 from collections.abc import Sequence
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.errors import Diagnostic, KernelTypeError, type_name
 from kernelab.lang.types import Mat, Transform, Type, Vec
 
 SYMBOLS = {
@@ -46,7 +46,7 @@ def _hint(name: str, operands: Sequence[Any], types: Sequence[Type], known: Know
 
 def unknown(name: str, type: Type | None, other: object) -> KernelTypeError:
     """The other operand is no value at all."""
-    kind = "None" if other is None else f"a {other.__class__.__name__}"
+    kind = "None" if other is None else f"a {type_name(other)}"
     message = f"{SYMBOLS[name]} does not take {type} and {kind}"
     hint = f"make a value of it: kl.{type}(...)" if isinstance(other, list | tuple) else ""
     return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))

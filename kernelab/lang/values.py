@@ -22,7 +22,7 @@ from kernelab.errors import (
 )
 from kernelab.lang import ops, unsuited
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
-from kernelab.lang.traced import CONSTANT, Traced, follow, origins, traced, untraced
+from kernelab.lang.traced import FLAT, Traced, follow, origins, traced, untraced
 from kernelab.lang.types import (
     LARGEST,
     SCALARS,
@@ -79,7 +79,7 @@ class HostValue(np.ndarray[Any, Any], Traced):
         ):
             return _operate(operator, *inputs)
         result = getattr(ufunc, method)(*_plain(inputs), **_plain(options))
-        return result if ufunc in CONSTANT else follow(result, *inputs)
+        return result if ufunc in FLAT else follow(result, *inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return follow(func(*_plain(args), **_plain(kwargs)), args, kwargs)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
+from kernelab.errors import Diagnostic, LaunchError, Span, a_thing, type_name
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
 from kernelab.lang.traced import untraced
@@ -246,7 +246,7 @@ def _described(argument: Any) -> str:
     if isinstance(argument, str):
         return f"the str {argument!r}"
     if isinstance(argument, bool | int | float | np.number):
-        return f"the {type(argument).__name__} {argument!s}"
+        return f"the {type_name(argument)} {argument!s}"
     if isinstance(argument, list | tuple):
         return f"{a_thing(argument)} of {len(argument)}"
     if isinstance(argument, np.ndarray):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, type_name
 from kernelab.lang.rounding import largest, rounded, widened
 from kernelab.lang.traced import untraced
 from kernelab.lang.types import Scalar
@@ -65,7 +65,7 @@ def described(data: Any) -> str:
         return f"a NumPy array of {data.dtype}"
     if isinstance(data, str):
         return f"the text {data[:20]!r}"
-    name = type(data).__name__
+    name = type_name(data)
     if isinstance(data, bool | int | float):
         # An int may have thousands of digits, which Python refuses to write.
         return "a large int" if isinstance(data, int) and abs(data) >= 10**30 else f"the {name} {data}"

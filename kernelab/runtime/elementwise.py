@@ -108,7 +108,7 @@ def _tell_captured(func: Any, made: Sequence[Any]) -> None:
     recorder = RECORDER.get()
     if recorder is None or not inspect.isfunction(func):
         return
-    captured = list(named_in(func).values())
+    captured = named_in(func)
     if origins(captured):
         for results in made:
             recorder.came_in(results, captured)

@@ -26,7 +26,6 @@ from kernelab.runtime.memory import Allocation, bounds, contiguous_strides
 from kernelab.runtime.outside import capsule, interface_of
 from kernelab.runtime.pinned import pinned_like
 from kernelab.runtime.recorder import RECORDER
-from kernelab.runtime.taken import let_go
 from kernelab.runtime.transfers import look_at
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Exchange:
         if scalar_of(self.dtype) == bfloat16 or self.allocation.space is not None:
             raise AttributeError("__array_interface__")
         values = self.host()
-        let_go(values, look_at(cast("array", self)))
+        look_at(cast("array", self))
         described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
         if not self.allocation.writable:
             return described | {"data": (self.ptr, True), "strides": values.strides}

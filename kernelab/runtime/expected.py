@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelAssertionError, KernelTypeError, with_article
+from kernelab.errors import Diagnostic, KernelAssertionError, KernelTypeError, type_name, with_article
 from kernelab.lang.values import type_of
 from kernelab.runtime.strided import array
 
@@ -44,7 +44,7 @@ def _compared(name: str, a: Any, b: Any) -> Any:
 
 
 def _said(value: Any) -> str:
-    return with_article(type_of(value) or type(value).__name__)
+    return with_article(type_of(value) or type_name(value))
 
 
 def _require(holds: bool, message: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelValueError, LaunchError, with_article
+from kernelab.errors import Diagnostic, KernelValueError, LaunchError, type_name, with_article
 from kernelab.frontend.generics import GenericKernel
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import AnyType, Struct, StructArray
@@ -146,4 +146,4 @@ def _stated(type: Any) -> AnyType:
 
 
 def _named(argument: Any) -> str:
-    return "value of None" if argument is None else type(argument).__name__
+    return "value of None" if argument is None else type_name(argument)

@@ -43,7 +43,7 @@ class Recorder(Protocol):
         """`dest` now holds values of the host's, made of `data`; `how` names the operation."""
 
     def looked_at(self, elements: "array") -> Origins:
-        """The host gets the values of an array; what these are to remember."""
+        """The host gets the values of an array; the origins that these are to carry."""
 
     def unreadable(self, elements: "array") -> Diagnostic | None:
         """Why the host cannot see the values of an array: they differ between lanes; None where it can."""

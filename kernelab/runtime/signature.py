@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span, a_thing
+from kernelab.errors import Diagnostic, LaunchError, Span, a_thing, type_name
 from kernelab.frontend.kernels import Formal
 from kernelab.lang.structs import Struct, StructArray, difference, layout, leaves
 from kernelab.runtime.device import CPU
@@ -110,7 +110,7 @@ def _found(argument: Any, wanted: Any) -> tuple[str, str]:
     elif isinstance(argument, np.ndarray):
         return f"a NumPy array of {argument.dtype}", f"make it with kl.zeros(n, dtype={struct}).numpy()"
     else:
-        shown = f"the {type(argument).__name__} {argument}" if isinstance(argument, int | float) else None
+        shown = f"the {type_name(argument)} {argument}" if isinstance(argument, int | float) else None
         return shown or f"{a_thing(argument)}", f"make it with {struct}()"
     if isinstance(given, Struct) and given.name == struct.name and given != struct:
         return f"{found} of another definition: {difference(struct, given)}", AGAIN

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.traced import traced, untraced
+from kernelab.lang.traced import traced
 from kernelab.lang.types import Array, Value, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
@@ -46,7 +46,6 @@ from kernelab.runtime.memory import (
 )
 from kernelab.runtime.outside import at_address, from_interface, is_outside
 from kernelab.runtime.recorder import RECORDER
-from kernelab.runtime.taken import let_go
 from kernelab.runtime.transfers import look_at, transfer, unreadable, write
 from kernelab.runtime.viewing import (
     Index,
@@ -207,7 +206,8 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
     ) -> None:
         given = data
         if isinstance(data, array):
-            given = traced(data.seen(), look_at(data))
+            found = look_at(data)
+            given = traced(data.seen(), found) if found else data
             copy |= data.allocation.space is not None
             elem, data = elem or data.dtype, data.seen()
         values, elem = host_values(data, elem)
@@ -328,9 +328,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
         return traced(_listed(self)[0], found)
 
     def __float__(self) -> float:
-        number = untraced(self.item())
-        let_go(self.seen(), look_at(self))
-        return float(number)
+        return float(self.item())
 
     def __int__(self) -> int:
         return int(self.item())

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, a_thing
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, a_thing, type_name
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
 from kernelab.lang.traced import Origins, follow, traced, untraced
@@ -400,7 +400,7 @@ def _described(value: Any) -> str:
     if isinstance(value, Instance):
         return f"a {value._struct}"
     if isinstance(value, bool | int | float | str):
-        return f"the {type(value).__name__} {value!r}"
+        return f"the {type_name(value)} {value!r}"
     if isinstance(value, np.ndarray):
         return f"a NumPy array of {value.dtype} and shape {value.shape}"
     return f"{a_thing(value)}"

@@ -95,7 +95,6 @@ def test_a_number_that_was_only_chosen_by_one_or_comes_from_a_detached_clone_is_
         lambda s: (1.0, s.item() * 0.1),
         lambda s: [s.item(), 1.0],
         lambda s: kl.vec2(s.item(), 1.0),
-        lambda s: np.array([2.0, s.item()], np.float32),
     ],
 )
 def test_a_number_of_the_tape_in_a_vector_is_reported(weights: Callable[[Any], Any]) -> None:
