@@ -207,7 +207,8 @@ class Observer:
     def launch(self, call: Call) -> None:
         """Run a launch."""
         plan, effects, params = call.kernel.plan, call.kernel.effects, call.kernel.primal.params
-        for i in (*plan.read, *plan.numbers, *(i for i in plan.written if params[i] in effects.accumulates)):
+        added_to = (i for i in plan.written if params[i] in effects.accumulates)
+        for i in (*plan.read_in_text, *plan.numbers, *added_to):
             if isinstance(call.arguments[i], array | Reference):
                 self.reads(_array_of(call.arguments[i]))
         self.signature.launch(call)

@@ -99,7 +99,8 @@ def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Col
 
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
     """What of it a step reads, and who computed that; then `carrying` is what it is after the step."""
-    carried = [(source, carrying[source.allocation]) for source in step.read if source.allocation in carrying]
+    passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
+    carried = [(source, carrying[source.allocation]) for source in passed]
     depends = bool(carried) or any(source.requires_grad for source in step.reached)
     for target in step.written:
         if depends and not target.requires_grad and not _detaches(step.record):
@@ -107,6 +108,15 @@ def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
         elif isinstance(step.record, CopyRecord | OverwriteRecord):
             carrying.pop(target.allocation, None)
     return carried
+
+
+def _uses(record: Record, source: array) -> bool:
+    """Whether what a record computes depends on what it read."""
+    if not isinstance(record, LaunchRecord):
+        return True
+    plan, arguments = record.kernel.plan, record.call.arguments
+    used = (arguments[i] for i in (*plan.read, *plan.numbers))
+    return any(getattr(argument, "array", argument) is source for argument in used)
 
 
 def _detaches(record: Record) -> bool:
@@ -152,7 +162,7 @@ def switched_off(steps: Sequence[Step], live: Collection[int]) -> Iterator[Switc
     for i in sorted(live):
         record = steps[i].record
         if isinstance(record, LaunchRecord) and record.outline.switched_off:
-            sources = [source for source in record.read if source.requires_grad]
+            sources = [one for one in record.read if one.requires_grad and _uses(record, one)]
             if sources:
                 yield SwitchedOff(record, sources)
 

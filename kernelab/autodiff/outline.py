@@ -21,8 +21,10 @@ Pick = Callable[[Sequence[Any]], Sequence[Any]]
 class Outline:
     """What launches of a kernel with the same active parameters have in common: positions of arguments.
 
-    `references` says that arrays stand for some of the numbers, `passive` are arrays read that did not
-    require gradients.  The functions take what stands at some of the positions out of the arguments.
+    `read` are arrays whose elements its text reads, used or not: what a gradient means must not depend on
+    what was optimised away.  `references` says that arrays stand for some of the numbers, `passive` are
+    arrays read and used that did not require gradients.  The functions take what stands at some of the
+    positions out of the arguments.
     `reverse` is the KernelTypeError where there is no adjoint, None where nothing could be differentiated;
     `switched_off` says that the user wants none.
     """
@@ -73,17 +75,18 @@ def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
     together = {i for i in plan.floats if any(plan.parameters[i].name in group for group in groups)}
     changed = together.union(plan.written)
     active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
-    read = references.union(i for i in plan.read if i in plan.floats)
+    used = references.union(i for i in plan.read if i in plan.floats)
+    read = references.union(i for i in plan.read_in_text if i in plan.floats)
     reverse = reverse_of(call.kernel, active, groups, settled) if active else None
     if isinstance(reverse, Reverse):
         reverse.build_ahead(call.space)
     off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
-    reached = read.intersection(reverse.reached) if isinstance(reverse, Reverse) else read if not off else ()
+    reached = used.intersection(reverse.reached) if isinstance(reverse, Reverse) else used if not off else ()
     written = tuple(i for i in plan.written if i in plan.floats)
     first = tuple(sorted(read))
     positions = first, first if read == set(reached) else tuple(sorted(reached)), written
     picks = [_pick(several) for several in (getattr(reverse, "active", ()), *positions)]
-    return Outline(reverse, *positions, bool(references), tuple(sorted(read - active)), off, *picks)
+    return Outline(reverse, *positions, bool(references), tuple(sorted(used - active)), off, *picks)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:

@@ -47,7 +47,7 @@ class Record(Protocol):
 
     @property
     def read(self) -> Sequence[array]:
-        """The arrays of floats that it read."""
+        """The arrays of floats that it read, used or not."""
 
     @property
     def reached(self) -> Sequence[array]:
@@ -114,7 +114,7 @@ class LaunchRecord:
     @property
     def versions_read(self) -> Mapping[str, int]:
         """The versions of the arrays that the launch read, before it, by parameter."""
-        return self._versions(self.kernel.plan.read, 1)
+        return self._versions(self.kernel.plan.read_in_text, 1)
 
     def version_of(self, primal: array) -> int | None:
         """The version of an array that the launch read, before it."""

@@ -1,6 +1,7 @@
 """Effects: which array parameters a function reads, writes and accumulates into.
 
     y[i] = x[i]; atomic_add(s, 0, x[i])        reads x, writes y, accumulates into s
+    y[i] = atomic_add(s, 0, 1.0)               reads s too: the old value is used
 
 Arrays count as a whole: which of their elements are meant is the business of `indices`.
 """
@@ -9,7 +10,20 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kernelab.errors import Source
-from kernelab.lang.ir import Append, Atomic, Block, Function, Load, Native, Stmt, Store, Var, locals_of, walk
+from kernelab.lang.ir import (
+    Append,
+    Atomic,
+    Block,
+    Function,
+    Load,
+    Native,
+    Stmt,
+    Store,
+    Var,
+    locals_of,
+    reads,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
     lines: dict[tuple[Source, int], list[Stmt]] = {}
     for stmt in walk(function.body):
         lines.setdefault((stmt.span.source, stmt.span.line), []).append(stmt)
-    return {line: _outside(function, _effects(stmts)) for line, stmts in lines.items()}
+    return {line: _outside(function, _effects(stmts, function.body)) for line, stmts in lines.items()}
 
 
 def _outside(function: Function, found: Effects) -> Effects:
@@ -46,30 +60,36 @@ def _outside(function: Function, found: Effects) -> Effects:
 
 def block_effects(block: Block) -> Effects:
     """What a block does to arrays, with the blocks inside it."""
-    return _effects(walk(block))
+    return _effects(walk(block), block)
 
 
-def _effects(stmts: Iterable[Stmt]) -> Effects:
-    reads: set[Var] = set()
+def _effects(stmts: Iterable[Stmt], around: Block) -> Effects:
+    """What statements of a block do to arrays."""
+    read: set[Var] = set()
     writes: set[Var] = set()
     accumulates: set[Var] = set()
+    old_values: dict[Var, Var] = {}
     for stmt in stmts:
         match stmt:
             case Load(_, array):
                 if stmt.held is None:
-                    reads.add(array)
+                    read.add(array)
             case Store(array) | Append(array):
                 writes.add(array)
-            case Atomic(_, _, array):
+            case Atomic(out, _, array):
                 accumulates.add(array)
+                if stmt.held is None:
+                    old_values[out] = array
             case Native():
                 for access, array in stmt.arrays:
-                    reads |= {array} if access in ("read", "write") else set()
+                    read |= {array} if access in ("read", "write") else set()
                     writes |= {array} if access in ("store", "write", "clear") else set()
                     accumulates |= {array} if access == "add" else set()
             case _:
                 pass
-    return Effects(frozenset(reads), frozenset(writes), frozenset(accumulates))
+    if old_values:
+        read |= {old_values[atom] for atom in reads(around) if isinstance(atom, Var) and atom in old_values}
+    return Effects(frozenset(read), frozenset(writes), frozenset(accumulates))
 
 
 Groups = Collection[Collection[Var]]

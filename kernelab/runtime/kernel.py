@@ -60,11 +60,12 @@ class Plan:
     """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
 
     `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
-    kernel changes, `read` those that it loads, `arrays` and `floats` all arrays and all float arrays
-    (`of_floats` says of each of the former whether it is among the latter), `numbers` the floats and vectors
-    for which a one-element array may stand.  `coordinates` counts the thread indices that it unpacks.
-    `totals` says that sums reach memory late, which arrays that share memory must not see.  `formals` are the
-    parameters as written, where a struct is among them: all else counts its leaves.
+    kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
+    does not use, `arrays` and `floats` all arrays and all float arrays (`of_floats` says of each of the
+    former whether it is among the latter), `numbers` the floats and vectors for which a one-element array may
+    stand.  `coordinates` counts the thread indices that it unpacks.  `totals` says that sums reach memory
+    late, which arrays that share memory must not see.  `formals` are the parameters as written, where a
+    struct is among them: all else counts its leaves.
     """
 
     parameters: tuple[Parameter, ...]
@@ -76,6 +77,7 @@ class Plan:
     of_floats: tuple[bool, ...]
     numbers: tuple[int, ...]
     read: tuple[int, ...]
+    read_in_text: tuple[int, ...]
     written: tuple[int, ...]
     coordinates: int
     totals: bool
@@ -220,9 +222,14 @@ class Kernel(KernelHints):
         return flat(self.laid_out)
 
     @cached_property
+    def text(self) -> Function:
+        """The kernel as it is written, calls inlined: what it loads and does not use is still there."""
+        return lay_out(expand_gradients(self.definition.function))
+
+    @cached_property
     def laid_out(self) -> Function:
         """The kernel as it is differentiated: functions with custom derivatives are still apart."""
-        function = simplify(lay_out(expand_gradients(self.definition.function)))
+        function = simplify(self.text)
         return simplify(widen(function)) if self._widened else function
 
     @cached_property
@@ -234,6 +241,11 @@ class Kernel(KernelHints):
     def regions_read(self) -> dict[int, Region]:
         """Which elements of its array parameters the kernel reads, by position."""
         return regions(self.primal, "read")
+
+    @cached_property
+    def regions_read_in_text(self) -> dict[int, Region]:
+        """Which elements of its array parameters the text of the kernel reads, used or not, by position."""
+        return regions(self.text, "read")
 
     def clearer(self, needed: Region) -> Region:
         """What an adjoint reads again, or else all that the kernel reads, which is clearer at times."""
@@ -268,6 +280,7 @@ class Kernel(KernelHints):
     def plan(self) -> Plan:
         """What a launch must know."""
         params, found = self.primal.params, self.effects
+        named = effects(self.text).reads
         made = parameters(self.name, params)
         arrays = tuple(i for i, param in enumerate(params) if isinstance(param.type, Array))
         written = tuple(i for i in arrays if params[i] in found.changed)
@@ -281,6 +294,7 @@ class Kernel(KernelHints):
             of_floats=tuple(is_differentiable(params[i].type) for i in arrays),
             numbers=tuple(i for i, p in enumerate(made) if i not in arrays and is_differentiable(p.type)),
             read=tuple(i for i in arrays if params[i] in found.reads),
+            read_in_text=tuple(i for i in arrays if self.text.params[i] in named),
             written=written,
             coordinates=len(self.primal.threads),
             totals=is_deferred(self.primal),

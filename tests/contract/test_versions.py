@@ -1,9 +1,9 @@
 """What x.grad means for an array whose elements are first read at different times.
 
 An array that the tape reads before it writes it is an input: the gradient is that with respect to all that it
-held then.  Of an array that the tape has made, each element counts by itself: the gradient is that with
-respect to the value that it held before the launch which first read it, and to the value at the end if none
-did.  Compared with differences of just these values.
+held then, whether what was read is used or not.  Of an array that the tape has made, each element counts by
+itself: the gradient is that with respect to the value that it held before the launch which first read it, and
+to the value at the end if none did.  Compared with differences of just these values.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,15 @@ def one_element(x: array2d[float64], source: int, to: int):
 def clear_row(x: array2d[float64], source: int, to: int):
     x[to, tid()] = 0.5
 
+def peek_row(x: array2d[float64], source: int, to: int):
+    i = tid()
+    seen = x[source, i] * 2.0
+    x[to, i] = 0.25
+
+def take_row(x: array2d[float64], source: int, to: int):
+    i = tid()
+    x[to, i] = atomic_add(x, source, i, 0.5)
+
 def put(x: array[float64], traj: array2d[float64]):
     i = tid()
     traj[0, i] = 2.0 * x[i]
@@ -41,6 +50,7 @@ Numpy = np.ndarray[Any, Any]
 Move = tuple[str, int, int]
 ROWS, COLUMNS = 5, 2
 GRIDS = {"next_row": COLUMNS, "add_row": COLUMNS, "one_element": 1, "clear_row": COLUMNS}
+GRIDS |= {"peek_row": COLUMNS, "take_row": COLUMNS}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +69,11 @@ def played(moves: Sequence[Move], x: Numpy, before: int, change: Numpy) -> Numpy
             x[to] += x[source] * x[source]
         elif name == "one_element":
             x[to, 0] = 2.0 * x[source, 1]
+        elif name == "peek_row":
+            x[to] = 0.25
+        elif name == "take_row":
+            x[to] = x[source]
+            x[source] += 0.5
         else:
             x[to] = 0.5
     return x + change * (before == len(moves))
@@ -73,7 +88,7 @@ def first_read(moves: Sequence[Move], row: int, column: int) -> int:
 
 
 @pytest.mark.parametrize("is_input", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_gradient_is_that_of_what_was_first_read(
     kernels: dict[str, Any], seed: int, is_input: bool
 ) -> None:
@@ -140,3 +155,44 @@ def test_what_no_launch_reads_keeps_its_cotangent(kernels: dict[str, Any]) -> No
     # x[0, 1] is read by the last launch, x[0, 0] by none; what is written ends as it is.
     assert x.grad.numpy()[:, 1].tolist() == [8.0, 4.0]
     assert x.grad.numpy()[1, 0] == 3.0
+
+
+UNUSED = {
+    "assigned": "s = x[i]",
+    "computed": "s = sin(x[i]) * x[i]",
+    "in a loop": "for k in range(2):\n        s = x[(i + k) % 2]",
+    "in a loop that never runs": "s = float64(0.0)\n    for k in range(0):\n        s += x[i]",
+    "in a branch": "s = x[i] if i > 0 else x[0]",
+    "by a function": "s = twice(x, i)",
+    "through a view": "row = x[0:2]\n    s = row[i]",
+    "old value": "s = 2.0 * atomic_add(x, i, 0.0)",
+}
+
+
+@pytest.mark.parametrize("inside", ["tape", "checkpoint"])
+@pytest.mark.parametrize("unused", UNUSED)
+def test_what_a_launch_reads_and_does_not_use_it_has_read(unused: str, inside: str) -> None:
+    made = kl.compile(f"""
+def twice(x: array[float64], i: int):
+    return 2.0 * x[i]
+def peek(x: array[float64], n: array[int]):
+    i = tid()
+    {UNUSED[unused]}
+    n[i] = i
+def overwrite(x: array[float64]):
+    x[tid()] = 3.0
+def square(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = x[i] * x[i]
+""")
+    x, y = (kl.ones(2, kl.float64, requires_grad=True) for _ in range(2))
+
+    def steps() -> None:
+        made["peek"][2](x, kl.zeros(2, dtype=int))
+        made["overwrite"][2](x)
+        made["square"][2](x, y)
+
+    with kl.Tape() as tape:
+        steps() if inside == "tape" else kl.checkpoint(steps)
+    tape.backward(grads={y: np.ones(2)})
+    assert x.grad.list() == [0.0, 0.0]

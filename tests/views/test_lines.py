@@ -49,7 +49,7 @@ def test_each_line_says_which_arrays_it_reads_writes_and_adds_to(decay: kl.Kerne
     assert found["10"] == ("", "", "")
     assert found["12"] == ("", "", "by")
     assert found["13"] == ("", "out", "")
-    assert found["14"] == ("", "", "energy")
+    assert found["14"] == ("energy", "", "energy")
     assert found["15"] == ("out", "out", "")
 
 
