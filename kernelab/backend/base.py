@@ -216,8 +216,8 @@ def outgrown_error(name: str, site: Site, thread: str) -> KernelMemoryError:
         f"{thread}, and the arrays that it writes are partly written"
     )
     hint = (
-        "run the block with these arrays and capture it again; or say how often the loop runs at most, as in "
-        "range(min(count[i], 64)): then there is room for so many"
+        "run the block once with the values that make its loops longest, and capture it again: a graph has "
+        "the workspace that its launches needed before"
     )
     return KernelMemoryError(Diagnostic(message, _span(site), "capture", hint=hint))
 

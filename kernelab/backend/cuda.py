@@ -1,6 +1,6 @@
 """CUDA devices: generated text, compiled for the device and launched through its driver.
 
-`CudaEntry.start` returns before the launch has ended, unless the host has to see how much it has kept: its
+`CudaEntry.start` returns before the launch has ended, unless the host has to see how much it has saved: its
 status block, in memory that host and device share, says what went wrong, and is read when somebody waits
 (`backend/pending_launches.py`).  An entry that is called waits.  Knows the driver's protocol and the launch
 ABI; must not know arrays or tapes.
@@ -25,7 +25,6 @@ from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.hurried import Hurried
 from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, current_stream
-from kernelab.backend.needs import Foresight
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
 from kernelab.backend.specialization import is_specializable, misaligned
@@ -62,9 +61,6 @@ SHARE = 2
 
 CHEAP = 64 << 20
 """So many bytes are taken without a look at how many are free."""
-
-ROUGH_SHARE = 16
-"""Where threads may need less than is known, they may take this part of it."""
 
 CROWD = 4096
 """So many threads should have room for what their loops keep, before their loops keep checkpoints."""
@@ -139,11 +135,6 @@ class CudaBackend:
             self.stream_sync.meet(stream, 0)
         return stream
 
-    def rejoin(self, stream: int) -> None:
-        """Let the device's own stream wait for another, which uses memory that is given back there."""
-        if stream:
-            self.stream_sync.meet(0, stream)
-
 
 def _require_few(info: EntryInfo) -> None:
     if info.layout.slots > MOST_SLOTS:
@@ -174,7 +165,6 @@ class CudaEntry:
         self._backend = backend
         self._loaded = loaded
         self._workspace = Workspace.of(function)
-        self._foresight = Foresight(function)
         self._told = False
         self._function = function
         self._summed = summed(function)
@@ -197,9 +187,9 @@ class CudaEntry:
         """Start the threads of the grid; the addresses of arrays are the device's.
 
         A residual's handle is on the host; it then says where on the device the values are.  `place` is the
-        line that launches.  What goes wrong is raised when somebody waits for the device; where the host has
-        to see how much threads have kept, the launch has ended when this returns.  Raises a KernelError;
-        StorageFull before anything has changed.
+        line that launches.  What goes wrong is raised when somebody waits for the device; a launch that needs
+        a workspace has ended when this returns: where that was too small, it runs again.  Raises a
+        KernelError; StorageFull before anything has changed.
         """
         self._backend.pending.require_alive()
         slots = slots_of(args)
@@ -214,57 +204,31 @@ class CudaEntry:
         if not self._workspace.needed:
             self._backend.pending.add(self._launch(slots, self._dims(slots, 0), 0, place))
             return
-        known = self._foreseen(slots, limit, room)
-        if known is None and self._backend.pending.captured is not None:
-            known = self._workspace  # nobody can look how much it takes: as much as it took before
-        if known is not None:
-            self._begin(slots, known, limit, place)
+        if self._backend.pending.captured is not None:
+            self._capture(slots, limit, place)
             return
+        self._workspace.fit(self.info.layout, threads_of(slots), room)
         snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
         try:
             while (status := self._attempt(slots, self._bound(slots, limit), snapshot, place)) is not None:
-                self._workspace.grow()
-                self._require_within(room, status, slots)
+                if not self._workspace.grow(self.info.layout, threads_of(slots), room):
+                    thread = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
+                    raise kept_error(self.info.name, self.info.sites[status[SITE]], thread, room)
         finally:
             snapshot.release()
 
-    def _foreseen(self, slots: list[int], limit: int, most: int) -> Workspace | None:
-        """The room that no thread will go beyond, if it is known and takes no more memory than it may.
-
-        `limit` is what a thread may keep for loops and `most` what a launch may in residuals, 0 any number.
-        """
-        needs = self._foresight.of(slots)
-        if needs is None or 0 < limit < needs.arena:
-            return None
-        workspace = Workspace(needs.arena, needs.residuals)
-        kept = workspace.kept(self.info.layout, threads_of(slots))
-        nbytes = kept + needs.arena * self._dims(slots, 0).count
-        if 0 < most < kept:
-            return None
-        return workspace if nbytes <= CHEAP or nbytes <= self._spare(needs.exact) else None
-
-    def _spare(self, exact: bool) -> int:
-        """How many bytes a launch may take that needs just as many, or perhaps fewer."""
-        free, _ = self._backend.driver.memory()
-        return free // (SHARE if exact else ROUGH_SHARE)
-
-    def _begin(self, slots: list[int], workspace: Workspace, limit: int, place: object) -> None:
-        """Start the threads, and do not wait: there is room for all that they keep."""
-        backend, scratch = self._backend, Scratch(self._backend.driver)
+    def _capture(self, slots: list[int], limit: int, place: object) -> None:
+        """Put a launch into a graph, with the workspace that the launches before it needed."""
+        workspace, scratch = self._workspace, Scratch(self._backend.driver)
         filled, dims = [*slots], self._dims(slots, workspace.arena)
         try:
             workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
-            launch = self._launch(filled, dims, limit, place)
+            self._backend.pending.add(self._launch(filled, dims, limit, place))
         except KernelMemoryError as problem:
             scratch.release()
             raise memory_error(self.info.name, "all threads") from problem
-        backend.pending.add(launch)
         workspace.hand_over(self.info.layout, slots, filled, scratch)
-        if backend.pending.captured is not None:
-            backend.lent.append(scratch)
-            return
-        backend.rejoin(launch.stream)
-        scratch.release()
+        self._backend.lent.append(scratch)
 
     @property
     def keeps(self) -> bool:
@@ -324,12 +288,6 @@ class CudaEntry:
             return 0
         free, _ = self._backend.driver.memory()
         return min(limit, max(free // SHARE // min(threads_of(slots), CROWD), 1))
-
-    def _require_within(self, most: int, status: list[int], slots: list[int]) -> None:
-        """Raise KernelMemoryError where residuals are about to take more than `most`, unless that is 0."""
-        if most and self._workspace.kept(self.info.layout, threads_of(slots)) > most:
-            place = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
-            raise kept_error(self.info.name, self.info.sites[status[SITE]], place, most)
 
     def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot, place: object) -> list[int] | None:
         """Run with the room that there is now; the status if it was too little: then nothing has happened."""

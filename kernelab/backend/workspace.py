@@ -1,8 +1,8 @@
 """The workspace of a launch on a device: what its threads save while they run, allocated before the launch.
 
 A thread of the device has a part of the arena for its loops; a thread of the grid, a part of each residual.
-A thread cannot allocate more.  Where the size is not known before (`backend/needs.py`), a launch whose
-workspace was too small puts back what it has changed and runs again with twice as much.
+A thread cannot allocate more: where its workspace was too small, what a launch has changed is put back and it
+runs again with twice as much.
 """
 
 import ctypes
@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 from kernelab.backend.driver import Driver
@@ -19,7 +20,7 @@ from kernelab.lang.ir import Append, Function, walk
 from kernelab.lang.types import Array, bytes_of
 
 FIRST_ARENA = 512
-"""The bytes of the arena that a thread has at first; where nobody knows how many it needs."""
+"""The bytes of the arena that a thread has at first."""
 
 
 def threads_of(slots: Sequence[int]) -> int:
@@ -66,10 +67,21 @@ class Workspace:
     def needed(self) -> bool:
         return bool(self.arena or self.residuals)
 
-    def grow(self) -> None:
-        """Double it."""
-        self.arena *= 2
-        self.residuals = {name: 2 * count for name, count in self.residuals.items()}
+    def fit(self, layout: Layout, threads: int, most: int) -> None:
+        """Begin a launch with at most so many bytes of residuals, 0 is any number."""
+        kept = self.kept(layout, threads)
+        if 0 < most < kept:
+            self.residuals = {name: max(count * most // kept, 1) for name, count in self.residuals.items()}
+
+    def grow(self, layout: Layout, threads: int, most: int) -> bool:
+        """Double it, with at most `most` bytes of residuals (0 is any number); False if none may grow."""
+        kept = self.kept(layout, threads)
+        times = Fraction(most, kept) if 0 < most < 2 * kept else 2
+        larger = {name: int(times * count) for name, count in self.residuals.items()}
+        if larger and all(larger[name] <= count for name, count in self.residuals.items()):
+            return False
+        self.arena, self.residuals = 2 * self.arena, larger
+        return True
 
     def kept(self, layout: Layout, threads: int) -> int:
         """How many bytes the residuals of a launch take."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelab.backend.cuda import CudaBackend
-from kernelab.backend.driver import Driver
+from kernelab.backend.driver import Driver, LostError
 from kernelab.backend.stream_sync import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
 from kernelab.runtime.memory import Allocation, Bytes, spanning
@@ -145,10 +145,15 @@ class Space:
         """Wait for a stream, or for the whole device, and raise what has gone wrong in launches there."""
         self.require_free("a device is waited for")
         self.backend.pending.synchronize(stream)
-        if stream is None:
-            self.driver.wait_for_all()
-        else:
-            self.driver.wait(stream)
+        try:
+            if stream is None:
+                self.driver.wait_for_all()
+            else:
+                self.driver.wait(stream)
+        except LostError as problem:
+            self.backend.pending.lost = problem.diagnostics[0]
+            raise
+        if stream is not None:
             self.backend.pending.check()
 
     def close_stream(self, stream: int) -> None:

@@ -18,6 +18,7 @@ from kernelab.backend.base import Args, Entry, StorageFull, slots_of
 from kernelab.backend.cuda import CudaBackend, CudaEntry
 from kernelab.backend.driver import Driver
 from kernelab.backend.packing import pack
+from kernelab.backend.workspace import Workspace
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import TILE, layout_of
 from kernelab.codegen.flavors import Cuda
@@ -362,13 +363,36 @@ def test_a_thread_that_may_keep_less_says_so_before_anything_has_changed(
 
 
 class _Bounded:
-    """An entry whose threads may keep so many bytes."""
+    """An entry whose threads may save so many bytes, and append so many to residuals, all together."""
 
-    def __init__(self, entry: Entry, limit: int) -> None:
-        self.info, self._entry, self._limit = entry.info, entry, limit
+    def __init__(self, entry: Entry, limit: int = 0, room: int = 0) -> None:
+        self.info, self._entry, self._limit, self._room = entry.info, entry, limit, room
 
-    def __call__(self, args: Args, /, limit: int = 0, done: int = 0) -> None:
-        self._entry(args, self._limit)
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+        self._entry(args, self._limit, 0, self._room)
+
+
+@IN_TURN
+def test_residuals_take_all_that_they_may_before_a_launch_ends(
+    driver: Watched, cases: dict[str, Entry]
+) -> None:
+    """A thread appends 79 values at most: doubled from 1 on there would have to be memory for 128."""
+    function, x = kernels.appending(), np.arange(80, dtype=np.float32)
+    value = Workspace.of(function).kept(layout_of(function), 80)
+
+    def append(room: int) -> list[int]:
+        kept, flags = np.zeros(3, np.int64), np.zeros(3, np.int64)
+        residuals = {
+            name: (handle, np.zeros(80, np.int64)) for name, handle in (("kept", kept), ("flags", flags))
+        }
+        launch(driver, _Bounded(cases["appending"], room=room), function, (80,), x=x, **residuals)
+        return [int(kept[0]), int(flags[0])]
+
+    for _ in range(2):
+        with pytest.raises(KernelMemoryError, match="would take more than"):
+            append(70 * value)
+        for address in append(100 * value):
+            driver.free(address)
 
 
 @IN_TURN

@@ -117,7 +117,7 @@ def slope(values: Any, n: int) -> Any:
 
 
 @pytest.mark.parametrize("in_stream", [False, True])
-def test_loops_and_overwrites_do_not_wait_where_extents_and_numbers_say_what_is_kept(
+def test_launches_that_save_for_loops_and_of_overwrites_have_ended_when_they_return(
     in_stream: bool, kernels: dict[str, Any], driver: SimulatedDriver
 ) -> None:
     stream = kl.Stream("cuda") if in_stream else None
@@ -127,7 +127,7 @@ def test_loops_and_overwrites_do_not_wait_where_extents_and_numbers_say_what_is_
         kl.launch(kernels["keep"], 50, [x, 9, y], stream=stream)
         kl.launch(kernels["advance"], 50, [z, 7], stream=stream)
     tape.backward(grads={y: kl.ones(50, device="cuda"), z: kl.ones(50, device="cuda")})
-    assert under_way(driver) == 4 and driver.queues[0]
+    assert not under_way(driver)
     kl.full(5000, 9.0, device="cuda")  # may stand where the loops keep their values, once they have run
     np.testing.assert_allclose(x.grad.numpy(), slope(np.ones(50), 9), rtol=1e-5)
     np.testing.assert_allclose(z.grad.numpy(), slope(np.ones(50), 7), rtol=1e-5)
