@@ -1,10 +1,12 @@
 """A tape checked end to end: one product of its whole adjoint against differences of all its launches.
 
 The sources are moved together along random directions, in float64, and everything that the tape wrote is
-looked at along random cotangents; where the products differ, the tape is halved until the first record is
-found with which they do.  Must not know reports.
+looked at along random cotangents.  The adjoint is taken twice: by a level in float64, which is compared with
+the differences, and by `Tape.backward` itself on copies, which has to agree with the level.  Where products
+differ, the tape is halved until the first record is found with which they do.  Must not know reports.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +15,19 @@ import numpy as np
 
 from kernelab.autodiff.differences import SHIFTS, STEP, Floats, extrapolated
 from kernelab.autodiff.lanes import Batch
-from kernelab.autodiff.levels import BASE, Level
+from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.order import Reordered, first_difference
 from kernelab.autodiff.replay import Line, Run, touched
 from kernelab.autodiff.reverse import Bars
-from kernelab.autodiff.screening import AGAIN, DIRECTIONS, Compared, directions, same_up_to_rounding
+from kernelab.autodiff.screening import AGAIN, DIRECTIONS, OWN, Compared, directions, same_up_to_rounding
+from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.trees import scalar_shape, scalars
 from kernelab.autodiff.wide import Wide
+from kernelab.errors import KernelWarning
 from kernelab.runtime.strided import array
+
+ROUNDINGS = 8
+"""How many roundings of its shortest floats a backward pass may be off by."""
 
 ROOM = 1 << 28
 """How many bytes a tape may have touched to be run again in many lanes."""
@@ -75,6 +82,13 @@ def first_racing(line: Line) -> int | None:
     return _first(line, differs) if line.meets and differs(len(line.records)) else None
 
 
+def differs_in_sweep(line: Line, count: int) -> bool:
+    """Whether `Tape.backward` and the level take adjoints back differently, up to a record."""
+    targets = line.targets(count)
+    u = directions(np.random.default_rng(count), _size(targets), _size(targets))
+    return not _pulled(line, count, targets, u).agrees_with(_swept(line, count, targets, u))
+
+
 def spoiled(line: Line, writer: int) -> Spoiled | None:
     """What an earlier adjoint reads of what a record overwrites, if the tape does not save that."""
     run, level = line.reversed_run(writer + 1, BASE)
@@ -105,33 +119,94 @@ def _compared(line: Line, count: int) -> Compared | None:
         return Compared(*(np.zeros((1, 1)),) * 4)
     u = directions(rng, _size(targets), _size(targets))
     v = directions(rng, _size(line.sources), _size(line.sources))
-    pulled = _pulled(line, count, targets, u, Wide(BASE))
-    if not same_up_to_rounding(_pulled(line, count, targets, u, BASE), pulled):
+    pulled, swept = _pulled(line, count, targets, u), _swept(line, count, targets, u)
+    if not pulled.agrees_with(swept):
         return None
     for scale in AGAIN:
         moves, values, slopes = _along(line, count, targets, v, scale)
-        found = Compared.of(u, slopes, pulled, moves, values)
+        found = Compared.of(u, slopes, pulled.sources, moves, values)
         if np.all(found.excess <= 0):
             return found
     return None
 
 
-def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats, base: Level) -> Floats:
-    """``J^T u`` for each row of `u`, in the precision of a level."""
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Adjoints of the sources, one row for each cotangent, and of what the tape made, by its position.
+
+    `rounding` is how far those of a backward pass may be from them.
+    """
+
+    sources: Floats
+    between: dict[int, Floats]
+    rounding: float = OWN
+
+    def agrees_with(self, swept: "Pulled") -> bool:
+        """Whether a backward pass in the precision of the arrays gives the same, up to its rounding."""
+        pairs = [(swept.sources, self.sources)]
+        pairs += [(swept.between[k], exact) for k, exact in self.between.items()]
+        return all(same_up_to_rounding(own, exact, self.rounding) for own, exact in pairs)
+
+
+def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
+    """``J^T u`` for each row of `u`, in float64, by a level."""
+    base = Wide(BASE)
     run, level = line.reversed_run(count, base)
-    batch, bars = Batch(base, len(u)), Bars()
+    batch, bars, between = Batch(base, len(u)), Bars(), {}
+
+    def adjoint(elements: array) -> Floats:
+        twin = run.of(elements)
+        if not bars.reach(twin):
+            return np.zeros((len(u), _size([elements])))
+        return scalars(base.wide(batch.view(bars.of(twin)))).host().reshape(len(u), -1).copy()
+
+    def note(record: int | None, entry: int) -> None:
+        tracked = level.tracked_before(entry)
+        for k, (elements, reader) in enumerate(line.between):
+            reads = reader if reader is not None and reader < count else None
+            if reads == record and run.of(elements).allocation in tracked:
+                between[k] = adjoint(elements)
+
     for target, part in zip(targets, _split(u, targets), strict=True):
         bar = bars.of(run.of(target))
         batch.move(bar, batch.seeds(bar, part), add=True)
-    level.pull(batch, bars)
-    return np.concatenate([_host(batch, bars.of(run.of(s)), base) for s in line.sources], axis=1)
+    note(None, len(level.entries))
+    ends = [*level.begins[1:], len(level.entries)]
+    for k in range(count - 1, -1, -1):
+        level.pull(batch, bars, level.begins[k], ends[k])
+        note(k, level.begins[k])
+    sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
+    return Pulled(sources, between, max(OWN, ROUNDINGS * line.precision))
 
 
-def _host(batch: Batch, bar: array, base: Level) -> Floats:
-    view = batch.view(bar)
-    if isinstance(base, Wide):
-        view = base.wide(view)
-    return scalars(view).host().astype(np.float64).reshape(batch.lanes, -1)
+def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
+    """The same by the backward pass of a tape, as its user gets it; the last time it adds to gradients."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)  # they were told when the tape was recorded
+        run, tape = line.taped_run(count)
+        rows: list[Floats] = []
+        between: dict[int, list[Floats]] = {k: [] for k in range(len(line.between))}
+        for row in u:
+            run.forget_gradients()
+            _sweep(run, tape, targets, row)
+            rows.append(np.concatenate([_gradient(run, source) for source in line.sources]))
+            for k, (elements, _) in enumerate(line.between):
+                between[k].append(_gradient(run, elements))
+        _sweep(run, tape, targets, u[-1])
+        rows[-1] = np.concatenate([_gradient(run, source) for source in line.sources]) - rows[-1]
+        return Pulled(np.stack(rows), {k: np.stack(found) for k, found in between.items()})
+
+
+def _sweep(run: Run, tape: Tape, targets: Sequence[array], u: Floats) -> None:
+    parts = zip(targets, _split(u[np.newaxis], targets), strict=True)
+    tape.backward(grads={run.of(t): part.reshape(t.outline().shape) for t, part in parts})
+
+
+def _gradient(run: Run, elements: array) -> Floats:
+    found = run.of(elements).grad
+    if found is None:
+        return np.zeros(_size([elements]))
+    return scalars(found).seen().astype(np.float64).ravel()
 
 
 def _along(

@@ -229,6 +229,11 @@ class Reverse(Level):
     def carries(self, memory: Allocation) -> bool:
         return memory in self.tracked
 
+    def tracked_before(self, entry: int) -> set[Allocation]:
+        """What was tracked before an entry was made."""
+        later = (memory for i, made in self._made.items() if i >= entry for memory in made)
+        return self.tracked.difference(later)
+
     def move(self, dest: array, src: array, add: bool = False) -> None:
         dest.allocation.will_write(dest)
         self.parent.move(dest, src, add)
@@ -246,12 +251,12 @@ class Reverse(Level):
             self._keepers[key] = weakref.ref(found)
         return found
 
-    def pull(self, level: Level, bars: Bars) -> None:
-        """Take adjoints back through all that ran, the last first, at a level.
+    def pull(self, level: Level, bars: Bars, first: int = 0, end: int | None = None) -> None:
+        """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
 
         What is left are the adjoints of what was tracked from the beginning: all others are let go of.
         """
-        for i in range(len(self.entries) - 1, -1, -1):
+        for i in range((len(self.entries) if end is None else end) - 1, first - 1, -1):
             self.entries[i].pull(level, bars)
             for memory in self._made.get(i, ()):
                 bars.drop(memory, level)

@@ -154,12 +154,12 @@ def directions(rng: Any, count: int, used: int) -> Floats:
     return made
 
 
-def same_up_to_rounding(own: Floats, exact: Floats) -> bool:
+def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bool:
     """Whether products in the precision of the arrays are those in float64, but for rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
         off = np.abs(own - exact)
         largest = np.abs(exact).max(initial=0.0)
-    return bool(np.all(off <= OWN * np.abs(exact) + 0.1 * OWN * largest))
+    return bool(np.all(off <= rounding * (np.abs(exact) + 0.1 * largest)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kernelab.autodiff.endtoend import (
     ROOM,
     Agreement,
     agreement,
+    differs_in_sweep,
     first_disagreeing,
     first_racing,
     spoiled,
@@ -43,9 +44,10 @@ Mask = Sequence[tuple[Key, Key]]
 class LaunchCheck:
     """How a launch came out; `reason` says why it could not be checked, or what its fault is.
 
-    `covered` says that it passed as a part of the tape; `fault` is "overwrite" where the launch is right but
-    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, and `hint`
-    says what to do then.  Of a copy or an overwrite by the host, `index` is that of the next launch.
+    `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
+    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
+    the tape's own backward pass is at fault; `hint` says what to do then.  Of a copy or an overwrite by the
+    host, `index` is that of the next launch.
     """
 
     index: int
@@ -142,11 +144,18 @@ def check_tape(
     that does not find the fault, every launch is checked alone.
     """
     report = _checked(tape, tolerance, selection, choice, fast)
-    cut = _cut(tape) if report and choice == Choice() else None
-    if cut is None:
+    found = _faults_of_the_tape(tape) if report and choice == Choice() else []
+    if not found:
         return report
-    others = [c for c in report.launches if (c.index, c.kernel) != (cut.index, cut.kernel)]
-    return replace(report, launches=tuple(sorted([cut, *others], key=lambda c: c.index)), whole=None)
+    places = {(fault.index, fault.kernel) for fault in found}
+    others = [c for c in report.launches if (c.index, c.kernel) not in places]
+    return replace(report, launches=tuple(sorted([*found, *others], key=lambda c: c.index)), whole=None)
+
+
+def _faults_of_the_tape(tape: Tape) -> list[LaunchCheck]:
+    """What is wrong with its gradients though its launches are right: what it has not saved, or a cut."""
+    found = [_tainted(tape), _cut(tape)]
+    return [fault for fault in found if fault is not None]
 
 
 def _checked(
@@ -221,7 +230,9 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
             return replace(made, report=report)
     lost = spoiled(line, k)
     if lost is None:
-        return None
+        if not differs_in_sweep(line, k + 1):
+            return None
+        return replace(made, fault="sweep", reason=SWEEP, hint=REPORT)
     reader = line.records[lost.reader]
     called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
     what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
@@ -229,6 +240,10 @@ def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck 
 
 
 ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
+
+
+SWEEP = "its adjoint is right, but what backward() makes of the records up to there is not their product"
+REPORT = "this is a fault of kernelab and not of the kernels: please report it, with this tape"
 
 
 def _unchecked(records: Sequence[Record], k: int) -> LaunchCheck:
@@ -243,7 +258,20 @@ def _parameter(record: Record, elements: array) -> str:
     return next((name for name, given in named.items() if given is elements), "an array")
 
 
-# ------------------------------------------------------------------------------------------ cut chains
+# ---------------------------------------------------------------------------------- faults of the tape
+
+
+def _tainted(tape: Tape) -> LaunchCheck | None:
+    """The first launch whose adjoint reads what has been overwritten, and was not saved."""
+    records = tuple(tape)
+    lost = {id(one.reader.call): one for one in tape.overwrites if one.outcome == "tainted"}
+    for k, record in enumerate(records):
+        one = lost.get(id(record.call)) if isinstance(record, LaunchRecord) else None
+        if one is not None:
+            called = name_of_memory(one.elements.allocation) or _parameter(record, one.elements)
+            what = f"`{called}`, whose old values its adjoint reads, was overwritten at {one.place}"
+            return replace(_unchecked(records, k), fault="overwrite", reason=what, hint=ELSEWHERE)
+    return None
 
 
 def _cut(tape: Tape) -> LaunchCheck | None:

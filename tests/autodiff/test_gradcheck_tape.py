@@ -235,6 +235,36 @@ def test_an_overwrite_that_is_not_saved_is_named_with_its_reader(kernels: dict[s
     assert kl.autograd.gradcheck_tape(overwriting("save"), show_summary=False).whole
 
 
+def overwrite_inside(x: Any, kernels: dict[str, Any]) -> None:
+    x.fill_(3.0)
+
+
+def overwrite_by_a_launch(x: Any, kernels: dict[str, Any]) -> None:
+    kernels["doubled"][4](x)
+
+
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+@pytest.mark.parametrize("fast", ["auto", False])
+@pytest.mark.parametrize("overwrite", [overwrite_inside, overwrite_by_a_launch])
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_was_overwritten_and_not_saved_fails_wherever_it_was_overwritten(
+    kernels: dict[str, Any], fast: Any, overwrite: Any, inside: bool, which: int
+) -> None:
+    arrays = [reals(4), *(kl.zeros(4, requires_grad=True) for _ in range(2))]
+    with kl.Tape(overwrite="warn") as tape:
+        kernels["right"][4](arrays[0], arrays[1])
+        kernels["right"][4](arrays[1], arrays[2])
+        if inside:
+            overwrite(arrays[which], kernels)
+    if not inside:
+        overwrite(arrays[which], kernels)
+    report = kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False, fast=fast)
+    bad = report.first_bad()
+    assert bad is not None
+    assert bad.fault == "overwrite"
+
+
 @pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
 def test_a_copy_that_overwrites_is_named(kernels: dict[str, Any]) -> None:
     x, y, z = reals(4), kl.zeros(4, requires_grad=True), kl.zeros(4, requires_grad=True)

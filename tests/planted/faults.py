@@ -9,10 +9,11 @@ from dataclasses import dataclass
 CONTRACT = "tests/contract/test_"
 AGREE = "test_meaning_adjoint_tangent_differences_and_unrolled_loops_agree"
 PROGRAMS = f"tests/test_random_programs.py::{AGREE}"
-KERNELS = (*(f"{CONTRACT}g{n}.py" for n in (1, 2, 3, 4, 7)), PROGRAMS)
+PROMISES = ("control_flow", "local_values", "in_place", "atomics", "masked_branches")
+KERNELS = (*(f"{CONTRACT}{promise}.py" for promise in PROMISES), PROGRAMS)
 SECOND = (f"{CONTRACT}second_order.py", "tests/passes/test_second_order.py")
 TAPES = ("tests/test_random_tapes.py", "tests/autodiff")
-RULES = (f"{CONTRACT}g9.py", "tests/builtins/test_table.py", PROGRAMS)
+RULES = (f"{CONTRACT}conventions.py", "tests/builtins/test_table.py", PROGRAMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,35 +138,35 @@ STORAGE = (
         PASSES,
         'b.apply("add", b.apply("mul", integer(2), segment), integer(1))',
         'b.apply("add", b.apply("mul", integer(2), segment), integer(2))',
-        (PROGRAMS, f"{CONTRACT}g1_storage.py"),
+        (PROGRAMS, f"{CONTRACT}loop_storage.py"),
     ),
     Fault(
         "the last stretch of a loop is swept in full",
         PASSES,
         'length = b.apply("min", self.between(segment), rest, hint="length")',
         "length = self.between(segment)",
-        (PROGRAMS, f"{CONTRACT}g1_storage.py"),
+        (PROGRAMS, f"{CONTRACT}loop_storage.py"),
     ),
     Fault(
         "the index of a stretch starts at zero",
         PASSES,
         'number = number if first is None else b.apply("add", first, number)',
         "number = number",
-        (PROGRAMS, f"{CONTRACT}g1_storage.py"),
+        (PROGRAMS, f"{CONTRACT}loop_storage.py"),
     ),
     Fault(
         "a counter is taken as it is an iteration later",
         PASSES,
         'builder.apply("mul", total, passed)',
         'builder.apply("add", total, builder.apply("mul", total, passed))',
-        (*KERNELS, f"{CONTRACT}g1_storage.py"),
+        (*KERNELS, f"{CONTRACT}loop_storage.py"),
     ),
     Fault(
         "a counter that goes down counts up",
         PASSES,
         'builder.apply("add" if term.sign > 0 else "sub", total, term.amount)',
         'builder.apply("add", total, term.amount)',
-        (*KERNELS, f"{CONTRACT}g1_storage.py"),
+        (*KERNELS, f"{CONTRACT}loop_storage.py"),
     ),
 )
 JVP = (

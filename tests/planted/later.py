@@ -6,8 +6,8 @@ CODEGEN = "kernelab/codegen"
 BOXES = (
     "tests/passes/test_boxes.py",
     f"{CONTRACT}while.py",
-    f"{CONTRACT}g5.py",
-    f"{CONTRACT}g5_random.py",
+    f"{CONTRACT}overwrites.py",
+    f"{CONTRACT}overwrites_random.py",
 )
 SUMS = ("tests/codegen/test_totals.py",)
 RACES = ("tests/runtime/test_races.py",)
@@ -55,7 +55,7 @@ LATER = (
         PASSES,
         "return steps.pop() if len(steps) == 1 else None",
         "return steps.pop() if steps else None",
-        (*BOXES, f"{CONTRACT}g1.py"),
+        (*BOXES, f"{CONTRACT}control_flow.py"),
     ),
     Fault(
         "a guard i < n keeps the last index out",
@@ -69,7 +69,7 @@ LATER = (
         PASSES,
         "(ahead > 0 if read.reverse else ahead < 0)",
         "(ahead >= 0 if read.reverse else ahead <= 0)",
-        (*BOXES, f"{CONTRACT}g3.py", *TAPES),
+        (*BOXES, f"{CONTRACT}in_place.py", *TAPES),
     ),
     Fault(
         "an element that is read in between has a running total",
@@ -104,14 +104,14 @@ LATER = (
         RUNTIME,
         "frugal()(args, done=full.done, room=room)",
         "frugal()(args, room=room)",
-        (f"{CONTRACT}g1_storage.py",),
+        (f"{CONTRACT}loop_storage.py",),
     ),
     Fault(
         "that a value was an integer on one of two ways is forgotten",
         PASSES,
         "if array not in known or (known[array] is None and since is not None):",
         "if array not in known:",
-        ("tests/passes/test_casts.py", f"{CONTRACT}g6.py"),
+        ("tests/passes/test_casts.py", f"{CONTRACT}broken_chains.py"),
     ),
     Fault(
         "a thread that uses its element twice races with itself",

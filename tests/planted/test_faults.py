@@ -4,12 +4,13 @@ import ast
 
 import pytest
 
+from tests.planted.backward import BACKWARD
 from tests.planted.faults import FAULTS as FIRST
 from tests.planted.faults import Fault
 from tests.planted.later import LATER
 from tests.planted.plant import ROOT, places
 
-FAULTS = (*FIRST, *LATER)
+FAULTS = (*FIRST, *LATER, *BACKWARD)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

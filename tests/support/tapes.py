@@ -170,8 +170,8 @@ def seen(arrays: Any) -> list[Floats]:
     return [np.array(elements.list()).reshape(elements.shape) for elements in arrays]
 
 
-def recorded(inside: str, seed: int) -> tuple[kl.Tape, dict[kl.array, Any]]:
-    """A tape of a program, and cotangents of the arrays that it leaves."""
+def recorded(inside: str, seed: int) -> tuple[kl.Tape, dict[kl.array, Any], list[kl.array]]:
+    """A tape of a program, cotangents of the arrays that it leaves, and the arrays that it starts from."""
     a, b, _, _, a_bar, b_bar = _drawn(seed)
     made = [kl.array(given, dtype=kl.float64, requires_grad=True) for given in (a, b)]
     mine = dict(zip("AB", map(kl.clone, made), strict=True))
@@ -179,7 +179,7 @@ def recorded(inside: str, seed: int) -> tuple[kl.Tape, dict[kl.array, Any]]:
         for own, leaf in zip(mine.values(), made, strict=True):
             kl.copy(own, leaf)
         exec(inside, _words(_Kernelab) | mine | {"I": kl.array(INDEX, dtype=kl.int32)})
-    return tape, {mine["A"]: a_bar, mine["B"]: b_bar}
+    return tape, {mine["A"]: a_bar, mine["B"]: b_bar}, made
 
 
 def _drawn(seed: int) -> list[Any]:

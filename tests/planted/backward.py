@@ -1,0 +1,109 @@
+"""Faults of a tape's own backward pass: `gradcheck_tape` itself has to fail for each."""
+
+from tests.planted.faults import AUTODIFF, Fault
+
+CHECK = ("tests/autodiff/test_gradcheck_backward.py",)
+
+BACKWARD = (
+    Fault(
+        "the sweep leaves the first record out", AUTODIFF, "if i in live:", "if i in live and i != 0:", CHECK
+    ),
+    Fault(
+        "the adjoint of one kernel does not run",
+        AUTODIFF,
+        "self.call.adjoint(reverse, *self.handed_over(reverse, adjoints))",
+        'self.kernel.name != "scale" and self.call.adjoint(reverse, *self.handed_over(reverse, adjoints))',
+        CHECK,
+    ),
+    Fault(
+        "arrays over one memory have adjoints of their own",
+        AUTODIFF,
+        "memory = self._memory.get(held)",
+        "memory = None",
+        CHECK,
+    ),
+    Fault(
+        "an adjoint is let go of where it is needed last",
+        AUTODIFF,
+        "min(i, earliest.get(elements.allocation, i))",
+        "max(i, earliest.get(elements.allocation, i))",
+        CHECK,
+    ),
+    Fault(
+        "a copy adds its adjoint to the source and keeps it",
+        AUTODIFF,
+        "moved = dest_bar.host().copy()\n        dest_bar.host()[...] = 0",
+        "moved = dest_bar.host()",
+        CHECK,
+    ),
+    Fault(
+        "an overwrite by the host passes adjoints on",
+        AUTODIFF,
+        "if dest_bar is not None:\n            cleared(dest_bar)",
+        "assert True",
+        CHECK,
+    ),
+    Fault(
+        "a gradient is published after the record before",
+        AUTODIFF,
+        "self.plan.after.setdefault(i, [])",
+        "self.plan.after.setdefault(max(i - 1, 0), [])",
+        CHECK,
+    ),
+    Fault(
+        "a leaf's gradient is published once, and then stays",
+        AUTODIFF,
+        "np.add(before, values, out=gradient.host())",
+        "gradient.host()[...] = before if before.any() else values",
+        CHECK,
+    ),
+    Fault(
+        "an adjoint reads elements that were overwritten in part",
+        AUTODIFF,
+        "(self._in_order(values) if isinstance(lost, slice) else values)[lost] = kept",
+        "pass",
+        CHECK,
+    ),
+    Fault(
+        "what a whole write destroys is copied after it",
+        AUTODIFF,
+        "copy_bytes(memory, 0, held, low - held.address, high - low)",
+        "pass",
+        CHECK,
+    ),
+    Fault(
+        "the share of a launch to a sum of halves is counted again",
+        AUTODIFF,
+        "share[...] = 0",
+        "pass",
+        CHECK,
+    ),
+    Fault(
+        "a sum of halves leaves out what is still in the adjoint",
+        AUTODIFF,
+        "rounded(total + widened(values), values.dtype)",
+        "rounded(widened(values), values.dtype)",
+        CHECK,
+    ),
+    Fault(
+        "the adjoints of what a checkpoint returned do not go into it",
+        AUTODIFF,
+        "bars.share(second.allocation, adjoints.of(first).allocation)",
+        "pass",
+        CHECK,
+    ),
+    Fault(
+        "the adjoints of what a checkpoint read do not come out of it",
+        AUTODIFF,
+        "for elements in (*self.outside, *self.reached):",
+        "for elements in self.outside:",
+        CHECK,
+    ),
+    Fault(
+        "a checkpoint runs again on what stands there now",
+        AUTODIFF,
+        "values[...] = _from_bytes(self._values, values)",
+        "pass",
+        CHECK,
+    ),
+)
