@@ -40,7 +40,8 @@ from kernelab.errors import (
 )
 from kernelab.errors import Diagnostic as _Diagnostic
 from kernelab.frontend.functions import UserFunction as Function
-from kernelab.lang.absent import missing as _missing
+from kernelab.guidance.calls import telling as _telling
+from kernelab.guidance.offers import missing as _missing
 from kernelab.lang.constants import BARE as _BARE
 from kernelab.lang.constants import CONSTANTS as _CONSTANTS
 from kernelab.runtime.annotations import ref
@@ -63,7 +64,6 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.calls import telling as _telling
 from kernelab.runtime.capture import Graph, ScopedCapture, capture_begin, capture_end, capture_launch
 from kernelab.runtime.checked import find_races
 from kernelab.runtime.command import Launch

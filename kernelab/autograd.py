@@ -29,8 +29,8 @@ from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.trees import refusal
 from kernelab.backend.launch_config import config_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
-from kernelab.lang.absent import face
-from kernelab.runtime.calls import telling
+from kernelab.guidance.calls import telling
+from kernelab.guidance.offers import face
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.operands import require_place

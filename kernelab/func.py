@@ -33,7 +33,7 @@ from kernelab.autodiff.trees import (
     shaped,
 )
 from kernelab.errors import GradientError, KernelValueError, a_thing
-from kernelab.lang.absent import face
+from kernelab.guidance.offers import face
 from kernelab.runtime import decorators
 from kernelab.runtime.strided import array
 

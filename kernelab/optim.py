@@ -22,10 +22,11 @@ from kernelab.errors import (
     Source,
     a_thing,
 )
-from kernelab.lang.absent import face
+from kernelab.guidance.calls import telling
+from kernelab.guidance.objects import OPTIMISERS
+from kernelab.guidance.offers import face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
 from kernelab.runtime.array import zeros
-from kernelab.runtime.calls import telling
 from kernelab.runtime.conversion import described
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
@@ -55,13 +56,6 @@ def adam_step(p: array[T], g: array[T], m: array[C], v: array[C], lr: C, beta1: 
 
 
 _RATES = {"learning_rate": "write lr=0.01", "step_size": "write lr=0.01"}
-_INSTEAD = {
-    "zero_grad": "write tape.zero(), or x.grad.zero_() for one parameter",
-    "param_groups": "set optimizer.lr; parameters with another rate have an optimiser of their own",
-    "state_dict": "parameters are arrays: x.numpy() is what to keep",
-    "minimize": "call tape.backward(loss), then optimizer.step([x.grad])",
-    "update": "call optimizer.step([x.grad])",
-}
 
 
 class Optimizer(ABC):
@@ -127,7 +121,7 @@ class Optimizer(ABC):
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
         raise KernelAttributeError.of(
-            f"an optimiser has no {name}", _INSTEAD.get(name), name, dir(type(self))
+            f"an optimiser has no {name}", OPTIMISERS.hint(name) or None, name, dir(type(self))
         )
 
     @abstractmethod

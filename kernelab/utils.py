@@ -1,6 +1,6 @@
 """Helpers around arrays and programs: ``kl.utils.array_sum(x)``, ``kl.utils.ScopedTimer("step")``."""
 
-from kernelab.lang.absent import face
+from kernelab.guidance.offers import face
 from kernelab.runtime.reductions import array_cast, array_inner, array_scan, array_sum
 from kernelab.runtime.scoped import ScopedDevice, ScopedTimer
 from kernelab.runtime.sorting import radix_sort_pairs, runlength_encode, segmented_sort_pairs

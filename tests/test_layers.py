@@ -21,12 +21,13 @@ COMPOSER = "kernelab.runtime.kernel"
 NOTEBOOK_PACKAGES = frozenset({"IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel"})
 
 LANGUAGE = frozenset({"errors", "lang"})
-CORE = LANGUAGE | {"builtins"} | COMPOSED
+CORE = LANGUAGE | {"builtins", "guidance"} | COMPOSED
 LEFT_OF: dict[str, frozenset[str]] = {
     "errors": frozenset(),
+    "guidance": frozenset({"errors"}),
     "lang": frozenset({"errors"}),
     "builtins": LANGUAGE,
-    "frontend": LANGUAGE | {"builtins"},
+    "frontend": LANGUAGE | {"builtins", "guidance"},
     "passes": LANGUAGE,
     "codegen": LANGUAGE,
     "backend": LANGUAGE | {"codegen"},

@@ -20,8 +20,8 @@ from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.tape import Tape
 from kernelab.backend.adding import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
+from kernelab.guidance.calls import telling
 from kernelab.lang.types import bfloat16, float16, scalar_of
-from kernelab.runtime.calls import telling
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.strided import array

@@ -3,29 +3,10 @@
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
-from kernelab.lang.absent import Offers
+from kernelab.guidance.objects import TAPES
+from kernelab.guidance.offers import Offers
 from kernelab.runtime.conversion import described
 
-_RECORDS = "a tape records what runs inside `with kl.Tape() as tape:`"
-_READ = "call tape.backward(loss); then x.grad is the gradient of an array x with requires_grad=True"
-_INSTEAD = {
-    "gradient": _READ,
-    "grad": _READ,
-    "grads": _READ,
-    "watch": "every array that is created with requires_grad=True is watched",
-    "watched_variables": "every array that is created with requires_grad=True is watched",
-    "zero_grad": "write tape.zero()",
-    "clear": "write tape.reset()",
-    "step": "optimizers step: kl.optim.Adam([x]).step([x.grad])",
-    "jacobian": "write kl.autograd.jacobian(kernel, dim, inputs, outputs), or kl.func.jacrev(function)(x)",
-    "hessian": "write kl.func.hessian(function)(x)",
-    "stop_recording": f"{_RECORDS}; pass record_tape=False to a launch that is not to be recorded",
-    "start": _RECORDS,
-    "stop": _RECORDS,
-    "record": _RECORDS,
-    "plot": "show the tape as the value of a cell, or write tape.visualize()",
-    "show": "show the tape as the value of a cell, or write tape.visualize()",
-}
 _SUMMED = (
     "sum into an array on the tape: loss = kl.zeros(1, requires_grad=True); kl.utils.array_sum(y, out=loss)"
 )
@@ -62,7 +43,7 @@ class Habits(Offers, metaclass=Opening):
 
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
-        raise KernelAttributeError.of(f"a tape has no {name}", _INSTEAD.get(name), name, self.OFFERED)
+        raise KernelAttributeError.of(f"a tape has no {name}", TAPES.hint(name) or None, name, self.OFFERED)
 
 
 def no_loss(value: Any) -> tuple[str, str]:

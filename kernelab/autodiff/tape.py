@@ -31,7 +31,7 @@ from kernelab.autodiff.steps import Step, retirements, steps_of
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.backend.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
-from kernelab.runtime.calls import telling
+from kernelab.guidance.calls import telling
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.launch import Call, bind

@@ -24,7 +24,7 @@ from kernelab.frontend import library, native, options, rules
 from kernelab.frontend.classes import StructDefinition, lower_class
 from kernelab.frontend.definitions import Template, template
 from kernelab.frontend.evaluation import evaluated
-from kernelab.frontend.fence import REFUSALS
+from kernelab.frontend.fence import refusal_of
 from kernelab.frontend.frame import Mistake
 from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.generics import GenericKernel, is_generic
@@ -158,8 +158,8 @@ class _Cell:
             case ast.ClassDef():
                 self.struct(stmt)
             case ast.AsyncFunctionDef():
-                refusal = REFUSALS[ast.AsyncFunctionDef]
-                self.error(stmt, refusal.message, "unsupported", refusal.hint)
+                refusal = refusal_of("AsyncFunctionDef")
+                self.error(stmt, refusal.reason, "unsupported", refusal.hint)
             case _:
                 self.error(
                     stmt,

@@ -341,7 +341,8 @@ def _items_searched(frame: Frame, searched: ast.expr, node: ast.Compare) -> Sequ
         case TupleOf(items, None):
             return items
         case _:
-            raise frame.error(node, fence.MEMBERSHIP.message, "unsupported", fence.MEMBERSHIP.hint)
+            refusal = fence.refusal_of("membership")
+            raise frame.error(node, refusal.reason, "unsupported", refusal.hint)
 
 
 def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:

@@ -7,99 +7,11 @@ import ast
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.source import Places
-
-
-class Refusal(NamedTuple):
-    """Why a construct is refused, and what to write instead."""
-
-    message: str
-    hint: str
-
-
-_COMPREHENSION = Refusal(
-    "a kernel cannot build a list", "write a for loop that adds up or stores what you need"
-)
-_CONTAINER = Refusal(
-    "a kernel has no {0}", "use vec2, vec3 or vec4 for a few numbers and array parameters for many"
-)
-_ASYNC = Refusal(
-    "a kernel cannot wait for anything: async and await have no meaning in it", "write a plain def"
-)
-_SCOPE = Refusal(
-    "a kernel cannot assign to a variable outside of itself", "write the result into an array parameter"
-)
-
-REFUSALS: dict[type[ast.AST], Refusal] = {
-    ast.Lambda: Refusal(
-        "a kernel cannot contain a lambda", "define the function with def above the kernel and call it"
-    ),
-    ast.ListComp: _COMPREHENSION,
-    ast.SetComp: _COMPREHENSION,
-    ast.DictComp: _COMPREHENSION,
-    ast.GeneratorExp: _COMPREHENSION,
-    ast.List: Refusal(*(part.format("lists") for part in _CONTAINER)),
-    ast.Dict: Refusal(*(part.format("dictionaries") for part in _CONTAINER)),
-    ast.Set: Refusal(*(part.format("sets") for part in _CONTAINER)),
-    ast.Try: Refusal("a kernel cannot catch exceptions", "test for the bad case with an if"),
-    ast.TryStar: Refusal("a kernel cannot catch exceptions", "test for the bad case with an if"),
-    ast.Raise: Refusal("a kernel cannot raise an exception", 'write assert condition, "message"'),
-    ast.With: Refusal("a kernel cannot contain a with block", "open what you need outside of the kernel"),
-    ast.ClassDef: Refusal("a kernel cannot define a class", "define it outside of the kernel"),
-    ast.FunctionDef: Refusal(
-        "a kernel cannot define a function", "move the def above the kernel and call it"
-    ),
-    ast.AsyncFunctionDef: _ASYNC,
-    ast.AsyncFor: _ASYNC,
-    ast.AsyncWith: _ASYNC,
-    ast.Await: _ASYNC,
-    ast.Yield: Refusal("a kernel cannot yield", "store the values into an array parameter"),
-    ast.YieldFrom: Refusal("a kernel cannot yield", "store the values into an array parameter"),
-    ast.Global: _SCOPE,
-    ast.Nonlocal: _SCOPE,
-    ast.Delete: Refusal(
-        "a kernel cannot delete anything", "leave the del out: variables end with the kernel"
-    ),
-    ast.Import: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
-    ast.ImportFrom: Refusal("a kernel cannot import a module", "move the import to the top of the cell"),
-    ast.Starred: Refusal("a kernel cannot unpack with a star here", "write the values one by one"),
-    ast.NamedExpr: Refusal(
-        "a kernel cannot assign inside an expression here", "assign on a line of its own, then use the name"
-    ),
-    ast.Match: Refusal("a kernel cannot contain a match statement", "write if, elif and else"),
-    ast.JoinedStr: Refusal("a kernel cannot build text", 'write print("x =", x), or printf("x = %f\\n", x)'),
-}
-
-_IDENTITY = Refusal("a kernel cannot compare with is", "write == or !=")
-MEMBERSHIP = Refusal(
-    "a kernel cannot search with in here", "write x in (a, b, c), or a for loop that compares"
-)
-ITERATION = Refusal(
-    "a loop goes over range(...), arrays, vectors and tuples, not over this",
-    "write for i in range(len(x)) and use x[i]",
-)
-_KEYS = Refusal(
-    "a loop in a kernel cannot sort, filter or map", "write for i in range(n), with an if in its body"
-)
-_TARGET = Refusal("the index of a loop has to be one name", "write for i in range(...)")
-_TEXT = Refusal(
-    "a kernel cannot use text as a value", "use a number, for example an int that stands for the case"
-)
-_NOTHING = Refusal("a kernel has no None", "use a number that stands for nothing, for example -1")
-_COMPLEX = Refusal("a kernel has no complex numbers", "use a vec2 for the real and the imaginary part")
-_STAR_PARAMETERS = Refusal("a kernel cannot take *args or **kwargs", "name every argument, or pass an array")
-_ELLIPSIS = Refusal(
-    "a kernel cannot select with ...", "write x[:] for a whole array, x[i] for a row or an element"
-)
-_DOTS = Refusal("a kernel has no ...", "write what it stands for")
-_NO_INDEX = Refusal(
-    "there is no index in these brackets", "write x[i] for an element, x[:] for a whole array"
-)
-_STAR_CALL = Refusal("a call in a kernel cannot unpack with **", "write the arguments one by one")
-
+from kernelab.guidance.kernel_text import SYNTAX
+from kernelab.guidance.table import Guidance
 
 _ITERATORS = ("map", "filter", "iter", "list", "sorted", "reversed")
 
@@ -126,21 +38,29 @@ class Checked:
 def check(function: ast.FunctionDef, places: Places) -> Checked:
     """What of a def a kernel cannot contain, in the order of the text."""
     stars = [star for star in (function.args.vararg, function.args.kwarg) if star is not None]
-    found: list[tuple[ast.AST, Refusal]] = [(star, _STAR_PARAMETERS) for star in stars]
+    found: list[tuple[ast.AST, str]] = [(star, "star_parameters") for star in stars]
     for stmt in function.body:
         found += refused(stmt)
     diagnostics = tuple(_diagnostic(refusal, node, places) for node, refusal in found)
     return Checked(frozenset(node for node, _ in found), diagnostics)
 
 
-def _diagnostic(refusal: Refusal, node: ast.AST, places: Places) -> Diagnostic:
+def refusal_of(name: str) -> Guidance:
+    """Why a construct is refused, and what to write instead, by the name of its node or of its case."""
+    found = SYNTAX.find(name)
+    assert found is not None
+    return found
+
+
+def _diagnostic(name: str, node: ast.AST, places: Places) -> Diagnostic:
     assert isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword)
+    refusal = refusal_of(name)
     span = places.first_line(node) if isinstance(node, ast.stmt) else places(node)
-    return Diagnostic(refusal.message, span, "unsupported", hint=refusal.hint)
+    return Diagnostic(refusal.reason, span, "unsupported", hint=refusal.hint)
 
 
-def refused(node: ast.AST) -> Iterator[tuple[ast.AST, Refusal]]:
-    """The outermost refused constructs inside a statement or expression."""
+def refused(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """The outermost refused constructs inside a statement or expression, each with its entry of SYNTAX."""
     refusal = _refusal(node)
     if refusal is not None:
         yield node, refusal
@@ -149,36 +69,38 @@ def refused(node: ast.AST) -> Iterator[tuple[ast.AST, Refusal]]:
         yield from refused(child)
 
 
-def _refusal(node: ast.AST) -> Refusal | None:
+def _refusal(node: ast.AST) -> str | None:
+    """The entry of SYNTAX for a construct that is refused."""
     match node:
         case ast.For(iter=ast.Call(func=ast.Name("map" | "filter" | "sorted"))):
-            return _KEYS
+            return "keys"
         case ast.For(iter=iterable) if not _may_be_known(iterable):
-            return ITERATION
+            return "iteration"
         case ast.For(target=target, iter=iterable) if range_of(iterable) and not isinstance(target, ast.Name):
-            return _TARGET
+            return "target"
         case ast.Compare(ops=[operator], comparators=[ast.Constant(value=None)]) if is_identity(operator):
             return None
         case ast.Compare(ops=operators) if any(map(is_identity, operators)):
-            return _IDENTITY
+            return "identity"
         case ast.Compare(ops=[_, _, *_] as operators) if any(is_search(op) for op in operators):
-            return MEMBERSHIP
+            return "membership"
         case ast.Constant(value=str() | bytes()):
-            return _TEXT
+            return "text"
         case ast.Subscript(slice=ast.Constant(value=types.EllipsisType())):
-            return _ELLIPSIS
+            return "ellipsis"
         case ast.Subscript(slice=ast.Tuple(elts=[])):
-            return _NO_INDEX
+            return "no_index"
         case ast.Constant(value=complex()):
-            return _COMPLEX
+            return "complex"
         case ast.Constant(value=None):
-            return _NOTHING
+            return "nothing"
         case ast.Constant(value=types.EllipsisType()):
-            return _DOTS
+            return "dots"
         case ast.keyword(arg=None):
-            return _STAR_CALL
+            return "star_call"
         case _:
-            return REFUSALS.get(type(node))
+            name = type(node).__name__
+            return name if SYNTAX.find(name) is not None else None
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:

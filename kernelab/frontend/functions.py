@@ -29,7 +29,7 @@ from kernelab.frontend.values import (
     View,
     Weak,
 )
-from kernelab.lang.absent import Offers
+from kernelab.guidance.offers import Offers
 from kernelab.lang.ir import Atom, CustomRules, Function
 from kernelab.lang.single import Single
 from kernelab.lang.structs import AnyType, StructArray

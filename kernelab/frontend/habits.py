@@ -1,88 +1,16 @@
-"""What people write out of habit, from Python, NumPy, PyTorch or C, and what to write instead.
+"""Hints that depend on a value's type, an operator or the text of a line: what to write instead of a habit.
 
-Each is a hint below a message; where there is none, the message stands alone.  Knows names and text only.
+Each stands below a message; where there is none, the message stands alone.
 """
 
 import builtins
 from collections.abc import Sequence
 
 from kernelab.frontend.values import ArrayRef, BuiltinRef, Meaning, Typed, View
+from kernelab.guidance.kernel_text import NAMES, OF_ARRAYS
 from kernelab.lang import ops
 from kernelab.lang.ops import ScalarPattern
 from kernelab.lang.types import Mat, Scalar, Transform, Vec
-
-_LOOP = "write a loop: s = 0.0, then s += x[k] for k in range(len(x))"
-_RANDOM = "write state = rand_init(seed, i), then randf(state)"
-_THREADS = "write i = tid()"
-_FOR_EACH = "write for e in x, for k, e in enumerate(x), for a, b in zip(x, y), or a loop over range(n)"
-
-NAMES = (
-    {
-        "list": "write array[float], or array2d[float]",
-        "str": "a kernel has no text: pass an int that stands for it",
-        "double": "write float64",
-        "math": "write sin, sqrt, pi, ... without a prefix, or import math in the notebook",
-        "random": _RANDOM,
-        "rand": _RANDOM,
-        "randn": "write state = rand_init(seed, i), then randn(state)",
-        "uniform": "write state = rand_init(seed, i), then randf(state, low, high)",
-        "sum": _LOOP,
-        "mean": f"{_LOOP}; divide by len(x)",
-        "any": "write a loop",
-        "all": "write a loop",
-        "sorted": "write a loop, or sort on the host: kl.utils.radix_sort_pairs",
-        "norm": "write length(v) of a vector",
-        "hypot": "write length(vec2(a, b)), or sqrt(a * a + b * b)",
-        "sqr": "write x * x",
-        "square": "write x * x",
-        "fabs": "write abs(x)",
-        "clip": "write clamp(x, low, high)",
-        "fmod": "write mod(x, y), or x % y as in Python",
-        "relu": "write max(x, 0.0)",
-        "sigmoid": "write 1.0 / (1.0 + exp(-x))",
-        "rsqrt": "write 1.0 / sqrt(x)",
-        "matmul": "write a @ b",
-        "divmod": "write x // y and x % y",
-        "e": "write exp(1.0)",
-        "self": "a kernel is no method: name every argument",
-        "isinstance": "the types of a kernel are known before it runs: write one function for each type",
-        "ones": "write zeros(n), then a loop that sets every element",
-        "map": "write a loop over range(n)",
-        "tuple": "write (a, b, c)",
-        "complex": "use a vec2 for the real and the imaginary part",
-        "input": "pass it as an argument",
-    }
-    | dict.fromkeys(("enumerate", "zip", "reversed"), _FOR_EACH)
-    | dict.fromkeys(("np", "numpy", "torch", "jnp"), "write sin, sqrt, ... without a prefix")
-    | dict.fromkeys(("threadIdx", "blockIdx", "blockDim", "thread_id", "get_global_id", "cuda"), _THREADS)
-)
-"""Names that mean nothing in a kernel."""
-
-_OF_MODULES = {
-    "clip": "write clamp(x, low, high)",
-    "norm": "write length(v) of a vector",
-    "linalg": "write length(v), inverse(m), determinant(m), ... without a prefix",
-    "hypot": "write length(vec2(a, b)), or sqrt(a * a + b * b)",
-    "sum": _LOOP,
-    "mean": f"{_LOOP}; divide by len(x)",
-    "prod": "write a loop: p = 1.0, then p *= x[k] for k in range(len(x))",
-    "array": "write vec3(a, b, c), or pass it as an array",
-    "asarray": "write vec3(a, b, c), or pass it as an array",
-    "arange": "write range(n)",
-    "zeros": "write zeros(8, dtype=float)",
-    "ones": "write zeros(8, dtype=float), then a loop",
-    "random": _RANDOM,
-    "rand": _RANDOM,
-    "uniform": "write state = rand_init(seed, i), then randf(state, low, high)",
-    "randn": "write state = rand_init(seed, i), then randn(state)",
-    "square": "write x * x",
-    "isclose": "write abs(a - b) < 1.0e-6",
-    "relu": "write max(x, 0.0)",
-    "sigmoid": "write 1.0 / (1.0 + exp(-x))",
-    "outer": "write outer(a, b)",
-    "grid": _THREADS,
-}
-"""Functions of NumPy, `math` and their kin that the table has under another name, or not at all."""
 
 _METHODS_OF_VECTORS = {
     "norm": "length",
@@ -94,43 +22,21 @@ _METHODS_OF_VECTORS = {
     "inv": "inverse",
 }
 _COLOURS = dict(zip("rgba", "xyzw", strict=True))
-_METHODS_OF_ARRAYS = {
-    "append": "an array keeps its length: count on the side, k = atomic_add(count, 0, 1), and write x[k]",
-    "T": "write x[j, i]",
-    "grad": "gradients belong to the host: tape.backward(), then x.grad",
-    "fill": "write a loop over its elements, or x[:] = value",
-    "copy": "write a loop over its elements, or y[:] = x",
-    "item": "write x[0]",
-    "reshape": "index it as it is, or reshape it on the host",
-    "flatten": "index it as it is, or flatten it on the host",
-    "numpy": "a kernel works on the elements: x[i]",
-    "sum": _LOOP,
-    "mean": f"{_LOOP}; divide by len(x)",
-    "max": "write a loop: m = x[0], then m = max(m, x[k])",
-    "min": "write a loop: m = x[0], then m = min(m, x[k])",
-    "len": "write len(x)",
-    "length": "write len(x)",
-}
 
 
 def of_name(name: str) -> str:
     """What to write instead of a name that means nothing in a kernel; empty where nothing is known."""
-    return NAMES.get(name) or ("it is Python's, and has no meaning in a kernel" if _is_pythons(name) else "")
+    return NAMES.hint(name) or ("it is Python's, and has no meaning in a kernel" if _is_pythons(name) else "")
 
 
 def _is_pythons(name: str) -> bool:
     return not name.startswith("_") and callable(getattr(builtins, name, None))
 
 
-def of_module(name: str) -> str:
-    """What to write instead of `np.name`; empty where nothing is known."""
-    return _OF_MODULES.get(name, "")
-
-
 def of_value(base: Meaning, attribute: str, text: str) -> str:
     """What to write instead of `text.attribute`; empty where nothing is known."""
     if isinstance(base, ArrayRef | View):
-        found = _METHODS_OF_ARRAYS.get(attribute.rstrip("_"), "")
+        found = OF_ARRAYS.hint(attribute.rstrip("_"))
         return found or _as_call(attribute, f"{text}[i]", 1)
     match base.type if isinstance(base, Typed) else None:
         case Transform():

@@ -145,7 +145,7 @@ def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
     value = expr(frame, node)
     found = items_of(frame, value, node)
     if found is None:
-        hint = fence.ITERATION.hint
+        hint = fence.refusal_of("iteration").hint
         message = f"a loop goes over range(...), arrays, vectors and tuples, not {describe(value)}"
         raise Mistake(Diagnostic(message, frame.places.first_line(stmt), "unsupported", hint=hint))
     return found

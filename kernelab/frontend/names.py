@@ -32,8 +32,9 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.frontend.walking import nodes
+from kernelab.guidance.kernel_text import OF_MODULES
+from kernelab.guidance.public_names import PUBLIC_NAMES
 from kernelab.lang import ops
-from kernelab.lang.absent import absent
 from kernelab.lang.constants import BARE, CONSTANTS
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
@@ -213,9 +214,9 @@ class Scope:
             return self._foreign(module, name)
         if module.module is not None and hasattr(module.module, name):
             return self._value(f"{module.name}.{name}", getattr(module.module, name))
-        missing = absent(name) if own else None
+        missing = PUBLIC_NAMES.find(name) if own else None
         if missing is not None:
-            raise Unknown(f"{module.name} has no {name}: {missing[0]}", missing[1])
+            raise Unknown(f"{module.name} has no {name}: {missing.reason}", missing.hint)
         known = words if own else dir(module.module)
         raise Unknown(f"{module.name} has no {name}", _closest(name, known))
 
@@ -234,7 +235,7 @@ class Scope:
             return words[word]
         if meaning_of(full, value) is not None:
             return self._value(full, value)
-        hint = (habits.of_module(name) if library else "") or _instead(value)
+        hint = (OF_MODULES.hint(name) if library else "") or _instead(value)
         raise Unknown(f"{full} has no meaning in a kernel", hint)
 
     def _value(self, name: str, value: Any) -> Meaning:

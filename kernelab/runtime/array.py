@@ -8,11 +8,11 @@ import numpy as np
 
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.guidance.calls import show_signature
 from kernelab.lang.structs import Struct
 from kernelab.lang.traced import follow
 from kernelab.lang.types import bfloat16, scalar_of
 from kernelab.runtime.annotations import array_annotation
-from kernelab.runtime.calls import show_signature
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.dlpack import CPU as DLPACK_CPU

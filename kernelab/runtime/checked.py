@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kernelab.guidance.calls import telling
 from kernelab.runtime.arguments import require_arguments_readable
 from kernelab.runtime.calling import ordered
-from kernelab.runtime.calls import telling
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.incomplete import no_kernel, require_lists
 from kernelab.runtime.kernel import Kernel

@@ -6,19 +6,7 @@ Reading costs nothing: only assignment asks here.
 from typing import Any, ClassVar
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelError
-
-_SHAPE = "write y = x.reshape(...), or x.flatten(): a view of the same memory"
-_INSTEAD = {
-    "dtype": "write y = kl.array(x, dtype=...) for converted numbers, x.view(...) for the same bytes",
-    "type": "write y = kl.array(x, dtype=...)",
-    "shape": _SHAPE,
-    "ndim": _SHAPE,
-    "size": "an array keeps its size: make another with kl.zeros, and copy into it",
-    "strides": "slice or transpose it, or write kl.array(ptr=..., strides=...)",
-    "ptr": "make another array: kl.array(ptr=..., shape=..., dtype=...)",
-    "device": "write y = x.to(device)",
-    "is_contiguous": "write y = x.contiguous()",
-}
+from kernelab.guidance.objects import FIXED
 
 
 class FixedAttribute(KernelError, AttributeError):
@@ -39,8 +27,8 @@ class Fixed:
             cls.opened = type("_Opened", (cls,), {"__slots__": (), "__setattr__": object.__setattr__})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        hint = _INSTEAD.get(name)
-        if hint is not None:
+        hint = FIXED.hint(name)
+        if hint:
             message = f"the {name} of an array cannot be assigned"
             raise FixedAttribute(Diagnostic(message, hint=hint, code="attribute"))
         try:

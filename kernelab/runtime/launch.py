@@ -16,10 +16,10 @@ import numpy as np
 from kernelab.backend.base import Args, Entry
 from kernelab.backend.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
+from kernelab.guidance.calls import no_argument, show_signature
 from kernelab.lang.types import Array, Type, int32, is_differentiable
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
-from kernelab.runtime.calls import no_argument, show_signature
 from kernelab.runtime.command import Launch
 from kernelab.runtime.derived import Reverse
 from kernelab.runtime.device import CPU, Device, device_of, get_device

@@ -5,7 +5,7 @@ import time
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
-from kernelab.runtime.calls import telling
+from kernelab.guidance.calls import telling
 from kernelab.runtime.device import CPU, DEFAULT, Device, get_cuda_devices, get_device
 from kernelab.runtime.recorder import RECORDER, Recorder
 from kernelab.runtime.spaces import OPEN

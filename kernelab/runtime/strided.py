@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.guidance.calls import telling
 from kernelab.lang.traced import traced
 from kernelab.lang.types import Array, Value, shape_of
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
-from kernelab.runtime.calls import telling
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.exchange import Exchange

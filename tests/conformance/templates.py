@@ -1,7 +1,7 @@
 """The messages that the frontend can give, read from its text: constant words, with gaps for what differs.
 
-A message stands first in `Diagnostic(...)`, `Refusal(...)` and their kin, written out or under a name of the
-same function.  Knows Python's syntax; must not know what the messages mean.
+A message stands first in `Diagnostic(...)` and its kin, written out or under a name of the same function, or
+in the table of constructs that a kernel cannot contain.  Must not know what the messages mean.
 """
 
 import ast
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelab.guidance.kernel_text import SYNTAX
+
 FRONTEND = Path(__file__).resolve().parents[2] / "kernelab" / "frontend"
-POSITION = {"Diagnostic": 0, "Refusal": 0, "Unknown": 0, "error": 1, "Unshaped": 1}
+POSITION = {"Diagnostic": 0, "Unknown": 0, "error": 1, "Unshaped": 1}
 """Which argument of a call is a message."""
 
 
@@ -30,7 +32,8 @@ class Template:
 
 def templates() -> list[Template]:
     """Every message of the frontend, in the order of its files and lines."""
-    return [found for file in sorted(FRONTEND.glob("*.py")) for found in _of_file(file)]
+    refusals = [Template(f"SYNTAX: {names}", text.partition(" => ")[0]) for names, text in SYNTAX.entries]
+    return refusals + [found for file in sorted(FRONTEND.glob("*.py")) for found in _of_file(file)]
 
 
 def _of_file(file: Path) -> Iterator[Template]:
