@@ -5,6 +5,7 @@ components, by rows, ``vec3(s)`` repeats one, and ``vec3d(v)`` converts a vector
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from kernelab.lang.ops import (
     Zero,
     register_maker,
 )
-from kernelab.lang.rounding import rounded
+from kernelab.lang.rounding import cut, rounded
 from kernelab.lang.types import (
     SCALARS,
     Mat,
@@ -71,6 +72,7 @@ def _record(
     expand: Callable[..., Any] | None = None,
     cpp: str | None = None,
     tags: Sequence[str] = (),
+    helper: str = "",
 ) -> Op:
     operands = tuple(Parameter(name, pattern) for name, pattern in params)
     return Op(
@@ -85,6 +87,7 @@ def _record(
         exact=True,
         doc=doc,
         tags=frozenset(tags),
+        helper=helper,
     )
 
 
@@ -103,12 +106,17 @@ def _casts(to: Scalar) -> Iterator[Op]:
         yield _record(to, [("a", Float)], _as_type(to.dtype), _BACK, doc, cpp=cpp)
         yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
         return
+    if to == bool_:
+        yield _record(to, [("a", Element)], _as_type(to.dtype), Zero(), "Whether ``a`` is not 0.", cpp=cpp)
+        return
     doc = (
-        "Whether ``a`` is not 0."
-        if to == bool_
-        else (f"``a`` as {to}: a float is rounded towards 0 and must be in range, an integer wraps around.")
+        f"``a`` as {to}: an integer wraps around; a float is rounded towards 0, what is out of range becomes "
+        f"the nearest {to}, and NaN 0."
     )
-    yield _record(to, [("a", Element)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
+    helper = f"to_{to}"
+    cut_off = partial(cut, dtype=to.dtype)
+    yield _record(to, [("a", Float)], cut_off, Zero(), doc, cpp=f"{helper}({{a}})", helper=helper)
+    yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
 
 
 def _rule(type: Value, transpose: Callable[..., Any]) -> Derivative:

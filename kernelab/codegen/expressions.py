@@ -89,6 +89,10 @@ class Expressions:
                 return Text(f"{self.text(a).within(SUM)} - {negated.within(SUM + 1)}", SUM)
             case "shape", (array, axis) if op is SHAPE:
                 return Text(f"{self.show(array)}.shape[{self.show(axis)}]")
+            case "trips", (start, stop, Const(1)):
+                return Text(f"len(range({self.list((start, stop))}))")
+            case "trips", _:
+                return Text(f"len(range({self.list(args)}))")
             case _, (x,) if op.symbol in _PREFIX:
                 return self.prefix(op.symbol, x)
             case _, (a, b) if op.symbol in _INFIX:

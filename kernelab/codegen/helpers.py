@@ -6,7 +6,7 @@ that stand before it, and `USES` says which.
 
 from collections.abc import Mapping
 
-from kernelab.codegen import beside, brain, gathering
+from kernelab.codegen import beside, brain, gathering, integers
 from kernelab.codegen.atomics import device_helpers, half_helpers, half_uses
 from kernelab.codegen.entry import PRINT_LIMIT, ROOM, USED
 
@@ -32,6 +32,7 @@ USES: Mapping[str, tuple[str, ...]] = {
 }
 
 CPU_HELPERS: Mapping[str, str] = {
+    **integers.helpers("static inline"),
     # Called at most once a launch: out of the way of the code that runs.
     "fail": """\
 __attribute__((noinline, cold)) static void fail(i64* status, i64 code, i64 site, i64 thread) {
@@ -180,6 +181,7 @@ static inline void settle16(char* at, double& total) {
 }
 
 CUDA_HELPERS: Mapping[str, str] = device_helpers() | {
+    **integers.helpers("__device__ static inline"),
     # The first thread that fails is the one that is reported.
     "fail": """\
 __device__ static void fail(i64* status, i64 code, i64 site, i64 thread) {

@@ -47,6 +47,7 @@ from kernelab.lang.ir import (
     defs,
     walk,
 )
+from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import bytes_of
 
 WIDTH = 64
@@ -192,13 +193,23 @@ class _Printer:
                 ends = [_End(stmt.span, tuple(zip(outs, b.yields, strict=True))) for b in (then, orelse)]
                 return self.branches(stmt, depth, *ends)
             case For():
-                count = f"range({self.expr.show(stmt.count)})"
+                count = f"range({self.trips(stmt.count)})"
                 over = f"reversed({count})" if stmt.reverse else count
                 return self.loop(stmt, depth, f"for {self.name(stmt.index)} in {over}:")
             case While():
                 return self.loop(stmt, depth, "while True:")
             case _:
                 return [_Row(depth, self.simple(stmt), _place(stmt))]
+
+    def trips(self, count: Atom) -> str:
+        """How often a loop runs; a difference may be below 0, which is none."""
+        match self.folded.get(count) if isinstance(count, Var) else None:
+            case Let(_, op, (start, stop, Const(1))) if op is TRIPS:
+                return self.expr.infix("-", stop, start).text
+            case Let(_, op, (start, stop, Const(-1))) if op is TRIPS:
+                return self.expr.infix("-", start, stop).text
+            case _:
+                return self.expr.show(count)
 
     def simple(self, stmt: Stmt) -> str:
         match stmt:

@@ -96,6 +96,8 @@ class Writer:
         self.need_half(scalar)
         if scalar in HALVES:
             self.needs |= {cut for cut in spelling.cuts(types, scalar) if cut}
+        if stmt.op.helper:
+            self.needs.add(stmt.op.helper)
         return self.flavor.operation(stmt.op, [self.atom(arg) for arg in stmt.args], types, scalar)
 
     def need_half(self, scalar: Scalar) -> None:

@@ -3,13 +3,16 @@
 import ast
 from dataclasses import replace
 
+import numpy as np
+
 from kernelab.frontend.control import LoopHead
 from kernelab.frontend.expressions import expr
 from kernelab.frontend.frame import Frame
-from kernelab.frontend.promote import cast, convert
+from kernelab.frontend.promote import cast, convert, spelled
 from kernelab.frontend.storage import chosen_storage
 from kernelab.frontend.values import Meaning, Typed, Weak, describe
 from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Scalar, bool_, int32
 
 
@@ -46,21 +49,37 @@ def head(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead, Atom, Atom]
     nonzero = frame.builder.apply("ne", step, like(step, 0))
     frame.builder.check(nonzero, "assertion", "the step of range is zero")
     plain = start == like(start, 0) and step == like(step, 1)
-    count = stop if plain else _trips(frame, start, stop, step)
+    count = stop if plain else _trips(frame, call, start, stop, step)
     index = Var(count.type, name if plain else "k", frame.places(call))
     if plain and isinstance(count, Const):
         frame.bounds[index] = int(count.value)
     return LoopHead(index, count, chosen_storage(frame, call)), start, step
 
 
-def _trips(frame: Frame, start: Atom, stop: Atom, step: Atom) -> Atom:
-    """The number of iterations, ceil((stop - start) / step); not above 0 if there are none."""
-    if step == like(step, 1):
-        return frame.builder.apply("sub", stop, start)
-    if step == like(step, -1):
-        return frame.builder.apply("sub", start, stop)
-    back = frame.builder.apply("sub", start, stop)
-    return frame.builder.apply("neg", frame.builder.apply("floordiv", back, step))
+def _trips(frame: Frame, call: ast.Call, start: Atom, stop: Atom, step: Atom) -> Atom:
+    """The number of iterations, checked to be one that the type of the bounds holds."""
+    scalar = start.type
+    assert isinstance(scalar, Scalar)
+    count = frame.builder.let(TRIPS, (start, stop, step), scalar)
+    if isinstance(count, Const) and count.value < 0:
+        bounds = (int(bound.value) for bound in (start, stop, step) if isinstance(bound, Const))
+        message = f"this range has {len(range(*bounds))} items, and {spelled(scalar)} does not count so far"
+        raise frame.error(call, message, "value", "write its bounds as int64(...)")
+    if not _surely_fits(start, step):
+        counted, most = frame.builder.apply("ge", count, like(count, 0)), np.iinfo(scalar.dtype).max
+        frame.builder.check(counted, "assertion", f"the range has more than {most} items, too many to count")
+    return count
+
+
+def _surely_fits(start: Atom, step: Atom) -> bool:
+    """Whether the number of items is in range, whatever the bound is that is not known."""
+    match start, step:
+        case Const(first), Const(by):
+            return (by > 0 and first >= 0) or (by < 0 and first < 0) or abs(by) > 2
+        case _, Const(by):
+            return abs(by) > 2
+        case _:
+            return False
 
 
 def _bounds(frame: Frame, call: ast.Call) -> tuple[Atom, Atom, Atom]:

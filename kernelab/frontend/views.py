@@ -18,7 +18,7 @@ from kernelab.frontend.promote import cast
 from kernelab.frontend.values import Along, ArrayRef, Meaning, Typed, View, ViewType, describe
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const, Var
-from kernelab.lang.ops import SHAPE
+from kernelab.lang.ops import SHAPE, TRIPS
 from kernelab.lang.types import Array, Scalar, Type, int32, int64
 
 Pick = Atom | Along | None
@@ -109,9 +109,7 @@ def _slice(
     stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high, evaluate)
     if step == 1 and node.lower is None and node.upper is None:
         return along
-    pairs = ((stop, start),), ((start, stop),)
-    ((to, since),) = _forward_or_back(frame, step, *pairs)
-    count = _counted(frame, b.apply("sub", to, since), step)
+    count = _counted(frame, start, stop, step)
     if along is None:
         return Along(start, step, count)
     return Along(_affine(frame, along.start, along.step, start), _product(frame, along.step, step), count)
@@ -130,13 +128,12 @@ def _forward_or_back(frame: Frame, step: int | Atom, forward: Pairs, back: Pairs
     return [(b.apply("where", up, x, y), b.apply("where", up, z, w)) for (x, z), (y, w) in sides]
 
 
-def _counted(frame: Frame, length: Atom, step: int | Atom) -> Atom:
-    """How many steps there are in a length, none in a negative one."""
+def _counted(frame: Frame, start: Atom, stop: Atom, step: int | Atom) -> Atom:
+    """How many elements there are from a start to a stop, both of them inside of the axis or at its ends."""
     b = frame.builder
-    size = integer(abs(step)) if isinstance(step, int) else b.apply("abs", step)
-    if size != integer(1):
-        length = b.apply("floordiv", b.apply("add", length, b.apply("sub", size, integer(1))), size)
-    return b.apply("max", length, integer(0))
+    if step not in (1, -1):
+        return b.let(TRIPS, (start, stop, integer(step) if isinstance(step, int) else step), int32)
+    return b.apply("max", b.apply("sub", *((stop, start) if step == 1 else (start, stop))), integer(0))
 
 
 def _product(frame: Frame, a: int | Atom, b: int | Atom) -> int | Atom:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+import numpy as np
+
 from kernelab.lang.types import (
     LARGEST,
     Array,
@@ -214,6 +216,7 @@ class Op:
     `cpp` is the C++ expression over scalars: operands by name in braces, ``{T}`` the result's C++ type,
     ``{m}`` and ``{f}`` the prefix and suffix that make ``{m}sin{f}({x})`` the target's function for the
     width. An operation over vectors has none; it has `expand`, its meaning in terms of scalar operations.
+    `helper` is the helper function of generated code that it calls.
     `numpy` computes it on arrays whose leading axes are threads and whose trailing axes are components.
     `domain` holds, for each operand, the interval that tests sample.  `exact` says that NumPy and every
     target agree to the last bit.  `symbol` is the infix or prefix operator a reader expects. `tags` are facts
@@ -234,6 +237,7 @@ class Op:
     doc: str = ""
     tags: frozenset[str] = field(default_factory=frozenset)
     parts: tuple[Pattern, ...] = ()
+    helper: str = ""
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -296,6 +300,33 @@ ALONG = Op(
 )
 """``along(start, count)``: int64; a device puts what threads keep at the same time side by side, so it goes
 further there than the sum that it is elsewhere."""
+
+
+def _trips(start: Any, stop: Any, step: Any) -> Any:
+    dtype = np.asarray(start).dtype
+    a, b, by = (np.asarray(value).astype(np.int64) for value in (start, stop, step))
+    up = by > 0
+    far, size = (np.where(up, x, y).astype(np.uint64) for x, y in ((b - a, a - b), (by, -by)))
+    more = (far - np.uint64(1)) // np.maximum(size, np.uint64(1))
+    fits = more < np.uint64(np.iinfo(dtype).max)
+    count = np.where(fits, np.where(fits, more, np.uint64(0)).astype(np.int64) + 1, -1)
+    return np.where(np.where(up, a >= b, (a <= b) | (by == 0)), 0, count).astype(dtype)
+
+
+_BOUND = ScalarPattern("Bound", ("int",))
+
+TRIPS = Op(
+    "trips",
+    tuple(Parameter(name, _BOUND) for name in ("start", "stop", "step")),
+    _BOUND,
+    _trips,
+    Zero(),
+    cpp="trips<{T}, {U}>({start}, {stop}, {step})",
+    exact=True,
+    doc="How many items ``range(start, stop, step)`` has.",
+    helper="trips",
+)
+"""``trips(start, stop, step)``: 0 for a step of 0, and -1 where the type does not hold the number."""
 
 _OVERLOADS: dict[str, list[Op]] = {}
 _MADE: dict[str, tuple[Op, ...]] = {}

@@ -1,8 +1,8 @@
-"""Brain floats in NumPy: the dtype, and how numbers of 16 bits with the exponent of a float32 are rounded.
+"""How NumPy rounds numbers to a type: floats to brain floats, and floats to integers.
 
-NumPy has no such dtype of its own; `ml_dtypes` registers one.  Its conversion of a float64 goes by way of
-float32 and so rounds twice, and its dtype is of no kind that NumPy calls a float: both are mended here.  Must
-not know the types of kernels.
+NumPy has no brain floats of its own; `ml_dtypes` registers a dtype.  Its conversion of a float64 goes by way
+of float32 and so rounds twice, and its dtype is of no kind that NumPy calls a float: both are mended here.
+Must not know the types of kernels.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,6 +60,16 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Numpy:
         if given.dtype.kind in "iuf" and given.dtype.itemsize > 2 and given.dtype != np.float32:
             given = _odd(given.astype(np.float64))
         return given.astype(np.float32).astype(dtype)
+
+
+def cut(values: Any, dtype: np.dtype[Any]) -> Numpy:
+    """Floats as integers of a dtype, rounded towards 0: the nearest integer that there is, and 0 for NaN."""
+    given, limits = np.asarray(widened(values)), np.iinfo(dtype)
+    above = given >= 2.0 ** (limits.bits - (dtype.kind == "i"))
+    inside = (given > float(limits.min)) & ~above
+    least = np.where(given <= float(limits.min), limits.min, dtype.type(0))
+    whole = np.where(inside, given, given.dtype.type(0)).astype(dtype)
+    return np.where(inside, whole, np.where(above, limits.max, least).astype(dtype))
 
 
 def computed(function: Callable[..., Any], operands: Sequence[Any], dtype: np.dtype[Any]) -> Numpy:

@@ -39,6 +39,7 @@ from kernelab.lang.ir import (
     While,
     reads,
 )
+from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Array, bool_, int32, int64
 from kernelab.passes.counters import Step, counters
 from kernelab.passes.forms import (
@@ -96,6 +97,7 @@ class _Walker:
         if function.linear is not None:
             self.forms[function.linear] = single(Thread(None))
         self.used = frozenset(reads(function.body))
+        self.counts: dict[Atom, Form | None] = {}
         self.conditions: dict[Var, Condition] = {}
         self.guards: list[Guard] = []
         self.loops: list[tuple[int, bool]] = []
@@ -178,6 +180,17 @@ class _Walker:
             forms = [form for arg in args if (form := self.form(arg)) is not None]
             if len(forms) == len(args):
                 self.forms[stmt.out] = applied(name, forms)
+            if stmt.op is TRIPS and len(forms) == len(args):
+                self.range(stmt.out, *forms)
+
+    def range(self, out: Var, start: Form, stop: Form, step: Form) -> None:
+        """Note how often a loop over `range(start, stop, step)` runs: not at all for a number below 0."""
+        count = applied("floordiv", [start.minus(stop), step])
+        if not step.terms and abs(step.const) == 1:
+            count = start.minus(stop).times(step.const)
+        if count is not None:
+            self.counts[out] = count.times(-1)
+            self.forms[out] = operation("max", [count.times(-1), Form(0)])
 
     def join(self, first: Atom, second: Atom) -> Form | None:
         """The form of what is one of two."""
@@ -200,7 +213,7 @@ class _Walker:
 
     def loop(self, stmt: For | While) -> None:
         number, steps = self.numbered, counters(stmt)
-        count = self.form(stmt.count) if isinstance(stmt, For) else None
+        count = self.counts.get(stmt.count, self.form(stmt.count)) if isinstance(stmt, For) else None
         if count is None and steps:
             count = self.trips(stmt, steps)
         self.iterate(stmt, steps, Counter(number, count))

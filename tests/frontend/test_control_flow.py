@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import kernelab as kl
 from kernelab.errors import KernelAssertionError
 from kernelab.lang.ir import For, If, While, walk
 from tests.frontend.helpers import agrees_with_python, error, function, ran
@@ -217,3 +218,36 @@ def test_a_loop_that_never_ends_is_refused() -> None:
         error("def kernel(x: array[int]):\n    while True:\n        x[0] = 1\n").message
         == "this loop never ends"
     )
+
+
+LONG = """
+def kernel(a: int, b: int, out: array[int]):
+    for i in range(a, b):
+        out[0] = i
+        return
+"""
+
+
+@pytest.mark.parametrize(("a", "b"), [(-3, 2**31 - 1), (-(2**31), 0), (-(2**31), 2**31 - 1)])
+def test_a_range_that_its_index_cannot_count_is_an_error_at_the_line(a: int, b: int) -> None:
+    with pytest.raises(KernelAssertionError, match="more than 2147483647 items, too many to count") as caught:
+        kl.compile(LONG)["kernel"][1](a, b, kl.zeros(1, dtype=int))
+    assert "for i in range(a, b):" in str(caught.value)
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, -(2**31)), (2**31 - 1, -(2**31)), (0, -1)])
+def test_a_range_with_nothing_in_it_runs_zero_times(a: int, b: int) -> None:
+    out = kl.full(1, 7, dtype=int)
+    kl.compile(LONG)["kernel"][1](a, b, out)
+    assert out.numpy().tolist() == [7]
+
+
+def test_a_step_that_has_become_zero_does_not_end_the_process() -> None:
+    text = "def kernel(x: array[float], n: array[int], y: array[float]):\n"
+    text += "    for k in range(0, 6, n[0]):\n        y[0] = y[0] + x[k] * x[k]\n"
+    x, y, n = kl.ones(8, requires_grad=True), kl.zeros(1, requires_grad=True), kl.array([2], dtype=int)
+    with kl.Tape(overwrite="warn") as tape:
+        kl.compile(text)["kernel"][1](x, n, y)
+    with pytest.warns(kl.KernelWarning):
+        n.fill_(0)
+    tape.backward(y)
