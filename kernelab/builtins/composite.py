@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.arithmetic import and_, le, or_, where
-from kernelab.builtins.components import added, matrix, parts, rows, stacked, stacked_rows, vector
+from kernelab.builtins.components import matrix, parts, rows, stacked, stacked_rows, vector
 from kernelab.builtins.scalar import acos, asin, atan2, cbrt, cos, floor, log, sin, sqrt
 from kernelab.builtins.table import ANYWHERE, Interval, builtin
-from kernelab.builtins.vector import length
+from kernelab.builtins.vector import length, length_numpy, normalize, normalize_numpy
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
@@ -59,6 +59,11 @@ class Functions:
     def norm(v: Sequence[Any]) -> Any:
         """The length of a vector."""
         return length(vector(v))
+
+    @staticmethod
+    def unit(v: Sequence[Any]) -> list[Any]:
+        """The components of a vector divided by its length."""
+        return parts(normalize(vector(v)))
 
     @staticmethod
     def to(x: Expr, scalar: Scalar) -> Expr:
@@ -133,7 +138,13 @@ class NumpyFunctions:
     @staticmethod
     def norm(v: Sequence[Any]) -> Any:
         """The length of a vector."""
-        return np.sqrt(added([x * x for x in v]))
+        return length_numpy(stacked(v))
+
+    @staticmethod
+    def unit(v: Sequence[Any]) -> list[Any]:
+        """The components of a vector divided by its length."""
+        found = normalize_numpy(stacked(v))
+        return [found[..., k] for k in range(len(v))]
 
 
 def _loop(count: int, body: Callable[[Sequence[Expr]], Sequence[Expr]], values: Sequence[Expr]) -> list[Expr]:

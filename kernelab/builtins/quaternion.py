@@ -96,9 +96,9 @@ def quat_from_axis_angle(axis: Vec3, angle: Float) -> QuatF:
 
 
 def _between_vectors(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    # The half of the angle: the sum of the rotation by all of it and of none, both scaled by |a| |b|.
-    sizes = m.norm(a) * m.norm(b)
-    q = [*crossed(a, b), sizes + dotted(a, b)]
+    # The half of the angle: the sum of the rotation by all of it and of none.
+    a, b = m.unit(a), m.unit(b)
+    q = [*crossed(a, b), dotted(a, a) * dotted(b, b) + dotted(a, b)]
     size = m.norm(q)
     return [x / size for x in q]
 
@@ -107,15 +107,14 @@ def _between_vectors(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
 def quat_between_vectors(a: Vec3, b: Vec3) -> QuatF:
     """The shortest rotation that turns the direction of ``a`` into that of ``b``, of any length above 0.
 
-    Of opposite directions no rotation is the shortest: NaN.
+    Of opposite directions no rotation is the shortest, and a zero vector has none: NaN.
     """
 
 
 def _to_axis_angle(m: Any, q: Sequence[Any]) -> list[Any]:
     u, w = q[:3], q[3]
     size, sign = m.norm(u), m.where(w < 0.0, -1.0 + 0.0 * w, 1.0 + 0.0 * w)
-    scale = m.where(size > 0.0, sign / m.where(size > 0.0, size, 1.0 + 0.0 * size), 0.0 * size)
-    return [*(x * scale for x in u), 2.0 * m.atan2(size, w * sign)]
+    return [*(x * sign for x in m.unit(u)), 2.0 * m.atan2(size, w * sign)]
 
 
 @composite(_to_axis_angle, parts=(Vec3, Float))

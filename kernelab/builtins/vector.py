@@ -5,7 +5,7 @@ products of two vectors.  Sums run from the first component to the last.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kernelab.builtins.arithmetic import (
     chain,
     chain_jvp,
     gt,
+    lt,
     of_partial,
     where,
 )
@@ -25,6 +26,8 @@ from kernelab.builtins.scalar import sqrt
 from kernelab.builtins.table import ANYWHERE, builtin
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Linear, Rules
+from kernelab.lang.rounding import rounded
+from kernelab.lang.types import HALVES, Scalar, float32, float64, scalar_of
 
 
 @builtin(
@@ -256,31 +259,109 @@ def length_sq(a: NumVecN) -> Number:
     """The square of the length: ``dot(a, a)``."""
 
 
+# ------------------------------------------------------------------------- length
+#
+# Squares overflow, or vanish, long before the length does.  Where they might, the components are first
+# multiplied by a power of two, which rounds nothing; elsewhere by 1.
+
+
+class _Limits(NamedTuple):
+    """Which sums of squares are used as they are, and by what to multiply the components of others."""
+
+    low: float
+    high: float
+    up: float
+    down: float
+
+
+_LIMITS = {
+    float32: _Limits(2.0**-100, 2.0**120, 2.0**100, 2.0**-70),
+    float64: _Limits(2.0**-900, 2.0**1000, 2.0**600, 2.0**-550),
+}
+"""For each type that lengths are computed in: float32 also for numbers of 16 bits."""
+
+_FLOATS = (*HALVES, float32, float64)
+
+
+def _computed_in(scalar: Scalar) -> Scalar:
+    return float32 if scalar in HALVES else scalar
+
+
+def _scaled(v: Expr) -> tuple[list[Expr], Expr]:
+    """The components times a power of two with which their squares are in range, and its inverse."""
+    scalar = _computed_in(scalar_of(v.type))
+    components = [_converted(x, scalar) for x in parts(v)]
+    limits, total = _LIMITS[scalar], added([x * x for x in components])
+    small, large, const = lt(total, limits.low), gt(total, limits.high), components[0].const
+
+    def chosen(up: float, down: float) -> Expr:
+        found: Expr = where(small, const(up), where(large, const(down), const(1.0)))
+        return found
+
+    factor = chosen(limits.up, limits.down)
+    return [x * factor for x in components], chosen(1.0 / limits.up, 1.0 / limits.down)
+
+
+def _converted(x: Expr, scalar: Scalar) -> Expr:
+    return x if x.type == scalar else x.apply(str(scalar))
+
+
+def _scaled_numpy(v: Numpy) -> tuple[Numpy, Numpy]:
+    scalar = _computed_in(next(scalar for scalar in _FLOATS if scalar.dtype == v.dtype))
+    v = v.astype(scalar.dtype)
+    limits, number = _LIMITS[scalar], scalar.dtype.type
+    total = dot_numpy(v, v)
+
+    def chosen(up: float, down: float) -> Any:
+        large = np.where(total > limits.high, number(down), number(1.0))
+        return np.where(total < limits.low, number(up), large)
+
+    return v * chosen(limits.up, limits.down)[..., None], chosen(1.0 / limits.up, 1.0 / limits.down)
+
+
+def _length(v: Expr) -> Expr:
+    components, back = _scaled(v)
+    return _converted(sqrt(added([x * x for x in components])) * back, scalar_of(v.type))
+
+
+def length_numpy(v: Numpy) -> Numpy:
+    """The lengths of vectors, whose components are the last axis."""
+    components, back = _scaled_numpy(v)
+    return rounded(np.sqrt(dot_numpy(components, components)) * back, v.dtype)
+
+
 def _or_one(length: Expr) -> Expr:
     """A length to divide by: 1 for the zero vector, whose components are 0 themselves."""
     safe: Expr = where(gt(length, 0.0), length, 1.0)
     return safe
 
 
-def _length_numpy(v: Numpy) -> Any:
-    return np.sqrt(dot_numpy(v, v))
-
-
 @builtin(
-    expand=lambda v: sqrt(added([x * x for x in parts(v)])),
-    numpy=_length_numpy,
+    expand=_length,
+    numpy=length_numpy,
     exact=True,
     derivative=Rules(
-        lambda y, x, dots: dot(x[0], dots[0]) / _or_one(y), lambda y, x, w: (x[0] * (w / _or_one(y)),)
+        lambda y, x, dots: dot(normalize(x[0]), dots[0]), lambda y, x, w: (normalize(x[0]) * w,)
     ),
 )
 def length(a: VecN) -> Float:
-    """The Euclidean length of ``a``; the zero vector has derivative 0."""
+    """The Euclidean length of ``a``, also where squares of its components would overflow or vanish.
+
+    The zero vector has derivative 0.
+    """
 
 
-def _normalize_numpy(v: Numpy) -> Any:
-    size = _length_numpy(v)
-    return v / np.where(size > 0, size, 1).astype(v.dtype)[..., None]
+def _normalize(v: Expr) -> Expr:
+    components, _ = _scaled(v)
+    size = _or_one(sqrt(added([x * x for x in components])))
+    return vector([_converted(x / size, scalar_of(v.type)) for x in components])
+
+
+def normalize_numpy(v: Numpy) -> Numpy:
+    """Vectors divided by their lengths; their components are the last axis."""
+    components, _ = _scaled_numpy(v)
+    size = np.sqrt(dot_numpy(components, components))
+    return rounded(components / np.where(size > 0, size, size.dtype.type(1))[..., None], v.dtype)
 
 
 def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
@@ -292,13 +373,13 @@ def _turned(y: Expr, x: Expr, change: Expr) -> Expr:
 
 
 @builtin(
-    expand=lambda v: v / _or_one(length(v)),
-    numpy=_normalize_numpy,
+    expand=_normalize,
+    numpy=normalize_numpy,
     exact=True,
     derivative=Rules(lambda y, x, dots: _turned(y, x[0], dots[0]), lambda y, x, w: (_turned(y, x[0], w),)),
 )
 def normalize(a: VecN) -> VecN:
-    """``a`` divided by its length; the zero vector stays 0 and has derivative 0."""
+    """``a`` divided by its length, however small or large; the zero vector stays 0 and has derivative 0."""
 
 
 def lerp_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
