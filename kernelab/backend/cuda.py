@@ -129,8 +129,11 @@ class CudaBackend:
         return quick, WORKER.begin(lambda: cache.data(key, lambda: driver.compile(text)))
 
     def stream(self) -> int:
-        """The stream that the next launch runs in: it waits for what the device's own has to do."""
-        stream = current_stream(self.name)
+        """The stream that the next launch runs in: it waits for what the device's own has to do.
+
+        Captured launches are in the device's own.
+        """
+        stream = 0 if self.stream_sync.is_capturing else current_stream(self.name)
         if stream:
             self.stream_sync.meet(stream, 0)
         return stream

@@ -102,7 +102,7 @@ class Driver(Protocol):
         """Give memory that `shared` has made back, by the host's address."""
 
     def begin_capture(self) -> None:
-        """From now on note what is put into the device's own stream, and into others that wait for it.
+        """From now on note what is put into the device's own stream.
 
         Memory is handed out and taken back as ever; nothing can be waited for or downloaded.
         """

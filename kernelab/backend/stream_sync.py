@@ -60,8 +60,8 @@ class StreamSync:
         self._driver = driver
         self._opened: set[int] = set()
         self.events = EventPool(driver)
-        self.captured: set[int] | None = None
-        """The streams that take part in the capture that goes on; None where there is none."""
+        self.is_capturing = False
+        """Whether launches are captured: all of them in the device's own stream, one after another."""
 
     def open(self) -> int:
         """A new stream."""
@@ -72,7 +72,8 @@ class StreamSync:
     def close(self, stream: int) -> None:
         """Give a stream back: what it has to do comes before what the device's own does from now on."""
         self._opened.discard(stream)
-        self.events.hold(0, stream)
+        if not self.is_capturing:  # then it has had nothing to do since all was waited for
+            self.events.hold(0, stream)
         self._driver.close_stream(stream)
 
     def is_open(self, stream: int) -> bool:
@@ -81,17 +82,19 @@ class StreamSync:
 
     def before(self, memories: Iterable[Used], stream: int = 0) -> None:
         """Let a stream wait for all that others do with memory."""
-        waiting: set[int] = set()
-        if self.captured is not None:
-            waiting = {other for memory in memories for other in memory.used} & self.captured
-            self._join(stream, waiting)
+        if self.is_capturing:
             return
+        waiting: set[int] = set()
         for memory in memories:
             if memory.used or memory.partners:
                 waiting |= _streams(memory.partners) | (memory.used & self._opened)
                 if not stream:
                     memory.used.clear()
-        self._join(stream, waiting)
+        if ANY in waiting:
+            self._driver.wait_for_all()
+            return
+        for other in waiting - {stream}:
+            self.events.hold(stream, other)
 
     def after(self, memories: Collection[Used], stream: int = 0) -> bool:
         """Say that a stream has been given something to do with memory, which partners wait for.
@@ -99,10 +102,7 @@ class StreamSync:
         Returns whether the device's own stream waits for it now, as for one of another library: nobody says
         when that ends.
         """
-        if self.captured is not None:
-            for memory in memories if stream else ():
-                memory.used.add(stream)
-            self.captured |= {stream} - {0}
+        if self.is_capturing:
             return False
         partners = _streams(partner for memory in memories for partner in memory.partners)
         if stream in self._opened:
@@ -117,17 +117,6 @@ class StreamSync:
             for partner in partners - {stream}:
                 self.events.hold(partner, stream)
         return foreign
-
-    def join_captured(self) -> None:
-        """Let the device's own stream wait for all that take part in a capture."""
-        self._join(0, set() if self.captured is None else self.captured)
-
-    def _join(self, stream: int, waiting: set[int]) -> None:
-        if ANY in waiting:
-            self._driver.wait_for_all()
-            return
-        for other in waiting - {stream}:
-            self.events.hold(stream, other)
 
     def meet(self, stream: int, other: int) -> None:
         """Let a stream wait for all that another has to do now."""

@@ -23,7 +23,7 @@ from kernelab.runtime.interop import element, element_type, shape_tuple, value_t
 from kernelab.runtime.outside import from_capsule, no_dlpack
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, duplicate, require_array
-from kernelab.runtime.transfers import transfer
+from kernelab.runtime.transfers import put, transfer
 from kernelab.runtime.viewing import is_picked
 
 Shape = int | Sequence[int]
@@ -113,7 +113,10 @@ def full(
         elem = element_type(value)
     filling = None if isinstance(elem, Struct) else element(value, elem)
     made = _made(shape, elem, device, requires_grad, options, cleared=False)
-    made.blank()[...] = made._fitting(value) if filling is None else filling
+    if filling is None:
+        made.blank()[...] = made._fitting(value)
+    else:
+        put(made, filling)
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.came_in(made, value)

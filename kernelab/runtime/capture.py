@@ -1,11 +1,9 @@
 """Launches captured as a graph of a CUDA device, to be started again as one.
 
-While launches are captured none of them runs: the driver notes them, and with them what clears, copies and
-uploads memory.  The graph keeps all memory that it touches.  What needs the host in between cannot be
-captured, and is an error that says what to do.  Knows spaces and the recorder; must not know kernels.
+While launches are captured none of them runs: the driver notes them, one after another, and with them what
+clears and copies memory.  The graph keeps all memory that it touches.  What needs the host in between cannot
+be captured, and is an error that says what to do.  Knows spaces and the recorder; must not know kernels.
 """
-
-from contextlib import ExitStack
 
 from kernelab.backend.launch_config import current_stream
 from kernelab.backend.pending_launches import PendingGraph, PendingLaunch
@@ -39,7 +37,7 @@ class Graph:
         return len(self._launches)
 
     def __del__(self) -> None:
-        release(self._space, self._lent, self._capture)
+        release(self._space, self._lent)
         for launch in self._launches:
             self._space.backend.pending.give_back(launch.block)
 
@@ -68,19 +66,14 @@ class Graph:
             memory.changed_there()
 
 
-def release(space: Space, lent: list[Scratch], capture: Capture) -> None:
+def release(space: Space, lent: list[Scratch]) -> None:
     """Give back what a graph has kept, once nothing of it is under way."""
     if not space.takes_back or OPEN.get(space.name) is not space:
         return
-    if (capture.uploads or lent) and space.capture is None:
+    if lent and space.capture is None:
         space.driver.wait_for_all()
     for scratch in lent:
         scratch.release()
-    for address in capture.uploads:
-        space.driver.unshare(address)
-
-
-_STREAMS: dict[str, ExitStack] = {}
 
 
 def capture_begin(
@@ -91,9 +84,9 @@ def capture_begin(
 ) -> None:
     """Note launches on a device from now on, in place of running them, until `capture_end`.
 
-    Work that `stream`, or other streams, are given is noted too.  `force_module_load` has no effect: a kernel
-    is built when it is first launched, which has to be before the capture.  Raises LaunchError for the CPU,
-    where launches are captured already, and for `external`: kernelab joins no capture of others.
+    Whatever stream they are given to, they come one after another.  `force_module_load` has no effect: a
+    kernel is built when it is first launched, which has to be before the capture.  Raises LaunchError for the
+    CPU, where launches are captured already, and for `external`: kernelab joins no capture of others.
     """
     space = _space(device if stream is None else stream_of(stream).device)
     if external:
@@ -108,10 +101,8 @@ def capture_begin(
     space.driver.wait_for_all()
     space.capture = Capture()
     space.backend.pending.captured = []
-    space.stream_sync.captured = set()
+    space.stream_sync.is_capturing = True
     space.driver.begin_capture()
-    _STREAMS[space.name] = ExitStack()
-    _STREAMS[space.name].enter_context(flowing(stream))
 
 
 def capture_end(device: Device | str | None = None, stream: Stream | None = None) -> Graph:
@@ -122,16 +113,11 @@ def capture_end(device: Device | str | None = None, stream: Stream | None = None
         message = f"no launches are being captured on {space.name}"
         raise LaunchError(Diagnostic(message, caller().span, "capture", hint="begin: kl.capture_begin()"))
     space.require_mine("a capture ends")
-    _STREAMS.pop(space.name).close()
     try:
-        space.stream_sync.join_captured()
         made = space.driver.end_capture()
     finally:
-        space.capture = space.backend.pending.captured = space.stream_sync.captured = None
-        for memory in capture.touched:
-            memory.used.clear()
-        for number in capture.closing:
-            space.close_stream(number)
+        space.capture = space.backend.pending.captured = None
+        space.stream_sync.is_capturing = False
     return Graph(space, made, capture, launches)
 
 

@@ -65,6 +65,7 @@ def from_interface(data: Any, elem: Any) -> "array":
     space = _space_of(address, data)
     stream = told.get("stream")
     if stream is not None:
+        space.require_free("an array is shared with another library")
         space.stream_sync.meet(0, stream)
     described = Described(address or 0, shape, tuple(strides), scalar, _ordinal(space), data)
     return over(space, described, elem, (ANY,), writable=not read_only)
@@ -129,6 +130,8 @@ def capsule(
         raise BufferError("this array is read-only, and DLPack cannot say so: pass a copy, kl.clone(x)")
     if stream == 0:
         raise BufferError("DLPack knows no stream 0: pass 1 for CUDA's default stream, or None")
+    if stream != -1:
+        space.require_free("an array is shared with another library")
     shared = elements.__copy__() if copy else elements
     shape, strides = _scalars(shared)
     if not copy:

@@ -30,18 +30,15 @@ OPEN: "dict[str, Space]" = {}
 
 
 class Capture:
-    """What a capture that goes on has touched: memory, what of it changes, and what was uploaded.
+    """What a capture that goes on has touched: memory, and what of it changes.
 
-    `thread` is the one that has begun it, and alone may put something into the graph.  `uploads` are the
-    host's addresses of copies of what the host wrote, `closing` the streams to be given back at its end.
+    `thread` is the one that has begun it, and alone may put something into the graph.
     """
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
         self.touched: dict[DeviceAllocation, None] = {}
         self.changed: dict[DeviceAllocation, None] = {}
-        self.uploads: list[int] = []
-        self.closing: list[int] = []
 
 
 class Space:
@@ -158,9 +155,6 @@ class Space:
 
     def close_stream(self, stream: int) -> None:
         """Give a stream back; what it has to do comes before what the device's own does from now on."""
-        if self.capture is not None:
-            self.capture.closing.append(stream)
-            return
         self.stream_sync.close(stream)
         self.backend.pending.move(stream)
 
@@ -280,21 +274,21 @@ class DeviceAllocation(Allocation):
         """Bring to the device what the host has changed."""
         self._require_untouched()
         if self._newer == "host":
+            self._require_no_capture()
             with self.alone():
-                self.space.driver.upload(self.address, self._source(), self.nbytes)
+                self.space.driver.upload(self.address, self.host_address, self.nbytes)
             self._newer = "both"
             self._remember()
 
-    def _source(self) -> int:
-        """Where the host's bytes are: of a capture a copy, since the graph writes them whenever it runs."""
-        capture = self.space.capture
-        if capture is None:
-            return self.host_address
-        capture.changed[self] = None
-        copied, _ = self.space.driver.shared(self.nbytes)
-        capture.uploads.append(copied)
-        ctypes.memmove(copied, self.host_address, self.nbytes)
-        return copied
+    def _require_no_capture(self) -> None:
+        """Raise LaunchError where a captured launch would use what the host has written in the block."""
+        if self.space.capture is not None:
+            message = (
+                f"the host has written an array while launches on {self.space.name} are captured, and one of "
+                "them uses it: the graph would not write it again"
+            )
+            hint = "write it before the capture; in the block by a kernel, fill_(), or kl.copy on the device"
+            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
 
     def changed_there(self) -> None:
         """The device has changed bytes."""

@@ -87,35 +87,34 @@ class Stream:
         made = Event(self.device) if event is None else event
         _require_same(made.device, self.device, "an event is recorded")
         self._space.require_mine("an event is recorded")
-        made._within = self._space.capture if self._takes_part() else None
-        self._driver.record(made.number, self.number)
+        made._within = self._space.capture
+        if made._within is None:
+            self._driver.record(made.number, self.number)
+        else:
+            self._require_own("an event is recorded in a stream of another library")
         return made
 
-    def _takes_part(self) -> bool:
-        """Whether what comes into it is captured; raises LaunchError where nobody can say so."""
-        sync = self._space.stream_sync
-        if not self.number or sync.captured is None or self.number in sync.captured:
-            return sync.captured is not None
-        if not sync.is_open(self.number):
-            self._space.require_free("an event is recorded in a stream of another library")
-        return False  # nothing has come into it since the capture began
+    def _require_own(self, what: str) -> None:
+        """Raise LaunchError in a capture, in which streams of other libraries take no part."""
+        if self.number and not self._space.stream_sync.is_open(self.number):
+            self._space.require_free(what)
 
     def wait_event(self, event: "Event") -> None:
         """Let what comes into the stream wait for an event, which may be of another device.
 
-        While launches are captured, all that came before has ended.  Raises LaunchError for an event that was
-        recorded in another capture, or then for one of another device.
+        Captured launches wait for those before them anyhow, and for all that came before the capture.  Raises
+        LaunchError for an event that was recorded in another capture, or then for one of another device.
         """
         self._space.require_mine("a stream is to wait")
         capture = self._space.capture
-        if _event(event)._within is not capture:
-            event._require_outside()
-            if event.device != self.device:
-                self._space.require_free(f"a stream is to wait for {event.device}")
+        if capture is None or _event(event)._within is not capture:
+            _event(event)._require_outside()
+        if capture is None:
+            self._driver.hold(self.number, event.number)
             return
-        self._driver.hold(self.number, event.number)
-        if self._space.stream_sync.captured is not None:
-            self._space.stream_sync.captured |= {self.number} - {0}
+        self._require_own("a stream of another library is to wait")
+        if event.device != self.device:
+            self._space.require_free(f"a stream is to wait for {event.device}")
 
     def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:
         """Let what comes into the stream wait for all that is in another now."""

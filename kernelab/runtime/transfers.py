@@ -95,16 +95,22 @@ def write(target: "array", values: Any, how: str, data: Any) -> None:
         memory.will_write(target)
     else:
         memory.version += 1
-    one = _one_value(target, values) if memory.space is not None else None
-    if one is None or not inplace.fill(target, one.tobytes()):
-        if isinstance(values, np.ndarray):
-            set_elements(target.blank(), values)
-        else:
-            target.blank().fill(values)
+    put(target, values)
     memory.publish()
     recorder = RECORDER.get()
     if recorder is not None:
         recorder.overwritten(target, how, data)
+
+
+def put(target: "array", values: Any) -> None:
+    """Set the elements to numbers that fit; a device repeats one value itself."""
+    one = None if target.allocation.space is None else _one_value(target, values)
+    if one is not None and inplace.fill(target, one.tobytes()):
+        return
+    if isinstance(values, np.ndarray):
+        set_elements(target.blank(), values)
+    else:
+        target.blank().fill(values)
 
 
 def _one_value(target: "array", values: Any) -> HostArray | None:

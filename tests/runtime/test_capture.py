@@ -258,7 +258,7 @@ def test_a_graph_keeps_the_memory_that_it_uses(kernels: dict[str, Any], driver: 
     assert set(driver.taken) == before
 
 
-def test_streams_within_a_capture_are_joined(kernels: dict[str, Any]) -> None:
+def test_launches_of_a_capture_come_one_after_another_whatever_their_streams(kernels: dict[str, Any]) -> None:
     x, y, z = on_device(1, 2), on_device(0, 0), on_device(0, 0)
     one, two = kl.Stream("cuda"), kl.Stream("cuda")
     with kl.ScopedCapture("cuda") as capture:
@@ -339,6 +339,8 @@ def test_what_cannot_be_captured_says_what_to_do(kernels: dict[str, Any], driver
         "a device is waited for while": kl.synchronize,
         "a stream is looked at while": lambda: kl.get_stream("cuda").is_complete,
         "in a stream of another library while": lambda: kl.Stream("cuda", cuda_stream=0x99).record_event(),
+        "an array is shared with another library while": lambda: y.__dlpack__(),
+        "the host has written an array while": lambda: kl.copy(y, kl.array([1.0, 2.0], device="cuda")),
         "a capture begins while": lambda: kl.capture_begin("cuda"),
         r"`never` is not built for cuda:0 yet(.|\n)*run the block before": lambda: kl.launch(
             kernels["never"], 2, [x]

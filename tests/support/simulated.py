@@ -67,8 +67,6 @@ class SimulatedDriver:
         self.replays = 0
         self.queues: dict[int, list[Callable[[], None]]] = {0: [], LEGACY: []}
         self._noted: list[Callable[[], None]] | None = None
-        self._forked: set[int] = set()
-        self._unjoined: set[int] = set()
         self._clock = 0.0
         self._open = 0
         self._protect(CLOSED)
@@ -186,12 +184,10 @@ class SimulatedDriver:
 
     def _enqueue(self, work: Callable[[], None], stream: int) -> None:
         """Put work into a stream: if that is captured, into the graph."""
-        if self._noted is None or (stream not in self._forked and stream != 0):
+        if self._noted is None or stream != 0:
             self.queue(stream).append(work)
-            return
-        self._noted.append(work)
-        if stream:
-            self._unjoined.add(stream)
+        else:
+            self._noted.append(work)
 
     def owns(self, address: int) -> bool:
         return self._base <= address < self._base + self._nbytes
@@ -234,11 +230,10 @@ class SimulatedDriver:
 
     def begin_capture(self) -> None:
         assert self._noted is None and not any(self.queues.values()), "something is under way"
-        self._noted, self._forked, self._unjoined = [], set(), set()
+        self._noted = []
 
     def end_capture(self) -> object:
         noted, self._noted = self._noted, None
-        assert not self._unjoined, "streams of a capture that were not joined"
         return noted
 
     def replay(self, graph: object, stream: int = 0) -> None:
@@ -273,7 +268,8 @@ class SimulatedDriver:
         return stream
 
     def close_stream(self, stream: int) -> None:
-        self.wait(stream)
+        if self.queues[stream]:
+            self.wait(stream)
         del self.queues[stream]
 
     def open_event(self, timed: bool) -> int:
@@ -285,26 +281,18 @@ class SimulatedDriver:
         del self._events[event]
 
     def record(self, event: int, stream: int) -> None:
-        noted = self._noted is not None and (stream == 0 or stream in self._forked)
-        moment = self._events[event] = _Moment(self, stream, noted=noted)
+        assert self._noted is None or stream != 0, "an event was captured"
+        moment = self._events[event] = _Moment(self, stream)
 
         def come() -> None:
             moment.come, moment.time = True, self._clock
 
-        if not noted:
-            self.queue(stream).append(come)
+        self.queue(stream).append(come)
 
     def hold(self, stream: int, event: int) -> None:
         moment = self._events[event]
-        if self._noted is None:
-            assert not moment.noted, "an event of a capture was waited for outside of it"
-            self.queue(stream).append(lambda: self._until(moment))
-            return
-        assert moment.noted, "a capture waits for what is not in it"
-        if stream == 0:
-            self._unjoined.discard(moment.stream)
-        else:
-            self._forked.add(stream)
+        assert self._noted is None or stream != 0, "a capture waits for what is not in it"
+        self.queue(stream).append(lambda: self._until(moment))
 
     def _until(self, moment: "_Moment") -> None:
         while not moment.come:
@@ -328,7 +316,6 @@ class _Moment:
     stream: int
     come: bool = False
     time: float = 0.0
-    noted: bool = False
 
 
 def launch(driver: Driver, entry: Entry, function: Function, grid: Sequence[int], **arguments: Any) -> None:
