@@ -4,15 +4,18 @@ That may be meant, so `backward` says nothing; it leaves a word with the memory 
 ``x.grad`` gives out.  Beside inputs that do require gradients, the others are taken to be meant as they are.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from kernelab.autodiff.records import LaunchRecord
 from kernelab.autodiff.steps import Step
 from kernelab.errors import Diagnostic
+from kernelab.lang.structs import Struct, StructArray, leaves
+from kernelab.runtime.arguments import Reference
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
+from kernelab.runtime.structs import Instance, traced_in
 
 
 def tell_inputs_without_gradients(steps: Sequence[Step], live: Collection[int]) -> None:
@@ -25,6 +28,25 @@ def tell_inputs_without_gradients(steps: Sequence[Step], live: Collection[int]) 
             argument = record.call.arguments[k]
             if isinstance(argument, array) and not argument.allocation.requires_grad:
                 argument.allocation.missing = partial(_why, record.kernel.name, record.place)
+
+
+def late_fields(record: LaunchRecord) -> Iterator[str]:
+    """The fields of structs that were told to require gradients only after they were launched as numbers."""
+    structs = iter(record.call.structs)
+    position = 0
+    for formal in record.kernel.plan.formals or ():
+        struct = next(structs) if isinstance(formal.type, Struct | StructArray) else None
+        if isinstance(struct, Instance):
+            yield from _late_in(struct, record, position)
+        position += len(list(leaves(formal.type, formal.name)))
+
+
+def _late_in(struct: Instance, record: LaunchRecord, first: int) -> Iterator[str]:
+    traced = {id(elements) for elements in traced_in(struct)}
+    for position, leaf in enumerate(struct._leaves() if traced else (), first):
+        was_number = not isinstance(record.call.arguments[position], array | Reference)
+        if id(leaf) in traced and was_number and record.would_reach_number(position):
+            yield f"`{record.kernel.plan.parameters[position].name}`"
 
 
 def _why(kernel: str, place: Place, memory: Allocation) -> Diagnostic:

@@ -1,11 +1,17 @@
-"""What `Tape` does not do, said to those who know tapes from TensorFlow or PyTorch; and what is no loss."""
+"""What `Tape` does not do, said to those who know tapes from TensorFlow or PyTorch; and what is no loss.
+
+Also what has no gradient, and how to ask for one.
+"""
 
 from typing import Any, NoReturn
 
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelKeyError, KernelTypeError
 from kernelab.guidance.objects import TAPES
 from kernelab.guidance.offers import Offers
 from kernelab.runtime.conversion import described
+from kernelab.runtime.recorder import called, caller
+from kernelab.runtime.strided import array
+from kernelab.runtime.structs import Instance
 
 _SUMMED = (
     "sum into an array on the tape: loss = kl.zeros(1, requires_grad=True); kl.utils.array_sum(y, out=loss)"
@@ -44,6 +50,31 @@ class Habits(Offers, metaclass=Opening):
     def __getattr__(self, name: str) -> Any:
         """Raises KernelAttributeError that says what to write instead."""
         raise KernelAttributeError.of(f"a tape has no {name}", TAPES.hint(name) or None, name, self.OFFERED)
+
+
+class Gradients(dict[Any, Any]):
+    """Gradients by arrays and structs; raises KernelKeyError that says how to ask for one that is missing."""
+
+    def __missing__(self, primal: Any) -> NoReturn:
+        message, hint = _no_gradient(primal)
+        raise KernelKeyError(Diagnostic(message, caller().span, "no-gradient", hint=hint))
+
+
+def _no_gradient(primal: Any) -> tuple[str, str]:
+    name = called(primal, described(primal))
+    if isinstance(primal, array) and primal.requires_grad:
+        return f"{name} took no part in what this tape recorded", "launch it inside `with tape:`"
+    if isinstance(primal, array):
+        return f"{name} requires no gradient", "create it with requires_grad=True, before it is launched"
+    if isinstance(primal, Instance):
+        hint = "set its requires_grad = True before it is launched"
+        return f"{name}, a struct, requires no gradient: its numbers were passed as plain values", hint
+    message = f"{name} has no gradient: a tape differentiates with respect to arrays and structs"
+    one = "kl.array([value], requires_grad=True)"
+    return (
+        message,
+        f"for a number or vector launch an array of one in its place, {one}, and ask for that one's",
+    )
 
 
 def no_loss(value: Any) -> tuple[str, str]:

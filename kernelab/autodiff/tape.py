@@ -17,9 +17,9 @@ from kernelab.autodiff.cuts import Cut, described, unrecorded, warn_of
 from kernelab.autodiff.detours import detours
 from kernelab.autodiff.finite import FiniteChecks, check_seeds, check_sums
 from kernelab.autodiff.flow import Flow, flow
-from kernelab.autodiff.forgotten import tell_inputs_without_gradients
+from kernelab.autodiff.forgotten import late_fields, tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
-from kernelab.autodiff.habits import Habits, no_function
+from kernelab.autodiff.habits import Gradients, Habits, no_function
 from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
 from kernelab.autodiff.magnitudes import measuring
 from kernelab.autodiff.narrow import narrow_sums
@@ -311,9 +311,13 @@ class Tape(Observed, Habits):
 
     @property
     def gradients(self) -> Mapping[Any, Any]:
-        """The gradient of each array with ``requires_grad`` that took part, by array, and of each struct."""
+        """The gradient of each array with ``requires_grad`` that took part, by array, and of each struct.
+
+        Raises KernelKeyError, which says how to ask for it, where there is none.
+        """
         structs = [struct for record in self.launches for struct in record.call.structs]
-        return {primal: primal.grad for primal in (*self._arrays(), *structs) if primal.grad is not None}
+        pairs = ((primal, primal.grad) for primal in (*self._arrays(), *structs))
+        return Gradients((primal, gradient) for primal, gradient in pairs if gradient is not None)
 
     def get_adjoint(self, a: Any) -> Any:
         """The gradient of an array, None if it does not require gradients."""
@@ -351,6 +355,10 @@ def _refuse_latecomers(records: Iterable[Record]) -> None:
             name = called(primal)
             message = f"{name} requires gradients, but did not when {record.title} was recorded"
             hint = "set requires_grad=True before the launch"
+            raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+        for field in late_fields(record) if isinstance(record, LaunchRecord) else ():
+            message = f"{field} requires gradients, but did not when {record.title} was recorded"
+            hint = "set requires_grad = True on the struct before the launch"
             raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
 
 

@@ -3,13 +3,15 @@
 A class for each definition; knows arrays; must not know kernels.
 """
 
+import math
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, a_thing, type_name
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError, a_thing, type_name
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
 from kernelab.lang.traced import Origins, follow, traced, untraced
@@ -27,6 +29,7 @@ from kernelab.lang.types import (
 from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type
+from kernelab.runtime.recorder import caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.viewing import is_picked
 
@@ -37,21 +40,25 @@ class Instance:
     Numbers, vectors and structs are copied when they are set, arrays are shared.  A one-element array may
     stand for a field of floats: launches read its value, and a tape differentiates with respect to it.  With
     ``s.requires_grad = True`` it does so with respect to every field of floats: ``s.grad.k`` is the gradient
-    of ``s.k``.  Arrays in a struct, and copies of it, require gradients only where they are told to.
+    of ``s.k``.  Arrays in a struct, and copies of it, require gradients only where they are told to.  To ask
+    for the gradient of a number or vector that requires none raises TapeError; for a launch it is NaN.
     """
 
-    __slots__ = ("__weakref__", "_element", "_traced", "_values")
+    __slots__ = ("__weakref__", "_element", "_traced", "_values", "_without")
 
     __kernelab_struct__: ClassVar[Struct]
     _values: dict[str, Any]
     _traced: dict[str, array]
     _element: bool
+    _without: frozenset[str]
+    """Of a struct of gradients: the fields of floats that have none."""
 
     def __init__(self, *values: Any, **named: Any) -> None:
         struct = self._struct
         object.__setattr__(self, "_values", {entry.name: _initial(entry) for entry in struct.fields})
         object.__setattr__(self, "_traced", {})
         object.__setattr__(self, "_element", False)
+        object.__setattr__(self, "_without", frozenset())
         if len(values) > len(struct.fields):
             message = (
                 f"{struct} has {len(struct.fields)} field{'s' * (len(struct.fields) != 1)}, not {len(values)}"
@@ -114,7 +121,13 @@ class Instance:
             )
             hint = f'write ps["{name}"][i] = ..., or p = ps[i].copy(), change p, and ps[i] = p'
             raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
-        self._values[name] = kept = _converted(entry, value, str(self._struct))
+        kept = _converted(entry, value, str(self._struct))
+        if isinstance(kept, Instance) and self._values[name]._is_traced():
+            self._values[name]._take_over(kept)
+            return
+        self._values[name] = kept
+        if name in self._without:
+            object.__setattr__(self, "_without", self._without - {name})
         if name not in self._traced:
             return
         if isinstance(kept, array):
@@ -122,6 +135,11 @@ class Instance:
         else:
             self._traced[name].assign(np.asarray(kept)[None])
             self._values[name] = _element_of(self._traced[name])
+
+    def _take_over(self, other: "Instance") -> None:
+        """Let each field hold what it holds in another struct; what requires gradients goes on to."""
+        for name, value in other._values.items():
+            setattr(self, name, value)
 
     def _entry(self, name: str) -> Field:
         k = self._struct.index(name)
@@ -153,6 +171,7 @@ class Instance:
         made = type(self)()
         for name, value in self._values.items():
             made._values[name] = _copied(value)
+        object.__setattr__(made, "_without", self._without)
         return made
 
     def copy(self) -> "Instance":
@@ -177,8 +196,7 @@ class Instance:
         return self._is_traced()
 
     def _is_traced(self) -> bool:
-        inner = (value for value in self._values.values() if isinstance(value, Instance))
-        return bool(self._traced) or any(value._is_traced() for value in inner)
+        return any(True for _ in traced_in(self))
 
     def _trace(self, wanted: bool) -> None:
         """Let each field of floats be the element of an array of its own, or let go of these arrays."""
@@ -212,19 +230,33 @@ class Instance:
 
     @property
     def grad(self) -> "Instance | None":
-        """A struct of the gradients of its fields, zero for those without; None if there is no gradient."""
-        return self._grad()
+        """A struct of the gradients of its fields, zero for integers; None if no field has one."""
+        return self._gradients() if self._has_gradients() else None
 
-    def _grad(self) -> "Instance | None":
-        found = {name: _gradient(value) for name, value in self._values.items()}
-        for name, primal in self._traced.items():
-            gradient = primal.grad
-            assert gradient is not None
-            found[name] = _copied(_element_of(gradient))
-        if all(gradient is None for gradient in found.values()):
-            return None
+    def _has_gradients(self) -> bool:
+        values = self._values.values()
+        return bool(self._traced) or any(
+            value._has_gradients() if isinstance(value, Instance) else _gradient(value) is not None
+            for value in values
+        )
+
+    def _gradients(self) -> "Instance":
         made = self._cleared()
-        made._values.update({name: gradient for name, gradient in found.items() if gradient is not None})
+        without: set[str] = set()
+        for entry in self._struct.fields:
+            name, value = entry.name, self._values[entry.name]
+            if isinstance(value, Instance):
+                made._values[name] = value._gradients()
+            elif name in self._traced:
+                gradient = self._traced[name].grad
+                assert gradient is not None
+                made._values[name] = _copied(_element_of(gradient))
+            elif (found := _gradient(value)) is not None:
+                made._values[name] = found
+            elif _is_number_of_floats(entry.type):
+                made._values[name] = made._values[name] * math.nan
+                without.add(name)
+        object.__setattr__(made, "_without", frozenset(without))
         return made
 
     def _cleared(self) -> "Instance":
@@ -251,6 +283,14 @@ def held_in(instance: Instance, name: str) -> Any:
     return instance._traced.get(name, instance._values[name])
 
 
+def traced_in(instance: Instance) -> Iterator[array]:
+    """The arrays of one element in which numbers and vectors stand that require gradients."""
+    yield from instance._traced.values()
+    for value in instance._values.values():
+        if isinstance(value, Instance):
+            yield from traced_in(value)
+
+
 def cleared(instance: Instance) -> Instance:
     """A struct of the same kind whose numbers are zero, without arrays."""
     return instance._cleared()
@@ -262,7 +302,11 @@ def class_of(struct: Struct) -> type[Instance]:
 
 
 def _is_traceable(type: Any, value: Any) -> bool:
-    return isinstance(type, Scalar | Vec | Mat) and is_differentiable(type) and not isinstance(value, array)
+    return _is_number_of_floats(type) and not isinstance(value, array)
+
+
+def _is_number_of_floats(type: Any) -> bool:
+    return isinstance(type, Scalar | Vec | Mat) and is_differentiable(type)
 
 
 def _element_of(single: array) -> Any:
@@ -272,7 +316,21 @@ def _element_of(single: array) -> Any:
 
 
 def _reader(name: str) -> property:
-    return property(lambda instance: instance._values[name])
+    def read(instance: Instance) -> Any:
+        if name in instance._without:
+            raise _no_gradient(instance, name)
+        return instance._values[name]
+
+    return property(read)
+
+
+def _no_gradient(instance: Instance, name: str) -> TapeError:
+    message = f"the field {name} of this {instance._struct} has no gradient: it was passed as a plain value"
+    hint = (
+        "set s.requires_grad = True, where s is the struct, before it is launched; "
+        f"or let an array stand for the field: s.{name} = kl.array([...], requires_grad=True)"
+    )
+    return TapeError(Diagnostic(message, caller().span, "no-gradient", hint=hint))
 
 
 def _copied(value: Any) -> Any:
@@ -282,8 +340,6 @@ def _copied(value: Any) -> Any:
 
 
 def _gradient(value: Any) -> Any:
-    if isinstance(value, Instance):
-        return value._grad()
     has_gradient = isinstance(value, array) or is_picked(value)
     return value.grad if has_gradient and value.requires_grad else None
 
