@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff import local
-from kernelab.autodiff.levels import BASE, Argument, Extents, will_write
-from kernelab.autodiff.programs import Program
+from kernelab.autodiff.levels import BASE, will_write
+from kernelab.autodiff.programs import Argument, Extents, Program
 from kernelab.autodiff.subject import Subject
 from kernelab.autodiff.trees import scalars
 from kernelab.autodiff.wide import Wide

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.differences import SHIFTS, STEP, Floats, extrapolated
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.order import Reordered, first_difference
 from kernelab.autodiff.replay import Line, Run, touched
-from kernelab.autodiff.reverse import Bars
 from kernelab.autodiff.screening import AGAIN, DIRECTIONS, OWN, Compared, directions, same_up_to_rounding
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.trees import scalar_shape, scalars
@@ -152,7 +152,7 @@ def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pull
     """``J^T u`` for each row of `u`, in float64, by a level."""
     base = Wide(BASE)
     run, level = line.reversed_run(count, base)
-    batch, bars, between = Batch(base, len(u)), Bars(), {}
+    batch, bars, between = Batch(base, len(u)), Adjoints(), {}
 
     def adjoint(elements: array) -> Floats:
         twin = run.of(elements)

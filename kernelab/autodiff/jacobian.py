@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE, Forward, fresh, sharing
 from kernelab.autodiff.programs import Pullback
 from kernelab.autodiff.progress import steps
-from kernelab.autodiff.reverse import Bars, Reverse, Run
+from kernelab.autodiff.reverse import Reverse, Run
 from kernelab.autodiff.subject import Key, Subject, Variable
 from kernelab.autodiff.transforms import chunks, unit_vectors
 from kernelab.autodiff.trees import is_whole, refusal, scalars
@@ -292,7 +293,7 @@ class Trace:
         made = {i: _unknown(target, self.subject.sources[i]) for i in wanted}
         width = sum(memory.nbytes for memory in self.level.tracked)
         for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
-            level, bars = Batch(BASE, len(chunk)), Bars()
+            level, bars = Batch(BASE, len(chunk)), Adjoints()
             values = unit_vectors(chunk, target.count, scalar_of(output.dtype).dtype)
             level.move(bars.of(output), level.seeds(output, values))
             self.level.pull(level, bars)
@@ -342,7 +343,7 @@ def _by_thread(
     run: Run, pullback: Pullback, output: array, inputs: Sequence[array], component: int
 ) -> list[Values]:
     """The adjoints of the inputs that each thread alone makes of a one in a component of its element."""
-    bars, wide, arguments = Bars(), [], list(run.arguments)
+    bars, wide, arguments = Adjoints(), [], list(run.arguments)
     threads = int(np.prod(run.grid, dtype=np.int64))
     seed = bars.of(output).host().reshape(threads, -1)
     seed[:, component] = 1

@@ -12,18 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelab.autodiff.levels import (
-    Argument,
-    Extents,
-    Kept,
-    KeptStarts,
-    Level,
-    fresh,
-    known,
-    sharing,
-    will_write,
-)
-from kernelab.autodiff.programs import Positions, Program
+from kernelab.autodiff.levels import Level, fresh, known, sharing, will_write
+from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
 from kernelab.lang.types import scalar_of

@@ -13,13 +13,12 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.outline import reverse_of
-from kernelab.autodiff.programs import Positions, Program
+from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Positions, Program
 from kernelab.autodiff.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
 from kernelab.lang.traced import Origins
@@ -38,45 +37,6 @@ from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structarray import leaves_of
 from kernelab.runtime.transfers import set_to_computed
-
-
-class Kept:
-    """What a program appends to while it runs: a residual, once a lane where lanes differ.
-
-    `extents` counts the lanes of the levels through which the program came, the outermost first.
-    """
-
-    def __init__(self, elem: Value) -> None:
-        self.elem = elem
-        self.residual: Residual | None = None
-        self.levels: list[Level] = []
-        self.extents: list[int] = []
-
-    def arrays(self, inner: int = 0) -> tuple[array, array]:
-        """The values, and where those of each thread of each lane begin.
-
-        To a program that came through the `inner` innermost levels already, their lanes are threads.
-        """
-        assert self.residual is not None
-        values, starts = self.residual.arrays()
-        return values, starts.reshape(*self.extents[: len(self.extents) - inner], -1)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptValues:
-    kept: Kept
-
-
-@dataclass(frozen=True, slots=True)
-class KeptStarts:
-    kept: Kept
-    inner: int = 0
-
-
-Argument = array | bytes | Kept | KeptValues | KeptStarts
-"""An array, a number packed as a launch wants it, or what another program has kept."""
-
-Extents = tuple[int, ...]
 
 
 class Level:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelab.autodiff.levels import BASE, Argument, Extents, Level
-from kernelab.autodiff.programs import Program
+from kernelab.autodiff.levels import BASE, Level
+from kernelab.autodiff.programs import Argument, Extents, Program
 from kernelab.autodiff.subject import Key, Subject
 from kernelab.autodiff.trees import scalars
 from kernelab.runtime.interop import HostArray

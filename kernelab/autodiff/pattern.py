@@ -12,8 +12,8 @@ import numpy as np
 
 from kernelab.autodiff.coloring import Numbers, color_columns
 from kernelab.autodiff.lanes import Batch
-from kernelab.autodiff.levels import BASE, Argument, Extents, Level, known, will_write
-from kernelab.autodiff.programs import Program
+from kernelab.autodiff.levels import BASE, Level, known, will_write
+from kernelab.autodiff.programs import Argument, Extents, Program
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
 from kernelab.runtime.memory import Allocation, allocate

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.lanes import with_lanes
-from kernelab.autodiff.levels import BASE, Argument, Extents, fresh
-from kernelab.autodiff.programs import Positions, Program
+from kernelab.autodiff.levels import BASE, fresh
+from kernelab.autodiff.programs import Argument, Extents, Positions, Program
 from kernelab.autodiff.subject import Subject
 from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array

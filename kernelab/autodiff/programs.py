@@ -24,10 +24,51 @@ from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
 from kernelab.runtime.derived import build, flat
 from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.residual import Residual
 from kernelab.runtime.rulecheck import check_rules
+from kernelab.runtime.strided import array
 
 Positions = tuple[int, ...]
 Made = TypeVar("Made")
+
+
+class Kept:
+    """What a program appends to while it runs: a residual, once a lane where lanes differ.
+
+    `extents` counts the lanes of the levels through which the program came, the outermost first.
+    """
+
+    def __init__(self, elem: Value) -> None:
+        self.elem = elem
+        self.residual: Residual | None = None
+        self.levels: list[object] = []
+        self.extents: list[int] = []
+
+    def arrays(self, inner: int = 0) -> tuple[array, array]:
+        """The values, and where those of each thread of each lane begin.
+
+        To a program that came through the `inner` innermost levels already, their lanes are threads.
+        """
+        assert self.residual is not None
+        values, starts = self.residual.arrays()
+        return values, starts.reshape(*self.extents[: len(self.extents) - inner], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptValues:
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStarts:
+    kept: Kept
+    inner: int = 0
+
+
+Argument = array | bytes | Kept | KeptValues | KeptStarts
+"""An array, a number packed as a launch wants it, or what another program has kept."""
+
+Extents = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,23 +7,13 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelab.autodiff.levels import (
-    Argument,
-    Extents,
-    Kept,
-    KeptStarts,
-    KeptValues,
-    Level,
-    active_with,
-    fresh,
-    sharing,
-    will_write,
-)
-from kernelab.autodiff.programs import Program, Pullback
+from kernelab.autodiff.adjoints import Adjoints
+from kernelab.autodiff.levels import Level, active_with, fresh, sharing, will_write
+from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Program, Pullback
 from kernelab.backend.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import Value, is_differentiable
-from kernelab.runtime.memory import Allocation, zeros_beside
+from kernelab.runtime.memory import Allocation
 from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
 
@@ -78,7 +68,7 @@ class Run:
     inner: dict[int, int]
     config: LaunchConfig
 
-    def pull(self, level: Level, bars: "Bars") -> None:
+    def pull(self, level: Level, bars: Adjoints) -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
         if isinstance(self.pullback, KernelTypeError):
@@ -86,19 +76,19 @@ class Run:
         with configured(self.config):
             level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
 
-    def _given(self, pullback: Pullback, bars: "Bars") -> list[Argument]:
+    def _given(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
         """The arguments of the adjoint, in the order of its parameters."""
         arguments = [KeptValues(given) if isinstance(given, Kept) else given for given in self.arguments]
         for i, keeper in self.keepers:
             arguments[i] = keeper.now
-        arguments += [bars.of(self.arguments[i]) for i in pullback.active]
+        arguments += [bars.of_argument(self.arguments[i]) for i in pullback.active]
         for kept in self.kept:
             arguments += [KeptValues(kept), KeptStarts(kept)]
         for i in pullback.reopened:
             reopened = self.arguments[i]
             assert isinstance(reopened, Kept)
             arguments.append(KeptStarts(reopened, self.inner[i]))
-        return [*arguments, *(bars.of(self.kept[k]) for k in pullback.memories)]
+        return [*arguments, *(bars.of_residual(self.kept[k]) for k in pullback.memories)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,60 +99,14 @@ class Move:
     src: array
     add: bool
 
-    def pull(self, level: Level, bars: "Bars") -> None:
-        if self.dest.allocation not in bars.memory:
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        if not bars.reach(self.dest):
             return
         moved = fresh(self.dest.shape, self.dest.dtype, self.dest)
         level.move(moved, bars.of(self.dest))
         if not self.add:
             level.move(bars.of(self.dest), fresh(self.dest.shape, self.dest.dtype, self.dest))
         level.move(bars.of(self.src), moved, add=True)
-
-
-class Bars:
-    """The adjoints of a pass back: a memory of zeros for each memory that is reached."""
-
-    def __init__(self) -> None:
-        self.memory: dict[Allocation, Allocation] = {}
-        self.kept: dict[Kept, array] = {}
-
-    def reach(self, given: Argument) -> bool:
-        """Whether anything of what a program changes has an adjoint."""
-        if isinstance(given, array):
-            return given.allocation in self.memory
-        return given in self.kept
-
-    def of(self, primal: Argument) -> array:
-        """The adjoint of an array, or of what a program has appended."""
-        match primal:
-            case array():
-                return self.of_array(primal)
-            case Kept():
-                return self.of_kept(primal)
-            case KeptValues(kept):
-                return self.of_kept(kept)
-            case _:
-                raise AssertionError("neither numbers nor starts have adjoints")
-
-    def drop(self, primal: Allocation, level: Level) -> None:
-        """Let go of an adjoint that nobody will ask for any more."""
-        bar = self.memory.pop(primal, None)
-        if bar is not None:
-            level.forget(bar)
-
-    def of_kept(self, kept: Kept) -> array:
-        """The adjoint of what a program has appended."""
-        if kept not in self.kept:
-            values, _ = kept.arrays()
-            self.kept[kept] = fresh(values.shape, values.dtype, values)
-        return self.kept[kept]
-
-    def of_array(self, primal: array) -> array:
-        """The adjoint of an array."""
-        memory = self.memory.get(primal.allocation)
-        if memory is None:
-            memory = self.memory[primal.allocation] = zeros_beside(primal.allocation)
-        return primal.twin(memory)
 
 
 class Reverse(Level):
@@ -251,7 +195,7 @@ class Reverse(Level):
             self._keepers[key] = weakref.ref(found)
         return found
 
-    def pull(self, level: Level, bars: Bars, first: int = 0, end: int | None = None) -> None:
+    def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
         """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
 
         What is left are the adjoints of what was tracked from the beginning: all others are let go of.
@@ -259,7 +203,9 @@ class Reverse(Level):
         for i in range((len(self.entries) if end is None else end) - 1, first - 1, -1):
             self.entries[i].pull(level, bars)
             for memory in self._made.get(i, ()):
-                bars.drop(memory, level)
+                bar = bars.drop(memory)
+                if bar is not None:
+                    level.forget(bar)
 
     def forget(self, memory: Allocation) -> None:
         """What runs here is remembered, with all its memories."""

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.differences import Floats, along
 from kernelab.autodiff.jacobian import Selection
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE, Level
-from kernelab.autodiff.reverse import Bars, Reverse
+from kernelab.autodiff.reverse import Reverse
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.autodiff.trees import scalars
 from kernelab.autodiff.wide import Wide
@@ -133,7 +134,7 @@ class Adjoint:
 
     def products(self, j: int, u: Floats) -> list[Floats]:
         """``J^T u`` for each row of `u`, by each input."""
-        output, batch, bars = self.outputs[j], Batch(self.base, len(u)), Bars()
+        output, batch, bars = self.outputs[j], Batch(self.base, len(u)), Adjoints()
         batch.move(bars.of(output), batch.seeds(output, u))
         self.level.pull(batch, bars)
         views = [batch.view(bars.of(source)) for source in self.inputs]

@@ -13,13 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.coloring import Numbers, color_columns, color_stars, starts
 from kernelab.autodiff.jacobian import Entries, Jacobian, Jacobians, Selection, Trace, jacobians, tangents
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.pattern import NotTraceableError, Pattern, patterns
 from kernelab.autodiff.prepared import PreparedTangents, is_plain, prepared
-from kernelab.autodiff.reverse import Bars
 from kernelab.autodiff.subject import Subject, Variable
 from kernelab.autodiff.trees import scalars
 from kernelab.lang.rounding import epsilon
@@ -363,7 +363,7 @@ def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     """The same from adjoints: a run with one cotangent for each group of rows."""
     trace, target = problem.trace, problem.targets[j]
     reading = part.reading("rows", _dtype(target))
-    batch, bars = Batch(BASE, len(reading.seeds)), Bars()
+    batch, bars = Batch(BASE, len(reading.seeds)), Adjoints()
     output, source = trace.outputs[j], trace.inputs[i]
     batch.move(bars.of(output), batch.seeds(output, reading.seeds))
     trace.level.pull(batch, bars)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.lanes import Batch, drawing_again
 from kernelab.autodiff.levels import Forward, Level, current, fresh
 from kernelab.autodiff.progress import steps
-from kernelab.autodiff.reverse import Bars, Reverse
+from kernelab.autodiff.reverse import Reverse
 from kernelab.autodiff.structs import is_struct, parts
 from kernelab.autodiff.trees import (
     argument_name,
@@ -72,7 +73,7 @@ class Recorded:
 
     def pull(self, level: Level, seeds: Sequence[array | None]) -> list[array]:
         """The adjoints of the inputs, for those of the outputs."""
-        bars = Bars()
+        bars = Adjoints()
         for output, seed in zip(self.outputs, seeds, strict=True):
             if seed is not None:
                 level.move(bars.of(output), seed, add=True)

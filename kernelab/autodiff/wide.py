@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kernelab.autodiff.levels import Argument, Extents, Kept, Level, will_write
-from kernelab.autodiff.programs import Program
+from kernelab.autodiff.levels import Level, will_write
+from kernelab.autodiff.programs import Argument, Extents, Kept, Program
 from kernelab.lang.types import Array, Scalar, Type, float64, is_differentiable, scalar_of, with_scalar
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.memory import Allocation, allocate

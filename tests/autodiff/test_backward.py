@@ -1,9 +1,12 @@
 """What `backward` computes: gradients of chains of launches, and of what the host does between them."""
 
+import gc
+
 import numpy as np
 import pytest
 
 import kernelab as kl
+from kernelab.autodiff.adjoints import Adjoints
 from tests.support.chains import kernels, scale, square, step, total, twice
 from tests.support.leaves import gradient, leaf, result
 
@@ -397,3 +400,16 @@ def test_a_recorded_function_may_replace_a_gradient() -> None:
         tape.record_func(backward, arrays=[y, z])
     tape.backward(grads={z: [1]})
     assert gradient(x) == [20]
+
+
+def test_the_buffers_of_a_backward_pass_are_freed_when_it_ends() -> None:
+    x, y = kl.ones(4, requires_grad=True), kl.zeros(4, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.copy(y, x)
+    gc.collect()
+    gc.disable()
+    try:
+        tape.backward(grads={y: kl.ones(4)})
+        assert not [found for found in gc.get_objects() if isinstance(found, Adjoints)]
+    finally:
+        gc.enable()

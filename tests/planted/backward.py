@@ -18,7 +18,7 @@ BACKWARD = (
     Fault(
         "arrays over one memory have adjoints of their own",
         AUTODIFF,
-        "memory = self._memory.get(held)",
+        "memory = self.memory.get(held)",
         "memory = None",
         CHECK,
     ),
