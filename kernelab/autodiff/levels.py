@@ -33,7 +33,7 @@ from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, ze
 from kernelab.runtime.overlap import groups_sharing
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
-from kernelab.runtime.spaces import Space
+from kernelab.runtime.spaces import Space, space_of
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structarray import leaves_of
 from kernelab.runtime.transfers import set_to_computed
@@ -208,7 +208,7 @@ class Base(Level):
         will_write(program, arguments)
         if made.threads:
             shares = program.totals and bool(sharing(program, arguments))
-            space = next((a.allocation.space for a in arguments if isinstance(a, array)), None)
+            space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
             parts = [made.packed, *(_packed(given, made.threads, space) for given in arguments)]
             usual, slots = program.entry_for(shares), packed_slots(parts)
             run_within_budget(usual, lambda: program.frugal_entry(shares), slots)

@@ -6,6 +6,8 @@ identity, so that they can be keys of a dict.
 
 from typing import Any
 
+from kernelab.runtime import hooks
+
 
 class Arithmetic:
     """The operators of arrays, element by element, with arrays and numbers."""
@@ -14,11 +16,6 @@ class Arithmetic:
 
     __array_priority__ = 1000
     """NumPy leaves ``values + x`` to an array `x`."""
-
-    def _store(self, part: Any, values: Any) -> None:
-        from kernelab.runtime.reductions import store  # which is built on arrays
-
-        store(part, values)
 
     def __add__(self, other: Any) -> Any:
         return _operate("+", self, other)
@@ -94,12 +91,8 @@ class Arithmetic:
 
 
 def _operate(symbol: str, *operands: Any) -> Any:
-    from kernelab.runtime.elementwise import operate  # kernels, which that makes, are built on arrays
-
-    return operate(symbol, operands)
+    return hooks.operate(symbol, operands)
 
 
 def _change(symbol: str, target: Any, other: Any) -> Any:
-    from kernelab.runtime.elementwise import change
-
-    return change(symbol, target, other)
+    return hooks.change(symbol, target, other)

@@ -234,7 +234,7 @@ def _shared(source: Any) -> Any:
 
 
 def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
-    made = from_capsule(source, None if dtype is None else value_type(dtype))
+    made = array.over(*from_capsule(source, None if dtype is None else value_type(dtype)))
     if requires_grad:
         made.requires_grad = True
     recorder = RECORDER.get()

@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelab.backend.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime import hooks
 from kernelab.runtime.device import Device
 from kernelab.runtime.grid import grid_of
 from kernelab.runtime.kernel import Kernel
@@ -46,9 +47,7 @@ class Launch:
 
     def launch(self, stream: Stream | None = None) -> None:
         """Run the kernel, in a stream of the device that its arrays are on, if one is given."""
-        from kernelab.runtime.launch import launch  # which makes objects of this class
-
-        launch(
+        hooks.launch(
             self.kernel,
             self.dim,
             self.arguments,

@@ -9,12 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 from kernelab.backend.base import Args, Entry
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Custom, Function, walk
-from kernelab.passes.boxes import regions
+from kernelab.passes.boxes import Region, regions
 from kernelab.passes.effects import effects
 from kernelab.passes.inline import inline
 from kernelab.passes.scalarise import scalarise
@@ -25,9 +24,6 @@ from kernelab.runtime.placed import Placed, place
 from kernelab.runtime.spaces import Space
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.tracing import Tracing, traced
-
-if TYPE_CHECKING:
-    from kernelab.runtime.kernel import Kernel
 
 
 class Reverse:
@@ -40,7 +36,12 @@ class Reverse:
     """
 
     def __init__(
-        self, kernel: "Kernel", program: Vjp, active: tuple[int, ...], frugal: Callable[[], Vjp]
+        self,
+        primal: Function,
+        program: Vjp,
+        active: tuple[int, ...],
+        frugal: Callable[[], Vjp],
+        clearer: Callable[[Region], Region],
     ) -> None:
         self.program = program
         self.active = active
@@ -49,11 +50,11 @@ class Reverse:
         self._ahead: Future[Placed] | None = None
         self._process = 0
         self.residuals = tuple(elem_of(residual.array) for residual in program.residuals)
-        found, count = effects(program.adjoint), len(kernel.primal.params)
+        found, count = effects(program.adjoint), len(primal.params)
         params = program.adjoint.params
         known = regions(program.adjoint, "read")
         self.needed = tuple(
-            (i, kernel.clearer(known[i])) for i, param in enumerate(params[:count]) if param in found.reads
+            (i, clearer(known[i])) for i, param in enumerate(params[:count]) if param in found.reads
         )
         self.reached = tuple(
             i for i, bar in zip(active, params[count:], strict=False) if bar in found.changed

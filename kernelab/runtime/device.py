@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelab.backend import base
 from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime.memory import MemorySpace
 from kernelab.runtime.spaces import OPEN, Space
 
 VARIABLE = "KERNELAB_BACKEND"
@@ -130,6 +131,6 @@ def get_cuda_devices() -> list[Device]:
     return [_cuda(ordinal) for ordinal in sorted(known | set(range(count_devices())))]
 
 
-def device_of(space: Space | None) -> Device:
+def device_of(space: MemorySpace | None) -> Device:
     """The device whose memory it is."""
     return CPU if space is None else Device(space.name)

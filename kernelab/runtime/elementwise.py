@@ -25,7 +25,8 @@ from kernelab.frontend.promote import default_scalar
 from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
 from kernelab.lang.structs import AnyType, Struct, has_derivative
 from kernelab.lang.traced import origins
-from kernelab.lang.types import Array, Scalar, int32, is_differentiable, scalar_of
+from kernelab.lang.types import Array, Scalar, Value, int32, is_differentiable, scalar_of, shape_of
+from kernelab.runtime import hooks
 from kernelab.runtime.callee import callee_of, function_of, is_written_by_users, named_in
 from kernelab.runtime.device import CPU, Device, get_device
 from kernelab.runtime.kernel import Kernel, compile_source
@@ -50,6 +51,7 @@ from kernelab.runtime.operands import (
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
+from kernelab.runtime.transfers import readable, transfer
 from kernelab.runtime.viewing import is_picked
 
 LARGEST_EXPONENT = 16
@@ -125,6 +127,7 @@ def _into(name: str, callee: UserFunction, given: Sequence[Any], outs: tuple[Any
     return outs
 
 
+@hooks.operate.provide
 def operate(symbol: str, operands: Sequence[Any]) -> Any:
     """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
     if not all(is_operand(operand) for operand in operands):
@@ -136,6 +139,7 @@ def operate(symbol: str, operands: Sequence[Any]) -> Any:
         raise _no_operation(error, given) from None
 
 
+@hooks.change.provide
 def change(symbol: str, target: Any, other: Any) -> Any:
     """`target symbol= other`, in place."""
     if not is_operand(other):
@@ -161,6 +165,34 @@ def _no_operation(error: KernelTypeError, operands: Sequence[Any]) -> KernelType
     if len(types) > 1:
         hint = f"convert one of them: kl.map(kl.{max(types, key=lambda type: (type.is_float, type.bits))}, x)"
     return KernelTypeError(Diagnostic(error.diagnostics[0].message, caller().span, "type", hint=hint))
+
+
+@hooks.store.provide
+def store(part: array, values: array) -> None:
+    """``x[...] = values``, where `part` is what the index means: a copy, cast and stretched as needed."""
+    if values.size == part.size == 1 and values.ndim != part.ndim:
+        values = values.reshape(part.shape)
+    if (part.packed, part.dtype) == (values.packed, values.dtype):
+        return  # `x[...] += 1` has changed the elements in place already
+    if (part.shape, part.dtype) == (values.shape, values.dtype):
+        transfer(part, values, "item assignment")
+    elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
+        apply("item_assignment", cast_function(part.dtype), [values], (part,))
+    else:
+        part.assign(np.broadcast_to(readable(values), part.outline().shape))
+
+
+def cast_function(elem: Value) -> UserFunction:
+    """The function that casts each component to a type of elements."""
+    components = ", ".join(f"S(x[{index}])" for index in component_indices(elem))
+    value = "S(x)" if isinstance(elem, Scalar) else f"T({components})"
+    names = (("T", elem), ("S", scalar_of(elem)))
+    return function_of("cast", f"def cast(x):\n    return {value}", names)
+
+
+def component_indices(elem: Value) -> list[str]:
+    """The indices of the components of an element, as text."""
+    return [", ".join(str(k) for k in index) for index in np.ndindex(shape_of(elem))]
 
 
 def apply(

@@ -5,7 +5,7 @@ The methods here are those of `array` that need nothing of its inside.
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Self
 
 from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.traced import Origins, traced
@@ -21,41 +21,38 @@ from kernelab.lang.types import (
     uint16,
 )
 from kernelab.runtime.dlpack import CPU, CUDA, as_brain, is_brain
+from kernelab.runtime.gradients import Gradients
 from kernelab.runtime.interop import HostArray, itemsize, value_type
-from kernelab.runtime.memory import Allocation, bounds, contiguous_strides
+from kernelab.runtime.memory import bounds, contiguous_strides
 from kernelab.runtime.outside import capsule, interface_of
 from kernelab.runtime.pinned import pinned_like
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.transfers import look_at
 
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
 
-
-class Exchange:
+class Exchange(Gradients):
     """The part of an array that others speak to."""
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
-        allocation: Allocation
-        ptr: int
-        shape: tuple[int, ...]
-        strides: tuple[int, ...]
-        dtype: Value
+    def numpy(self) -> HostArray:
+        """The elements as a NumPy array over the same memory, components in the last axes.
 
-        @property
-        def offset(self) -> int: ...
+        What is written through it changes the array; a tape that needs the old values notices.  What is on a
+        CUDA device is copied, and the copy cannot be written: nothing would come of it.
 
-        def host(self) -> HostArray: ...
-
-        def numpy(self) -> HostArray: ...
-
-        @property
-        def requires_grad(self) -> bool: ...
-
-        @requires_grad.setter
-        def requires_grad(self, wanted: bool) -> None: ...
+        While a tape records, this is a subclass of NumPy's array for what gradients depend on.  It remembers
+        where it comes from, and so does what NumPy makes of it: `backward` warns where that reached a launch.
+        """
+        found = look_at(self)
+        if self.allocation.space is not None:
+            copied = self.seen().copy()
+            copied.flags.writeable = False
+            return traced(copied, found) if found else copied
+        view = self._view(self.allocation.expose())
+        if not self.allocation.writable:
+            view.flags.writeable = False
+        return traced(view, found) if found else view
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         values = self.numpy()
@@ -77,7 +74,7 @@ class Exchange:
         recorder = RECORDER.get()
         if recorder is None or not recorder.sees_values:
             return ()
-        return recorder.looked_at(cast("array", self))
+        return recorder.looked_at(self)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -88,7 +85,7 @@ class Exchange:
         if scalar_of(self.dtype) == bfloat16 or self.allocation.space is not None:
             raise AttributeError("__array_interface__")
         values = self.host()
-        look_at(cast("array", self))
+        look_at(self)
         described = {"shape": values.shape, "typestr": values.dtype.str, "version": 3}
         if not self.allocation.writable:
             return described | {"data": (self.ptr, True), "strides": values.strides}
@@ -104,7 +101,7 @@ class Exchange:
 
         They wait for the stream that it names; later launches and copies wait for the whole device.
         """
-        return interface_of(cast("array", self))
+        return interface_of(self)
 
     @property
     def typecode(self) -> str:
@@ -119,7 +116,7 @@ class Exchange:
         """
         if self.allocation.space is not None:
             options.pop("max_version", None)
-            return capsule(cast("array", self), **options)
+            return capsule(self, **options)
         if scalar_of(self.dtype) == bfloat16:
             options.pop("max_version", None)
             return as_brain(self.view(uint16).numpy().__dlpack__(**options))
@@ -130,7 +127,7 @@ class Exchange:
         space = self.allocation.space
         return (CPU, 0) if space is None else (CUDA, int(space.name.partition(":")[2]))
 
-    def view(self, dtype: Any) -> "array":
+    def view(self, dtype: Any) -> Self:
         """The same bytes read as elements of another type.
 
         Its elements are as large, or numbers as wide: of vectors and matrices the components become the last
@@ -144,9 +141,7 @@ class Exchange:
             message = f"gradients of {self.dtype} cannot be read as {elem}"
             hint = "detach it first: kl.clone(x, requires_grad=False)"
             raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
-        from kernelab.runtime.strided import array  # which builds on this module
-
-        return array.over(self.allocation, self.offset, shape, strides, elem)
+        return self.over(self.allocation, self.offset, shape, strides, elem)
 
     @property
     def capacity(self) -> int:
@@ -157,13 +152,12 @@ class Exchange:
     @property
     def pinned(self) -> bool:
         """Whether the memory is the host's, locked in place for copies to a device and from there."""
-        return cast("array", self).allocation.is_pinned
+        return self.allocation.is_pinned
 
     def _pin(self) -> None:
-        mine = cast("array", self)
-        memory = pinned_like(mine.allocation)
+        memory = pinned_like(self.allocation)
         if memory is not None:
-            mine._setup(memory, mine.offset, mine.shape, mine.strides, mine.dtype)
+            self.place(memory, self.offset, self.shape, self.strides, self.dtype)
 
     def mark_read(self) -> None:
         """Say that code other than a kernel has read the elements, for `Tape.record_func`.
@@ -173,21 +167,11 @@ class Exchange:
         """
         recorder = RECORDER.get()
         if recorder is not None:
-            recorder.marked_read(cast("array", self))
+            recorder.marked_read(self)
 
     def mark_write(self) -> None:
         """Say that other code is about to change the elements: tapes that need them save them first."""
-        self.allocation.will_write(cast("array", self))
-
-    @property
-    def retain_grad(self) -> bool:
-        """Whether a backward pass leaves the gradient in `grad`: it does for all that require gradients."""
-        return self.requires_grad
-
-    @retain_grad.setter
-    def retain_grad(self, wanted: bool) -> None:
-        if wanted:
-            self.requires_grad = True
+        self.allocation.will_write(self)
 
 
 def _exchanged(values: Any) -> Iterator[Exchange]:

@@ -3,7 +3,7 @@
 Reading costs nothing: only assignment asks here.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelError
 from kernelab.guidance.objects import FIXED
@@ -17,14 +17,6 @@ class Fixed:
     """The part of an array that refuses to become another one."""
 
     __slots__ = ()
-
-    opened: ClassVar[Any]
-    """The class that an array of this class has while it is set up: only then all attributes can be set."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.__name__ != "_Opened":
-            cls.opened = type("_Opened", (cls,), {"__slots__": (), "__setattr__": object.__setattr__})
 
     def __setattr__(self, name: str, value: Any) -> None:
         hint = FIXED.hint(name)

@@ -4,37 +4,22 @@ Gradients belong to memory, so all views of it share them; must not know tapes.
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelWarning
-from kernelab.lang.types import Value, is_differentiable
+from kernelab.lang.types import is_differentiable
 from kernelab.runtime.conversion import described
-from kernelab.runtime.memory import Allocation, zeros_beside
+from kernelab.runtime.layout import Strided
+from kernelab.runtime.memory import zeros_beside
 from kernelab.runtime.origin import tell_what_is_missing
 from kernelab.runtime.recorder import caller
 from kernelab.runtime.transfers import transfer
 
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
 
-
-class Gradients:
+class Gradients(Strided):
     """The part of an array that is about its gradient."""
 
-    __slots__ = ("_grad",)
-
-    _grad: "array | None"
-
-    if TYPE_CHECKING:
-        allocation: Allocation
-        shape: tuple[int, ...]
-        strides: tuple[int, ...]
-        dtype: Value
-
-        @property
-        def offset(self) -> int: ...
-
-        def twin(self, allocation: Allocation) -> "array": ...
+    __slots__ = ()
 
     @property
     def requires_grad(self) -> bool:
@@ -53,7 +38,7 @@ class Gradients:
             self.allocation.adjoint = None
 
     @property
-    def grad(self) -> "array | None":
+    def grad(self) -> "Self | None":
         """The gradient that the last backward pass left, zeros before; None without `requires_grad`."""
         allocation = self.allocation
         if not allocation.requires_grad:
@@ -64,10 +49,11 @@ class Gradients:
             allocation.adjoint = zeros_beside(allocation)
         if self._grad is None or self._grad.allocation is not allocation.adjoint:
             self._grad = self.twin(allocation.adjoint)
-        return self._grad
+        gradient: Self = self._grad
+        return gradient
 
     @grad.setter
-    def grad(self, value: "array | None") -> None:
+    def grad(self, value: "Self | None") -> None:
         if value is None:
             self.allocation.adjoint = None
             return
@@ -88,7 +74,17 @@ class Gradients:
         assert self.grad is not None
         transfer(self.grad, value, "assign")
 
-    def _stands_like(self, other: "array") -> bool:
+    @property
+    def retain_grad(self) -> bool:
+        """Whether a backward pass leaves the gradient in `grad`: it does for all that require gradients."""
+        return self.requires_grad
+
+    @retain_grad.setter
+    def retain_grad(self, wanted: bool) -> None:
+        if wanted:
+            self.requires_grad = True
+
+    def _stands_like(self, other: Strided) -> bool:
         mine = (self.offset, self.strides, self.allocation.nbytes)
         return mine == (other.offset, other.strides, other.allocation.nbytes)
 

@@ -14,6 +14,7 @@ from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Kerne
 from kernelab.lang.structs import Struct
 from kernelab.lang.traced import traced
 from kernelab.lang.types import int32
+from kernelab.runtime import hooks
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
@@ -168,7 +169,7 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         """The same, for a launch."""
         plain = self.contiguous()
         made: Gathered = object.__new__(Gathered)
-        made._setup(plain.allocation, plain.offset, plain.shape, plain.strides, plain.dtype)
+        made.place(plain.allocation, plain.offset, plain.shape, plain.strides, plain.dtype)
         made.source = self
         return made
 
@@ -292,6 +293,7 @@ class Ranked:
 indexedarray1d, indexedarray2d, indexedarray3d, indexedarray4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
 
 
+@hooks.pick.provide
 def pick(data: array, keys: Sequence[Any]) -> indexedarray:
     """``data[rows, :]``: the elements at arrays of indices, one for an axis."""
     # Integers and slices first: what remains has the axes that the indices pick from.

@@ -10,18 +10,14 @@ where it has not, the host has to, by its mirrors.  Nobody is told of what chang
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
-from kernelab.errors import Source
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
+from kernelab.runtime import hooks
 from kernelab.runtime.interop import itemsize
+from kernelab.runtime.layout import Strided
 from kernelab.runtime.memory import allocate, contiguous_strides
-
-if TYPE_CHECKING:
-    from kernelab.runtime.kernel import Kernel
-    from kernelab.runtime.strided import array
 
 INDICES = ("i", "j", "k", "l")
 
@@ -35,7 +31,7 @@ Axis = tuple[int, tuple[int, ...]]
 """An extent, and the strides of the arrays along it."""
 
 
-def copy(dest: "array", src: "array") -> bool:
+def copy(dest: Strided, src: Strided) -> bool:
     """Copy elements of equal shape and dtype, which may overlap."""
     if not _are_together(dest, src):
         return False
@@ -44,7 +40,7 @@ def copy(dest: "array", src: "array") -> bool:
     return source is not None and _run("copy", BITS[_scalar(dest).bits // 8], dest, source)
 
 
-def add(dest: "array", src: "array") -> bool:
+def add(dest: Strided, src: Strided) -> bool:
     """Add elements of equal shape and dtype, of another memory."""
     return (
         dest.allocation is not src.allocation
@@ -53,14 +49,14 @@ def add(dest: "array", src: "array") -> bool:
     )
 
 
-def clear(dest: "array") -> bool:
+def clear(dest: Strided) -> bool:
     """Set elements to zero."""
     if dest.allocation.space is None:
         return False
     return fill(dest, bytes(1)) or _run("clear", BITS[_scalar(dest).bits // 8], dest)
 
 
-def fill(dest: "array", element: bytes) -> bool:
+def fill(dest: Strided, element: bytes) -> bool:
     """Set every element of an array without gaps to the bytes of one, or to a part that they repeat."""
     memory, pattern = dest.allocation, _repeated(element)
     if memory.space is None or pattern is None or not dest.is_contiguous:
@@ -75,31 +71,31 @@ def _repeated(element: bytes) -> bytes | None:
     return next((element[:n] for n in sizes if element[:n] * (len(element) // n) == element), None)
 
 
-def _are_together(dest: "array", src: "array") -> bool:
+def _are_together(dest: Strided, src: Strided) -> bool:
     return dest.allocation.space is not None and dest.allocation.space is src.allocation.space
 
 
-def gathered(src: "array") -> "array | None":
+def gathered(src: Strided) -> Strided | None:
     """The elements without gaps in memory of their own, of the same device; None where the host has to."""
     made = room_for(src)
     return made if copy(made, src) else None
 
 
-def room_for(elements: "array") -> "array":
+def room_for(elements: Strided) -> Strided:
     """An array like another, without gaps, in new memory of the same device."""
     size, shape = itemsize(elements.dtype), elements.shape
     memory = allocate(elements.size * size, cleared=False, beside=elements.allocation)
     return elements.over(memory, 0, shape, contiguous_strides(shape, size), elements.dtype)
 
 
-def _scalar(elements: "array") -> Scalar:
+def _scalar(elements: Strided) -> Scalar:
     return scalar_of(elements.dtype)
 
 
 # ------------------------------------------------------------------------------------------ axes
 
 
-def _run(what: str, scalar: Scalar, dest: "array", *others: "array") -> bool:
+def _run(what: str, scalar: Scalar, dest: Strided, *others: Strided) -> bool:
     """Run a kernel over all scalars; not where they are too many, or stand along too many axes."""
     arrays = (dest, *others)
     axes = _axes(dest, [_strides(elements) for elements in arrays])
@@ -114,17 +110,17 @@ def _run(what: str, scalar: Scalar, dest: "array", *others: "array") -> bool:
     slots = [*grid]
     for n, elements in enumerate(arrays):
         slots += [elements.allocation.address + elements.offset, *extents, *(s[n] for _, s in axes)]
-    _kernel(what, scalar, len(axes)).primal_entry(struct.pack(f"={len(slots)}q", *slots))
+    _entry(what, scalar, len(axes))(struct.pack(f"={len(slots)}q", *slots))
     return True
 
 
-def _strides(elements: "array") -> tuple[int, ...]:
+def _strides(elements: Strided) -> tuple[int, ...]:
     """The strides of the scalars of an array, with those of components."""
     scalar = _scalar(elements)
     return (*elements.strides, *contiguous_strides(shape_of(elements.dtype), scalar.bits // 8))
 
 
-def _axes(dest: "array", strides: Sequence[tuple[int, ...]]) -> list[Axis]:
+def _axes(dest: Strided, strides: Sequence[tuple[int, ...]]) -> list[Axis]:
     """The axes along which there is more than one scalar, the shortest way last; one at the least."""
     extents = (*dest.shape, *shape_of(dest.dtype))
     given = [axis for axis in zip(extents, zip(*strides, strict=True), strict=True) if axis[0] != 1]
@@ -147,16 +143,10 @@ BODIES = {
 
 
 @cache
-def _kernel(what: str, scalar: Scalar, ndim: int) -> "Kernel":
-    from kernelab.runtime.kernel import Kernel, compile_source  # kernels build on arrays
-
+def _entry(what: str, scalar: Scalar, ndim: int) -> Callable[[bytes], None]:
     names, body = BODIES[what]
     at = ", ".join(INDICES[:ndim])
     type = f"array[{scalar}]" if ndim == 1 else f"array{ndim}d[{scalar}]"
     head = ", ".join(f"{name}: {type}" for name in names.split(", "))
     text = f"def {what}_elements({head}):\n    {at} = tid()\n    {body.format(at=at, scalar=scalar)}\n"
-    compiled = compile_source(Source(text, "kernelab elements"))
-    compiled.raise_errors()
-    found = compiled.definitions[f"{what}_elements"]
-    assert isinstance(found, Kernel)
-    return found
+    return hooks.compile_entry(text, f"{what}_elements")

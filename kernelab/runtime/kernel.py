@@ -36,6 +36,7 @@ from kernelab.passes.slopes import expand_gradients
 from kernelab.passes.storage import LoopStorage, loop_storage
 from kernelab.passes.vjp import Vjp, vjp
 from kernelab.passes.widen import widen
+from kernelab.runtime import hooks
 from kernelab.runtime.arguments import Parameter, Quick, parameters
 from kernelab.runtime.calling import Loaded, ordered
 from kernelab.runtime.derived import Reverse, build, flat, flat_pair
@@ -134,14 +135,13 @@ class Kernel(KernelHints):
 
     def __getitem__(self, grid: int | tuple[int, ...]) -> Callable[..., None]:
         """The kernel on a grid: call it with its arguments, by position or by name."""
-        from kernelab.runtime.launch import run  # launching builds on kernels
 
         def launched(*given: Any, **named: Any) -> None:
             if not named and len(given) == self.arity:
-                run(self, grid, [*given])
+                hooks.run(self, grid, [*given])
                 return
             arguments = ordered(self.loaded, given, named)
-            run(self.of_arguments(arguments), grid, arguments)
+            hooks.run(self.of_arguments(arguments), grid, arguments)
 
         return launched
 
@@ -328,7 +328,9 @@ class Kernel(KernelHints):
             program = derive("save")
             names = [param.hint for param in self.primal.params]
             positions = tuple(i for i, name in enumerate(names) if name in active)
-            self._reverse[key] = Reverse(self, program, positions, lambda: derive("checkpoint"))
+            self._reverse[key] = Reverse(
+                self.primal, program, positions, lambda: derive("checkpoint"), self.clearer
+            )
         return self._reverse[key]
 
     @property
@@ -425,6 +427,15 @@ def compile_source(source: Source, namespace: Mapping[str, Any] | None = None, *
     lowered = lower_source(source, {} if namespace is None else namespace)
     definitions = {name: _made(definition, options) for name, definition in lowered.definitions.items()}
     return Compiled(definitions, lowered.assigned, lowered.diagnostics, lowered.errors, lowered)
+
+
+@hooks.compile_entry.provide
+def _entry_of(text: str, name: str) -> Entry:
+    compiled = compile_source(Source(text, "kernelab elements"))
+    compiled.raise_errors()
+    kernel = compiled.definitions[name]
+    assert isinstance(kernel, Kernel)
+    return kernel.primal_entry
 
 
 Made = Kernel | UserFunction | type[Instance]

@@ -18,6 +18,7 @@ from kernelab.backend.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG,
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.guidance.calls import no_argument, show_signature
 from kernelab.lang.types import Array, Type, int32, is_differentiable
+from kernelab.runtime import hooks
 from kernelab.runtime.arguments import Parameter, Reference, wrong_count
 from kernelab.runtime.calling import ordered
 from kernelab.runtime.command import Launch
@@ -35,7 +36,7 @@ from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
-from kernelab.runtime.spaces import Space
+from kernelab.runtime.spaces import Space, space_of
 from kernelab.runtime.storage import run_keeping
 from kernelab.runtime.streams import Stream, configured, flowing, stream_of
 from kernelab.runtime.strided import array, duplicate
@@ -48,6 +49,7 @@ _REMEMBERED = 64
 """For how many layouts of its arguments a kernel knows which of them share bytes."""
 
 
+@hooks.launch.provide
 def launch(
     kernel: Kernel | None = None,
     dim: int | Sequence[int] | None = None,
@@ -124,6 +126,7 @@ def _start(
         run(kernel, dim, arguments, record_tape)
 
 
+@hooks.run.provide
 def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:
     """Launch with the arguments in the order of the parameters; the list then holds what was launched."""
     plan = kernel.plan
@@ -152,7 +155,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
     else:
         if will_write(kernel, grid, arguments) and record_tape:
-            note_origin(kernel, arguments)
+            read, written = ([arguments[i].allocation for i in those] for those in (plan.read, plan.written))
+            note_origin(kernel.name, read, written)
         entry = _entry_for(kernel, arguments) if plan.totals else kernel.primal_entry
         entry(b"".join(parts))
     if not usual:
@@ -290,7 +294,7 @@ class Call:
     @property
     def space(self) -> Space | None:
         """The device's memory that the arrays are in; None for the host's."""
-        return next((memory.space for memory in self.memories()), None)
+        return next((space_of(memory) for memory in self.memories()), None)
 
     @property
     def place(self) -> Device:

@@ -1,32 +1,92 @@
-"""Where the elements of an array stand: how many, from where to where, in order or not, over whose bytes.
+"""Elements of one type at regular distances in memory: where each stands, and NumPy's views of them.
 
-Knows addresses, shapes and strides; must not know what the elements hold.
+What an array is before anybody computes with it, copies it or differentiates it; those are other modules.
 """
 
-from typing import TYPE_CHECKING, cast
+import struct
+from typing import Any, NamedTuple, Self
 
-from kernelab.lang.types import Value
-from kernelab.runtime.interop import itemsize
+import numpy as np
+
+from kernelab.lang.types import Array, Value, scalar_of, shape_of
+from kernelab.runtime.interop import HostArray, array_type, itemsize
 from kernelab.runtime.memory import Allocation, bounds, contiguous_strides, folds
-from kernelab.runtime.overlap import share_bytes
 
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
+Extents = tuple[int, ...]
 
 
-class Layout:
-    """The part of an array that is about the places of its elements."""
+class Part(NamedTuple):
+    """Elements somewhere in memory, of which `Strided.over` makes an array."""
 
-    __slots__ = ()
+    allocation: Allocation
+    offset: int
+    shape: Extents
+    strides: Extents
+    dtype: Value
 
-    if TYPE_CHECKING:
-        allocation: Allocation
-        ptr: int
-        shape: tuple[int, ...]
-        strides: tuple[int, ...]
-        dtype: Value
-        ndim: int
-        _extent: tuple[int, int] | None
+
+class Strided:
+    """Elements of `dtype` in memory, from the address `ptr` on, `strides` bytes apart along each axis.
+
+    `packed` is what a launch passes to a kernel.  None of this changes once `place` has set it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_extent",
+        "_grad",
+        "_host",
+        "allocation",
+        "dtype",
+        "ndim",
+        "packed",
+        "ptr",
+        "shape",
+        "strides",
+        "type",
+    )
+
+    allocation: Allocation
+    ptr: int
+    shape: Extents
+    strides: Extents
+    dtype: Value
+    ndim: int
+    type: Array
+    packed: bytes
+    _host: HostArray | None
+    _extent: tuple[int, int] | None
+    _grad: Any
+
+    @classmethod
+    def class_of(cls, dtype: Any) -> Any:
+        """The class of arrays of this type of elements."""
+        return cls
+
+    @classmethod
+    def over(
+        cls, allocation: Allocation, offset: int, shape: Extents, strides: Extents, dtype: Value
+    ) -> Self:
+        """An array over memory that exists, `offset` and `strides` in bytes."""
+        made: Self = object.__new__(cls.class_of(dtype))
+        made.place(allocation, offset, shape, strides, dtype)
+        return made
+
+    def place(
+        self, allocation: Allocation, offset: int, shape: Extents, strides: Extents, dtype: Value
+    ) -> None:
+        """Set where the elements stand; `offset` and `strides` in bytes."""
+        ndim = len(shape)
+        _fill(self, allocation, allocation.address + offset, shape, strides, dtype, array_type(dtype, ndim))
+
+    def twin(self, allocation: Allocation) -> Self:
+        """The array that stands in `allocation` as this one stands in its own."""
+        made: Self = object.__new__(self.class_of(self.dtype))
+        ptr = allocation.address + self.ptr - self.allocation.address
+        _fill(made, allocation, ptr, self.shape, self.strides, self.dtype, self.type)
+        return made
+
+    # -------------------------------------------------------------------------------------- layout
 
     @property
     def size(self) -> int:
@@ -46,7 +106,7 @@ class Layout:
         """The lowest address of any element, and one past the highest."""
         if self._extent is None:
             found = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))
-            cast("array", self)._extent = found
+            _set_extent(self, found)
             return found
         return self._extent
 
@@ -68,6 +128,74 @@ class Layout:
         """Whether elements may have bytes in common with each other, as in a sliding window of NumPy's."""
         return folds(self.shape, self.strides, itemsize(self.dtype))
 
-    def overlaps(self, other: "array") -> bool:
-        """Whether the two have bytes in common."""
-        return share_bytes(cast("array", self), other)
+    # -------------------------------------------------------------------------------------- NumPy's views
+
+    def host(self) -> HostArray:
+        """The elements as a NumPy array for kernelab's own use, components in the last axes.
+
+        Those of a device are brought here, and go back there with the next launch: they are not to be kept.
+        """
+        if self._host is not None:
+            return self._host
+        made = self._view(self.allocation.buffer())
+        if not self.allocation.writable:
+            made.flags.writeable = False
+        if self.allocation.is_steady:
+            _set_host(self, made)
+        return made
+
+    def seen(self) -> HostArray:
+        """The same, only to be read, until the next launch."""
+        return self.host() if self.allocation.space is None else self._view(self.allocation.seen())
+
+    def outline(self) -> HostArray:
+        """A NumPy array that stands in memory like the elements do, whatever it holds."""
+        return self.host() if self.allocation.space is None else self._view(self.allocation.image())
+
+    def blank(self) -> HostArray:
+        """The same as `host`, where every element is about to be written."""
+        memory = self.allocation
+        whole = self.size * itemsize(self.dtype) == memory.nbytes and self.is_contiguous
+        return self._view(memory.blank()) if whole and memory.space is not None else self.host()
+
+    def _view(self, buffer: Any) -> HostArray:
+        known = self._host
+        if known is not None:
+            return np.ndarray(known.shape, known.dtype, buffer, self.offset, known.strides)
+        scalar, components = scalar_of(self.dtype).dtype, shape_of(self.dtype)
+        if not components:
+            return np.ndarray(self.shape, scalar, buffer, self.offset, self.strides)
+        strides = self.strides + contiguous_strides(components, scalar.itemsize)
+        return np.ndarray(self.shape + components, scalar, buffer, self.offset, strides)
+
+
+# Assignment to an array explains what cannot be assigned (`fixed`); slots set by these ask nobody.
+_SLOTS = {name: vars(Strided)[name].__set__ for name in Strided.__slots__ if name != "__weakref__"}
+_set_allocation, _set_ptr, _set_dtype = (_SLOTS[name] for name in ("allocation", "ptr", "dtype"))
+_set_shape, _set_strides, _set_ndim = (_SLOTS[name] for name in ("shape", "strides", "ndim"))
+_set_type, _set_packed = (_SLOTS[name] for name in ("type", "packed"))
+_set_host, _set_extent, _set_grad = (_SLOTS[name] for name in ("_host", "_extent", "_grad"))
+_PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
+
+
+def _fill(
+    made: Strided,
+    allocation: Allocation,
+    ptr: int,
+    shape: Extents,
+    strides: Extents,
+    dtype: Value,
+    type: Array,
+) -> None:
+    ndim = len(shape)
+    _set_allocation(made, allocation)
+    _set_ptr(made, ptr)
+    _set_shape(made, shape)
+    _set_strides(made, strides)
+    _set_dtype(made, dtype)
+    _set_ndim(made, ndim)
+    _set_type(made, type)
+    _set_packed(made, _PACK[ndim](ptr, *shape, *strides))
+    _set_host(made, None)
+    _set_extent(made, None)
+    _set_grad(made, None)

@@ -11,17 +11,19 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from types import CodeType
+from typing import Any, Protocol
 
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
 from kernelab.runtime.ranges import Ranges
 
-if TYPE_CHECKING:
-    from kernelab.runtime.origin import Note
-    from kernelab.runtime.spaces import Space
-    from kernelab.runtime.strided import array
+Elements = Any
+"""An array over the memory; its class is built on this module."""
+
+Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
+"""What an unrecorded launch leaves (`origin`): version, kernel, place in the code, thread, memory it read."""
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -32,10 +34,19 @@ _SERIALS = itertools.count(1)
 """Allocations are numbered in the order in which they are made."""
 
 
+class MemorySpace(Protocol):
+    """The memory of a device, in which allocations are made (`spaces`)."""
+
+    name: str
+
+    def allocate(self, nbytes: int, *, cleared: bool) -> "Allocation":
+        """New memory, zeros or uninitialised; raises KernelMemoryError."""
+
+
 class Watcher(Protocol):
     """Someone who needs the bytes of an allocation as they are."""
 
-    def before_write(self, target: "array") -> None:
+    def before_write(self, target: Elements) -> None:
         """`target`, an array over the watched allocation, is about to be overwritten."""
 
     def exposed(self) -> None:
@@ -136,7 +147,7 @@ class Allocation:
         return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
 
     @property
-    def space(self) -> "Space | None":
+    def space(self) -> MemorySpace | None:
         """The memory of the device that the bytes are in; None for the host's own."""
         return None
 
@@ -224,7 +235,7 @@ class Allocation:
         """Tell `watcher` of every change of any byte, as long as it lives."""
         self.witnesses.append(weakref.ref(watcher, self.witnesses.remove))
 
-    def will_write(self, target: "array") -> None:
+    def will_write(self, target: Elements) -> None:
         """To be called before `target`'s elements change: tells the watchers, then counts the write."""
         if self.watches.starts:
             for watcher in self.watches.of(*target.extent):

@@ -8,18 +8,13 @@ takes that memory for a leaf can say what is missing.  ``record_tape=False`` say
 import sys
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
-from types import CodeType
-from typing import TYPE_CHECKING, Any
 
 from kernelab.errors import Diagnostic, KernelWarning, Related
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, caller, user_frame
-
-if TYPE_CHECKING:
-    from kernelab.runtime.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +46,17 @@ class Origin:
         )
 
 
-Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
-"""What a launch leaves in a hurry: version, kernel, place in the code, thread, and the memory it read."""
-
-
-def note_origin(kernel: "Kernel", arguments: Sequence[Any]) -> None:
+def note_origin(kernel: str, read: Iterable[Allocation], written: Collection[Allocation]) -> None:
     """Leave with what an unrecorded launch has written that it came from arrays with gradients."""
-    plan = kernel.plan
-    written = [arguments[i].allocation for i in plan.written]
-    refs = []
-    for i in plan.read:
-        memory = arguments[i].allocation
-        if memory.requires_grad and memory.adjoint is None and memory not in written:
-            refs.append(weakref.ref(memory))
+    sources = (memory for memory in read if memory.requires_grad and memory.adjoint is None)
+    refs = [weakref.ref(memory) for memory in sources if memory not in written]
     if not refs:
         return
     frame = user_frame(sys._getframe(3))  # behind `run`, and what has called it
     code, instruction, thread = frame.f_code, frame.f_lasti, get_ident()
     for memory in written:
         if memory.requires_grad:
-            memory.origin = (memory.version, kernel.name, code, instruction, thread, refs)
+            memory.origin = (memory.version, kernel, code, instruction, thread, refs)
 
 
 def origin_of(memory: Allocation) -> Origin | None:

@@ -9,7 +9,7 @@ Knows arrays.
 import weakref
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +19,10 @@ from kernelab.lang.structs import Struct
 from kernelab.lang.types import Scalar, Value, bfloat16, scalar_of, shape_of
 from kernelab.runtime.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.dlpack import CPU, Described, capsule_of, taken
-from kernelab.runtime.interop import too_many_axes, value_type
-from kernelab.runtime.memory import Allocation, bounds, contiguous_strides, point_at
-from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space
-
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
+from kernelab.runtime.interop import itemsize, too_many_axes, value_type
+from kernelab.runtime.layout import Part, Strided
+from kernelab.runtime.memory import Allocation, bounds, contiguous_strides, folds, point_at
+from kernelab.runtime.spaces import OPEN, DeviceAllocation, Space, space_of
 
 INTERFACE = "__cuda_array_interface__"
 
@@ -45,8 +43,8 @@ def _interface(data: Any) -> dict[str, Any] | None:
     return found
 
 
-def from_interface(data: Any, elem: Any) -> "array":
-    """An array over the memory of an object with the CUDA array interface.
+def from_interface(data: Any, elem: Any) -> Part:
+    """The memory of an object with the CUDA array interface.
 
     With a vector or matrix for `elem` the last axes are its components; with numbers of another type, `elem`
     is left to the caller.  Raises KernelTypeError for what no array can look at.
@@ -92,9 +90,9 @@ def _ordinal(space: Space) -> int:
     return int(space.name.partition(":")[2])
 
 
-def interface_of(elements: "array") -> dict[str, Any]:
+def interface_of(elements: Strided) -> dict[str, Any]:
     """The CUDA array interface of an array, whose memory is shared from now on; AttributeError on the CPU."""
-    space, scalar = elements.allocation.space, scalar_of(elements.dtype)
+    space, scalar = space_of(elements.allocation), scalar_of(elements.dtype)
     if space is None or scalar == bfloat16:  # for which NumPy's words have no name
         raise AttributeError(INTERFACE)
     shape, strides = _scalars(elements)
@@ -110,7 +108,7 @@ def interface_of(elements: "array") -> dict[str, Any]:
 
 
 def capsule(
-    elements: "array",
+    elements: Any,
     stream: Any = None,
     dl_device: Any = None,
     copy: bool | None = None,
@@ -120,7 +118,7 @@ def capsule(
 
     Its stream waits for what kernelab has to do; None is CUDA's default stream, -1 one that does not wait.
     """
-    space = elements.allocation.space
+    space = space_of(elements.allocation)
     assert space is not None
     if dl_device is not None and tuple(dl_device) != (2, _ordinal(space)):
         if tuple(dl_device) != (CPU, 0) or copy is False:
@@ -137,27 +135,27 @@ def capsule(
     if not copy:
         _share(shared, partner)
     else:
-        shared.allocation.flush()  # type: ignore[attr-defined]
+        shared.allocation.flush()
     if stream != -1:
         space.stream_sync.meet(LEGACY if stream is None else int(stream), 0)
     scalar = scalar_of(shared.dtype)
     return capsule_of(Described(shared.ptr, shape, strides, scalar, _ordinal(space), shared.allocation))
 
 
-def _scalars(elements: "array") -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _scalars(elements: Strided) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and strides of the numbers, those of components last."""
     parts, size = shape_of(elements.dtype), scalar_of(elements.dtype).dtype.itemsize
     return elements.shape + parts, elements.strides + contiguous_strides(parts, size)
 
 
-def _share(elements: "array", partner: Partner) -> None:
+def _share(elements: Strided, partner: Partner) -> None:
     memory = elements.allocation
     assert isinstance(memory, DeviceAllocation)
     memory.share((partner,))
 
 
-def from_capsule(source: Any, elem: Value | None) -> "array":
-    """An array over the memory of a device that DLPack describes: an object that speaks it, or a capsule.
+def from_capsule(source: Any, elem: Value | None) -> Part:
+    """The memory of a device that DLPack describes: of an object that speaks it, or of a capsule.
 
     Raises KernelTypeError where numbers would have to be converted.
     """
@@ -207,10 +205,8 @@ def over(
     partners: tuple[Partner, ...],
     *,
     writable: bool = True,
-) -> "array":
-    """An array over described elements; its last axes are components if `elem` has the same numbers."""
-    from kernelab.runtime.strided import array  # which builds on this module
-
+) -> Part:
+    """Described elements; their last axes are components if `elem` has the same numbers."""
     shape, strides, size = described.shape, described.strides, described.scalar.dtype.itemsize
     low, high = bounds(described.address, shape, strides, size)
     memory = space.borrow(low, high, described.owner, partners, writable=writable)
@@ -226,9 +222,8 @@ def over(
         shape, strides = (1,), (size,)
     if len(shape) > 4:
         raise KernelTypeError(too_many_axes(len(shape)))
-    shared = array.over(memory, described.address - memory.address, shape, strides, made)
-    memory.folded |= shared.folds
-    return shared
+    memory.folded |= folds(shape, strides, itemsize(made))
+    return Part(memory, described.address - memory.address, shape, strides, made)
 
 
 def at_address(

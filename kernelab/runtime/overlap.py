@@ -5,20 +5,17 @@ Knows extents and strides; must not know where arrays come from.
 
 import math
 from collections.abc import Container, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernelab.runtime.interop import itemsize
-
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
+from kernelab.runtime.layout import Strided
 
 _WORK = 10_000
 """How long to look for a common byte of two views, in NumPy's units, before assuming that there is one."""
 
 
-def share_bytes(one: "array", other: "array") -> bool:
+def share_bytes(one: Strided, other: Strided) -> bool:
     """Whether two arrays have bytes in common."""
     (low, high), (other_low, other_high) = one.extent, other.extent
     if high <= other_low or other_high <= low or low == high or other_low == other_high:
@@ -31,7 +28,7 @@ def share_bytes(one: "array", other: "array") -> bool:
         return True
 
 
-def groups_sharing(arrays: "Mapping[int, array]", changed: Container[int]) -> tuple[tuple[int, ...], ...]:
+def groups_sharing(arrays: Mapping[int, Strided], changed: Container[int]) -> tuple[tuple[int, ...], ...]:
     """The positions of arrays that have bytes in common of which one array is changed, in disjoint groups."""
     groups: list[set[int]] = []
     for i, one in arrays.items():
@@ -41,7 +38,7 @@ def groups_sharing(arrays: "Mapping[int, array]", changed: Container[int]) -> tu
             if i != j
             and (i in changed or j in changed)
             and one.allocation is other.allocation
-            and one.overlaps(other)
+            and share_bytes(one, other)
         }
         if partners:
             touching = [group for group in groups if group & partners]
@@ -50,7 +47,7 @@ def groups_sharing(arrays: "Mapping[int, array]", changed: Container[int]) -> tu
     return tuple(tuple(sorted(group)) for group in groups)
 
 
-def _interleave(one: "array", other: "array") -> bool:
+def _interleave(one: Strided, other: Strided) -> bool:
     """Whether the two are apart in every period of their strides, as the fields of structs are."""
     axes = [*zip(one.shape, one.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
     period = math.gcd(*(stride for extent, stride in axes if extent > 1))

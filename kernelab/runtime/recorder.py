@@ -11,15 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kernelab.errors import Diagnostic, Source, Span, label_of
 from kernelab.lang.traced import Origins
 
-if TYPE_CHECKING:
-    from kernelab.runtime.interop import HostArray
-    from kernelab.runtime.launch import Call
-    from kernelab.runtime.strided import array
+Elements = Any
+"""An array; its class reports to the recorder."""
 
 
 class Recorder(Protocol):
@@ -30,33 +28,31 @@ class Recorder(Protocol):
 
     sees_values: bool
 
-    def launch(self, call: "Call") -> None:
-        """Run a validated launch, and record it."""
+    def launch(self, call: Any) -> None:
+        """Run a validated launch, a `launch.Call`, and record it."""
 
-    def launched_nothing(self, name: str, targets: Sequence["array"]) -> None:
+    def launched_nothing(self, name: str, targets: Sequence[Elements]) -> None:
         """A launch of the kernel of this name had no threads, so it did not write to `targets`."""
 
-    def copied(self, dest: "array", src: "array", how: str) -> None:
+    def copied(self, dest: Elements, src: Elements, how: str) -> None:
         """`dest` now holds the elements of `src`; `how` names the operation."""
 
-    def overwritten(self, dest: "array", how: str, data: Any = None) -> None:
+    def overwritten(self, dest: Elements, how: str, data: Any = None) -> None:
         """`dest` now holds values of the host's, made of `data`; `how` names the operation."""
 
-    def looked_at(self, elements: "array") -> Origins:
+    def looked_at(self, elements: Elements) -> Origins:
         """The host gets the values of an array; the origins that these are to carry."""
 
-    def unreadable(self, elements: "array") -> Diagnostic | None:
+    def unreadable(self, elements: Elements) -> Diagnostic | None:
         """Why the host cannot see the values of an array: they differ between lanes; None where it can."""
 
-    def tabulate(
-        self, target: "array", sources: Sequence["array"], compute: Callable[..., "HostArray"]
-    ) -> None:
+    def tabulate(self, target: Elements, sources: Sequence[Elements], compute: Callable[..., Any]) -> None:
         """Set a new array of ints to what the host computes of the values of others."""
 
-    def marked_read(self, elements: "array") -> None:
+    def marked_read(self, elements: Elements) -> None:
         """Code that is no kernel has read an array."""
 
-    def came_in(self, elements: "array", data: Any = None) -> None:
+    def came_in(self, elements: Elements, data: Any = None) -> None:
         """An array was made of values that the host had, of `data`."""
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:

@@ -8,21 +8,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
-from kernelab.frontend import UserFunction
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
-from kernelab.runtime.callee import function_of
 from kernelab.runtime.device import Device
-from kernelab.runtime.elementwise import apply
+from kernelab.runtime.elementwise import apply, cast_function, component_indices
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.operands import plain
-from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.strided import array, duplicate, require_array
-from kernelab.runtime.transfers import readable, transfer
 
 BLOCK = 1024
 """How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
@@ -136,7 +130,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
             raise KernelValueError(Diagnostic(message, code="count", hint="say how many elements: count=..."))
     if count is not None:
         source, target = _first(source, count), _first(target.flatten(), count)
-    apply("array_cast", _cast(target.dtype), [source], (target,))
+    apply("array_cast", cast_function(target.dtype), [source], (target,))
 
 
 def _numbers(values: array) -> array:
@@ -145,26 +139,6 @@ def _numbers(values: array) -> array:
     if not isinstance(row.dtype, Scalar):
         row = row.view(scalar_of(row.dtype)).flatten()
     return row
-
-
-def store(part: array, values: array) -> None:
-    """``x[...] = values``, where `part` is what the index means: a copy, cast and stretched as needed."""
-    if values.size == part.size == 1 and values.ndim != part.ndim:
-        values = values.reshape(part.shape)
-    if (part.packed, part.dtype) == (values.packed, values.dtype):
-        return  # `x[...] += 1` has changed the elements in place already
-    if (part.shape, part.dtype) == (values.shape, values.dtype):
-        transfer(part, values, "item assignment")
-    elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
-        apply("item_assignment", _cast(part.dtype), [values], (part,))
-    else:
-        part.assign(np.broadcast_to(readable(values), part.outline().shape))
-
-
-def _cast(elem: Value) -> UserFunction:
-    value = "S(x)" if isinstance(elem, Scalar) else f"T({', '.join(f'S(x[{k}])' for k in _indices(elem))})"
-    names = (("T", elem), ("S", scalar_of(elem)))
-    return function_of("cast", f"def cast(x):\n    return {value}", names)
 
 
 # ------------------------------------------------------------------------------------------ parts
@@ -281,11 +255,7 @@ def _product(elem: Value) -> str:
     """The inner product of two elements, spelled out."""
     if isinstance(elem, Scalar):
         return "x * y"
-    return " + ".join(f"x[{index}] * y[{index}]" for index in _indices(elem))
-
-
-def _indices(elem: Value) -> list[str]:
-    return [", ".join(map(str, index)) for index in np.ndindex(shape_of(elem))]
+    return " + ".join(f"x[{index}] * y[{index}]" for index in component_indices(elem))
 
 
 __all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]

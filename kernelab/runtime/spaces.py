@@ -387,3 +387,10 @@ class DeviceAllocation(Allocation):
             mine.driver.fetch(self.address + start, other.driver, source.address + at, nbytes)
             other.stream_sync.follow(mine.stream_sync)
         mine.backend.pending.join(other.backend.pending)
+
+
+def space_of(memory: Allocation) -> Space | None:
+    """The device's memory that an allocation is in; None for the host's."""
+    space = memory.space
+    assert space is None or isinstance(space, Space)
+    return space

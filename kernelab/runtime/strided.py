@@ -4,7 +4,6 @@ Knows memory, dtypes and the current recorder; must not know kernels or tapes.  
 makes passes through `write` or `transfer`: they warn the memory's watchers and tell the recorder.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -12,9 +11,11 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.guidance.calls import telling
+from kernelab.lang.structs import Struct
 from kernelab.lang.traced import traced
-from kernelab.lang.types import Array, Value, shape_of
+from kernelab.lang.types import Value, shape_of
 from kernelab.lang.values import frozen, value_of
+from kernelab.runtime import hooks
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic
 from kernelab.runtime.conversion import described
@@ -22,12 +23,9 @@ from kernelab.runtime.device import CPU, Device, device_of, get_device
 from kernelab.runtime.exchange import Exchange
 from kernelab.runtime.fixed import Fixed
 from kernelab.runtime.fresh import allocate_on, laid_out, require_room
-from kernelab.runtime.gradients import Gradients
 from kernelab.runtime.hints import Hints
-from kernelab.runtime.hosting import Hosting
 from kernelab.runtime.interop import (
     HostArray,
-    array_type,
     element,
     fitting,
     host_values,
@@ -37,14 +35,13 @@ from kernelab.runtime.interop import (
     too_many_axes,
     value_type,
 )
-from kernelab.runtime.layout import Layout
 from kernelab.runtime.memory import (
-    Allocation,
     address_of,
     borrow,
     contiguous_strides,
 )
 from kernelab.runtime.outside import at_address, from_interface, is_outside
+from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.transfers import look_at, transfer, unreadable, write
 from kernelab.runtime.viewing import (
@@ -56,7 +53,6 @@ from kernelab.runtime.viewing import (
     is_picked,
     keys_of,
     other_shape,
-    picked,
     require_inside,
     shaped,
 )
@@ -64,7 +60,7 @@ from kernelab.runtime.viewing import (
 Shape = tuple[int, ...]
 
 
-class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, Views):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Views, Hints, Fixed):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; compared by identity.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
@@ -76,32 +72,10 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
     """
 
     __kernelab_name__ = "array"
-    __slots__ = (
-        "__weakref__",
-        "_extent",
-        "_host",
-        "allocation",
-        "dtype",
-        "ndim",
-        "packed",
-        "ptr",
-        "shape",
-        "strides",
-        "type",
-    )
+    __slots__ = ()
 
     structs: ClassVar[Any] = None
     holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
-
-    allocation: Allocation
-    ptr: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: Value
-    ndim: int
-    type: Array
-    packed: bytes
-    _host: HostArray | None
 
     def __new__(
         cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
@@ -111,12 +85,12 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
                 hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
                 raise KernelTypeError(Diagnostic("cannot make an array from None", code="data", hint=hint))
             return array_annotation(dtype, ndim)
-        return super().__new__(cls._class_for(data, dtype))
+        return super().__new__(cls.structs if cls.holds_structs(data, dtype) else cls)
 
     @classmethod
-    def _class_for(cls, data: Any, dtype: Any) -> Any:
-        """The class of an array: that of arrays of structs for structs."""
-        return cls.structs if cls.holds_structs(data, dtype) else cls
+    def class_of(cls, dtype: Any) -> Any:
+        """The class of arrays of this type of elements: structs have one of their own."""
+        return array.structs if isinstance(dtype, Struct) else array
 
     def __class_getitem__(cls, dtype: Any) -> Any:
         return array_annotation(dtype, 1)
@@ -153,7 +127,9 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
             hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
             raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
         elif is_outside(data):
-            self._share(from_interface(data, elem), elem, shape, copy, None if device is None else place)
+            self._share(
+                array.over(*from_interface(data, elem)), elem, shape, copy, None if device is None else place
+            )
         else:
             self._adopt(data, elem, shape, copy, place)
         if ndim is not None and ndim != self.ndim:
@@ -173,7 +149,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
         steps, needed = laid_out(shape, elem, strides)
         require_room(capacity, needed)
         memory = at_address(place.space, ptr, shape, steps, itemsize(elem), deleter)
-        self._setup(memory, ptr - memory.address, shape, steps, elem)
+        self.place(memory, ptr - memory.address, shape, steps, elem)
         memory.folded |= self.folds
 
     def _share(self, shared: "array", elem: Any, shape: Any, copy: bool, place: Device | None) -> None:
@@ -181,7 +157,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
         if copy or not fits:
             self._adopt(shared, elem, shape, True, shared.device if place is None else place)
             return
-        self._setup(shared.allocation, shared.offset, shape_tuple(shared.shape), shared.strides, shared.dtype)
+        self.place(shared.allocation, shared.offset, shape_tuple(shared.shape), shared.strides, shared.dtype)
         self._came_in(shared)
 
     def _came_in(self, data: Any) -> None:
@@ -198,7 +174,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
         cleared: bool = True,
     ) -> None:
         steps, nbytes = laid_out(shape, elem, strides)
-        self._setup(allocate_on(place, nbytes, cleared=cleared), 0, shape, steps, elem)
+        self.place(allocate_on(place, nbytes, cleared=cleared), 0, shape, steps, elem)
         self.allocation.folded = strides is not None and self.folds
 
     def _adopt(
@@ -226,56 +202,13 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
         else:
             allocation = borrow(values)
             offset = address_of(values) - allocation.address
-            self._setup(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
+            self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
             allocation.folded |= self.folds
         self._came_in(given)
 
-    def _setup(self, allocation: Allocation, offset: int, shape: Shape, strides: Shape, dtype: Value) -> None:
-        kind = self.__class__
-        object.__setattr__(self, "__class__", kind.opened)
-        self.allocation = allocation
-        self.ptr = ptr = allocation.address + offset
-        self.shape = shape
-        self.strides = strides
-        self.dtype = dtype
-        self.ndim = ndim = len(shape)
-        self.type = array_type(dtype, ndim)
-        self.packed = _PACK[ndim](ptr, *shape, *strides)
-        self._host = None
-        self._extent: tuple[int, int] | None = None
-        self._grad = None
-        self.__class__ = kind
-
-    @classmethod
-    def over(
-        cls,
-        allocation: Allocation,
-        offset: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: Value,
-    ) -> "array":
-        """An array over memory that exists, `offset` and `strides` in bytes."""
-        made: array = object.__new__(array._class_for(None, dtype))
-        made._setup(allocation, offset, shape, strides, dtype)
-        return made
-
-    def twin(self, allocation: Allocation) -> "array":
-        """The array that stands in `allocation` as this one stands in its own."""
-        if self.__class__ is array:
-            return self._beside(allocation)
-        return array.over(allocation, self.offset, self.shape, self.strides, self.dtype)
-
-    def _beside(self, allocation: Allocation) -> "array":
-        made: array = object.__new__(array.opened)
-        made.allocation = allocation
-        made.ptr = ptr = allocation.address + self.ptr - self.allocation.address
-        made.shape, made.strides, made.ndim = self.shape, self.strides, self.ndim
-        made.dtype, made.type = self.dtype, self.type
-        made.packed = _PACK[self.ndim](ptr, *self.shape, *self.strides)
-        made._host = made._extent = made._grad = None
-        made.__class__ = array
-        return made
+    def overlaps(self, other: "array") -> bool:
+        """Whether the two have bytes in common."""
+        return share_bytes(self, other)
 
     # -------------------------------------------------------------------------------------- what it is
 
@@ -349,7 +282,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
                 return found
         keys = keys_of(self, key)
         if any(is_indices(k) for k in keys):
-            return picked(self, keys)
+            return hooks.pick(self, keys)
         try:
             values = self.outline()[keys]
         except IndexError as error:
@@ -364,7 +297,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
         keys = keys_of(self, key)
         if any(is_indices(k) for k in keys):
-            picked(self, keys).put(value)
+            hooks.pick(self, keys).put(value)
             return
         require_inside(self.shape, keys)
         view = self[tuple(slice(k, k + 1 or None) if is_integer(k) else k for k in keys)]
@@ -374,7 +307,7 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
             view._overwrite(value, "item assignment")
             return
         part = self[key]
-        self._store(part if isinstance(part, array) else view, value)
+        hooks.store(part if isinstance(part, array) else view, value)
 
     def contiguous(self) -> "array":
         """This array if it is contiguous, else a copy that is."""
@@ -424,9 +357,6 @@ class array(Arithmetic, Exchange, Fixed, Gradients, Hints, Hosting, Layout, View
             raise KernelValueError(other_shape(self.shape, values.shape))
         write(self, values, "assign", src)
         return self
-
-
-_PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 
 
 def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.array(...)") -> None:

@@ -28,7 +28,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
     dtype: Struct  # type: ignore[assignment]
     _leaves: tuple[array, ...]
 
-    def _setup(
+    def place(
         self,
         allocation: Allocation,
         offset: int,
@@ -36,21 +36,13 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
         strides: tuple[int, ...],
         dtype: Any,
     ) -> None:
-        kind = self.__class__
-        object.__setattr__(self, "__class__", kind.opened)
-        self.allocation, self.ptr = allocation, allocation.address + offset
-        self.shape, self.strides = shape, strides
-        self.dtype = dtype
-        self.ndim = len(shape)
-        self.type = array_type(dtype, len(shape))
-        self.packed = b""  # what a launch packs are the leaves
-        self._extent = None
-        self._host = None
-        self._grad = None
+        super().place(allocation, offset, shape, strides, dtype)
         self._leaves = tuple(
             array.over(allocation, offset + leaf.offset, shape, strides, leaf.type) for leaf in placed(dtype)
         )
-        self.__class__ = kind
+
+    def twin(self, allocation: Allocation) -> "structarray":
+        return self.over(allocation, self.offset, self.shape, self.strides, self.dtype)  # type: ignore[arg-type]
 
     def _adopt(self, data: Any, elem: Any, shape: Any, copy: bool, place: Device = CPU) -> None:
         elem = elem or _struct_in(data)
@@ -67,7 +59,7 @@ class structarray(array):  # noqa: N801 (an `array` to users, made by `kl.zeros(
             self._came_in(data)
             return
         whole = borrow(values)
-        self._setup(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
+        self.place(whole, address_of(values) - whole.address, values.shape, values.strides, elem)
         whole.folded |= self.folds
 
     def _fitting(self, values: Any) -> HostArray:

@@ -6,7 +6,7 @@ Knows memory and the current recorder; must not know how arrays are made.
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,40 +14,39 @@ from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelVa
 from kernelab.lang.traced import Origins
 from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, itemsize
+from kernelab.runtime.layout import Strided
 from kernelab.runtime.memory import copy_bytes
+from kernelab.runtime.overlap import share_bytes
 from kernelab.runtime.recorder import RECORDER
 from kernelab.runtime.viewing import other_shape
 
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
 
-
-def look_at(elements: "array") -> Origins:
+def look_at(elements: Strided) -> Origins:
     """To be called where the host is about to see elements; what these are to remember."""
     recorder = RECORDER.get()
     return () if recorder is None else recorder.looked_at(elements)
 
 
-def unreadable(elements: "array") -> Diagnostic | None:
+def unreadable(elements: Strided) -> Diagnostic | None:
     """Why the host cannot see the values of an array, as those of a lane in `vmap`; None where it can."""
     recorder = RECORDER.get()
     return None if recorder is None else recorder.unreadable(elements)
 
 
-def require_readable(elements: "array") -> None:
+def require_readable(elements: Strided) -> None:
     """Raise GradientError where the values of an array differ between lanes."""
     reason = unreadable(elements)
     if reason is not None:
         raise GradientError(reason)
 
 
-def readable(elements: "array") -> HostArray:
+def readable(elements: Strided) -> HostArray:
     """The elements for host code that returns none of them; raises GradientError where lanes differ."""
     require_readable(elements)
     return elements.seen()
 
 
-def tabulate(target: "array", sources: Sequence["array"], compute: Callable[..., HostArray]) -> "array":
+def tabulate(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> Strided:
     """Set `target`, a new array of ints, to ``compute(*values)`` of `sources`: in each lane its own."""
     recorder = RECORDER.get()
     if recorder is None:
@@ -57,12 +56,12 @@ def tabulate(target: "array", sources: Sequence["array"], compute: Callable[...,
     return target
 
 
-def set_to_computed(target: "array", sources: Sequence["array"], compute: Callable[..., HostArray]) -> None:
+def set_to_computed(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> None:
     """Set an array to what NumPy computes of the values of others, and tell nobody."""
     target.blank()[...] = compute(*(source.seen() for source in sources))
 
 
-def transfer(dest: "array", src: "array", how: str) -> None:
+def transfer(dest: Strided, src: Strided, how: str) -> None:
     """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
     if dest.type is not src.type and dest.dtype != src.dtype:
         message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
@@ -73,7 +72,7 @@ def transfer(dest: "array", src: "array", how: str) -> None:
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
     recorder = RECORDER.get()
-    if recorder is not None and not recorder.sees_values and dest.overlaps(src):
+    if recorder is not None and not recorder.sees_values and share_bytes(dest, src):
         src = copy(src)  # a transform moves the elements once more, and has to find them
     dest.allocation.will_write(dest)
     (low, high), (start, stop) = dest.extent, src.extent
@@ -86,7 +85,7 @@ def transfer(dest: "array", src: "array", how: str) -> None:
         recorder.copied(dest, src, how)
 
 
-def write(target: "array", values: Any, how: str, data: Any) -> None:
+def write(target: Strided, values: Any, how: str, data: Any) -> None:
     """Set the elements to numbers that fit, made of host `data`, and tell the watchers and the recorder."""
     memory = target.allocation
     if memory.folded or not memory.writable:
@@ -102,7 +101,7 @@ def write(target: "array", values: Any, how: str, data: Any) -> None:
         recorder.overwritten(target, how, data)
 
 
-def put(target: "array", values: Any) -> None:
+def put(target: Strided, values: Any) -> None:
     """Set the elements to numbers that fit; a device repeats one value itself."""
     one = None if target.allocation.space is None else _one_value(target, values)
     if one is not None and inplace.fill(target, one.tobytes()):
@@ -113,7 +112,7 @@ def put(target: "array", values: Any) -> None:
         target.blank().fill(values)
 
 
-def _one_value(target: "array", values: Any) -> HostArray | None:
+def _one_value(target: Strided, values: Any) -> HostArray | None:
     """What every element is to be, if that is one value."""
     outline = target.outline()
     components = outline.shape[target.ndim :]
@@ -124,7 +123,7 @@ def _one_value(target: "array", values: Any) -> HostArray | None:
     return made
 
 
-def _other_extents(dest: "array", src: "array") -> Diagnostic:
+def _other_extents(dest: Strided, src: Strided) -> Diagnostic:
     if dest.size == src.size:
         hint = f"reshape the source: src.reshape({dest.shape})"
     elif src.size < dest.size:
@@ -134,7 +133,7 @@ def _other_extents(dest: "array", src: "array") -> Diagnostic:
     return replace(other_shape(dest.shape, src.shape), hint=hint)
 
 
-def move(dest: "array", src: "array") -> None:
+def move(dest: Strided, src: Strided) -> None:
     """Copy elements of equal shape and dtype where a device is involved: without the host, if devices can."""
     into, source = dest.allocation, src.allocation
     if into is not source and into.takes_from(source):
@@ -150,7 +149,7 @@ def move(dest: "array", src: "array") -> None:
     into.publish()
 
 
-def _packed(dest: "array", src: "array") -> bool:
+def _packed(dest: Strided, src: Strided) -> bool:
     """Copy elements between devices as one stretch, for which they are gathered there and spread out here."""
     gathered = src if src.is_contiguous else inplace.gathered(src)
     if gathered is None:
@@ -168,7 +167,7 @@ def set_elements(target: HostArray, values: Any) -> None:
     target[...] = values.copy() if overlap else values
 
 
-def require_writable(target: "array") -> None:
+def require_writable(target: Strided) -> None:
     """Raise KernelValueError for an array that cannot be written."""
     if not target.allocation.writable:
         message = "this array shares the memory of a read-only NumPy array"

@@ -6,7 +6,7 @@ Knows shapes and strides; the methods here are those of `array` that make arrays
 import math
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,40 +16,17 @@ from kernelab.lang.types import Value, int32, shape_of
 from kernelab.lang.values import frozen
 from kernelab.runtime.conversion import described
 from kernelab.runtime.interop import HostArray, extents_of, itemsize, shape_tuple
-from kernelab.runtime.memory import Allocation, address_of, contiguous_strides
+from kernelab.runtime.layout import Strided
+from kernelab.runtime.memory import address_of, contiguous_strides
 from kernelab.runtime.recorder import RECORDER
-
-if TYPE_CHECKING:
-    from kernelab.runtime.strided import array
 
 Index = int | slice | EllipsisType
 
 
-class Views:
+class Views(Strided):
     """The part of an array that looks at its memory in other ways."""
 
     __slots__ = ()
-
-    if TYPE_CHECKING:
-        allocation: Allocation
-        shape: tuple[int, ...]
-        strides: tuple[int, ...]
-        dtype: Value
-        ndim: int
-        _host: HostArray | None
-
-        @property
-        def offset(self) -> int: ...
-
-        @property
-        def is_contiguous(self) -> bool: ...
-
-        def host(self) -> HostArray: ...
-
-        def seen(self) -> HostArray: ...
-
-        @classmethod
-        def over(cls, *_: Any) -> "array": ...
 
     def _along_first(self, key: Any) -> Any:
         """What an int or a slice picks along the first axis; None where that is to be found out with care."""
@@ -64,7 +41,7 @@ class Views:
                 value = frozen(self.dtype, value.copy()) if value.ndim else value
                 if recorder is None:
                     return value
-                return traced(value, recorder.looked_at(self))  # type: ignore[arg-type]
+                return traced(value, recorder.looked_at(self))
             offset = self.offset + (key if key >= 0 else key + extent) * strides[0]
             return self.over(self.allocation, offset, shape[1:], strides[1:], self.dtype)
         start, stop, step = key.indices(extent)
@@ -75,11 +52,11 @@ class Views:
         shape, strides = (count, *shape[1:]), (step * strides[0], *strides[1:])
         return self.over(self.allocation, offset, shape, strides, self.dtype)
 
-    def _seen(self, values: HostArray, axes: int) -> "array":
+    def _seen(self, values: HostArray, axes: int) -> Self:
         offset = address_of(values) - self.allocation.host_address
         return self.over(self.allocation, offset, values.shape[:axes], values.strides[:axes], self.dtype)
 
-    def reshape(self, *shape: Any) -> "array":
+    def reshape(self, *shape: Any) -> Self:
         """A view of another shape; one extent may be -1.  Raises KernelValueError if it does not fit."""
         several = len(shape) == 1 and isinstance(shape[0], Sequence) and not isinstance(shape[0], str)
         wanted = extents_of(tuple(shape[0]) if several else shape)
@@ -97,11 +74,11 @@ class Views:
         strides = contiguous_strides(extents, itemsize(self.dtype))
         return self.over(self.allocation, self.offset, extents, strides, self.dtype)
 
-    def flatten(self) -> "array":
+    def flatten(self) -> Self:
         """A one-dimensional view."""
         return self.reshape(-1)
 
-    def transpose(self, axes: Any = None, *others: Any) -> "array":
+    def transpose(self, axes: Any = None, *others: Any) -> Self:
         """A view with the axes in another order, by default reversed."""
         axes = (axes, *others) if others else axes
         if others:
@@ -160,7 +137,7 @@ def is_integer(key: Any) -> bool:
 
 def is_indices(key: Any) -> bool:
     """Whether these are indices for an axis: an array, a NumPy array or a list of integers."""
-    if isinstance(key, Views):
+    if isinstance(key, Strided):
         return key.dtype == int32 and key.ndim == 1
     if isinstance(key, np.ndarray):
         return key.ndim == 1 and key.dtype.kind in "iu"
@@ -183,13 +160,6 @@ def require_inside(shape: tuple[int, ...], keys: tuple[Any, ...]) -> None:
                 else "it has no elements"
             )
             raise KernelIndexError(Diagnostic(f"{message} (the shape is {shape})", code="index", hint=hint))
-
-
-def picked(data: Any, keys: tuple[Any, ...]) -> Any:
-    """The elements at indices."""
-    from kernelab.runtime.indexed import pick  # which is built on launches
-
-    return pick(data, keys)
 
 
 def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...]) -> HostArray:

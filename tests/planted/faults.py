@@ -412,7 +412,7 @@ HAZARDS = (
     Fault(
         "two views of one allocation count as apart",
         RUNTIME,
-        "and one.overlaps(other)",
+        "and share_bytes(one, other)",
         "and one is other",
         TAPES,
     ),
