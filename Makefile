@@ -1,6 +1,7 @@
 # Two commands do everything on a fresh Debian or Ubuntu with python3 and make:
 #   make lab     set up, then JupyterLab on the first notebook   (make lab ARGS=--no-browser)
 #   make test    set up, then every test                         (make test ARGS="-k tape")
+#   make check   the tests of the language and its derivatives alone, in less than a minute
 # The others:
 #   make lint    ruff and mypy               make format   what ruff can mend
 #   make frontend  the widgets' TypeScript, bundled (with node, or one that pip brings)
@@ -24,7 +25,7 @@ BIN := $(VENV)/bin
 ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .NOTPARALLEL:
-.PHONY: help lab test oracle fuzz planted lint format bench builtins clean compiler must-compile browser frontend
+.PHONY: help lab test check oracle fuzz planted lint format bench builtins clean compiler must-compile browser frontend
 .PHONY: test-nvrtc test-gpu bench-gpu
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,6 +37,13 @@ lab: $(VENV)/.with-lab compiler frontend
 # loadgroup: the tests that share one JupyterLab stay in one process.
 test: $(VENV)/.with-test must-compile browser frontend
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n logical --maxprocesses=4 --dist=loadgroup $(ARGS)
+
+# What most changes break first. Kernels that were built once are kept for the next run.
+CHECKED := tests/test_tiny.py tests/test_layers.py tests/test_public_names.py tests/lang tests/frontend tests/conformance \
+    tests/contract tests/codegen
+check: export KERNELAB_TEST_CACHE = $(CURDIR)/.pytest_cache/kernels
+check: $(VENV)/.with-test must-compile
+	$(BIN)/python -m pytest -n logical --maxprocesses=4 -m "not slow" $(CHECKED) $(ARGS)
 
 # JAX is not needed for anything else, and has an environment to itself.
 oracle: VENV := .venv-oracle

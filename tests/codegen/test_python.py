@@ -21,6 +21,8 @@ from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
 from tests.support.reading import read
 
+pytestmark = pytest.mark.slow
+
 Arguments = dict[str, Any]
 
 

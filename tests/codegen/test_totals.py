@@ -9,6 +9,8 @@ import kernelab as kl
 from kernelab.codegen.totals import totals, wide
 from tests.support.lowering import lowered
 
+pytestmark = pytest.mark.slow
+
 
 def summed(body: str) -> list[str]:
     """The arrays whose additions in a kernel over x, y, s and k go to a running total."""

@@ -14,6 +14,8 @@ from kernelab.views.kernel import view
 from kernelab.views.tape import tape_view
 from kernelab.views.text import render
 
+pytestmark = pytest.mark.slow
+
 CELL = """
 def growth(rate: array[float64], start: float64, steps: int, population: array[float64]):
     i = tid()

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import kernelab as kl
+
+pytestmark = pytest.mark.slow
 
 TEXT = """
 def blend(a: array[float64], source: int, target: int, step: int, other_step: int):

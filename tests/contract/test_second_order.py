@@ -16,6 +16,8 @@ from kernelab.passes.vjp import vjp
 from tests.support.derivatives import active_names, gradients, pushed
 from tests.support.lowering import lowered
 
+pytestmark = pytest.mark.slow
+
 KERNELS = {
     "a loop that leaves early": """
 def k(x: array[float64], y: array[float64]):

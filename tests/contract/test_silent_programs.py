@@ -13,6 +13,8 @@ import pytest
 
 import kernelab as kl
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 class Body:
     place: float64

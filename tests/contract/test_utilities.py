@@ -16,6 +16,8 @@ import pytest
 
 import kernelab as kl
 
+pytestmark = pytest.mark.slow
+
 ASKS = {"look_at", "looked_at", "readable", "require_readable", "unreadable", "_origins"}
 """Each raises, or says so, where the values of an array differ between lanes."""
 

@@ -12,6 +12,8 @@ import pytest
 
 import kernelab as kl
 
+pytestmark = pytest.mark.slow
+
 N = 6
 START = np.array([0.7, -0.4, 1.3, 0.2, -0.9, 0.5])
 DIRECTION = np.array([1.0, -0.5, 0.3, 0.7, -0.2, 0.4])

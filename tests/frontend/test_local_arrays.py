@@ -19,6 +19,8 @@ from tests.support.derivatives import derivatives
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
 
+pytestmark = pytest.mark.slow
+
 REWRITTEN = """
 def kernel(x: array[float], y: array[float]):
     i = tid()

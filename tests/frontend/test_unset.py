@@ -7,6 +7,8 @@ from kernelab.errors import KernelAssertionError
 from tests.frontend.helpers import agrees_with_python, cell, error, ran
 from tests.frontend.programs import Writer
 
+pytestmark = pytest.mark.slow
+
 HEAD = "def kernel(x: array[float], n: int):\n    "
 
 UNSET = {
