@@ -14,23 +14,24 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
-FACES = ("autograd", "func", "types", "optim", "utils", "config", "compatibility", "_load")
+FACES = ("autograd", "func", "types", "optim", "utils", "config", "compatibility", "warp", "_load")
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel"
 NOTEBOOK_PACKAGES = frozenset({"IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel"})
 
 LANGUAGE = frozenset({"errors", "lang"})
-CORE = LANGUAGE | {"builtins", "guidance"} | COMPOSED
+CORE = LANGUAGE | {"builtins", "guidance", "settings"} | COMPOSED
 LEFT_OF: dict[str, frozenset[str]] = {
     "errors": frozenset(),
+    "settings": frozenset(),
     "guidance": frozenset({"errors"}),
     "lang": frozenset({"errors"}),
     "builtins": LANGUAGE,
     "frontend": LANGUAGE | {"builtins", "guidance"},
     "passes": LANGUAGE,
     "codegen": LANGUAGE,
-    "backend": LANGUAGE | {"codegen"},
+    "backend": LANGUAGE | {"codegen", "settings"},
     "runtime": CORE,
     "autodiff": CORE | {"runtime"},
     "views": CORE | {"runtime", "autodiff"},

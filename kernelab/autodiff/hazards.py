@@ -8,7 +8,6 @@ goes unseen, so while there is such a view a fingerprint is kept and compared.
 
 import warnings
 from collections.abc import Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,12 +19,9 @@ from kernelab.runtime.launch import Call
 from kernelab.runtime.recorder import Place, caller, name_in_caller, name_of_memory
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import box_of, part
+from kernelab.settings import Policy
 
-Policy = Literal["save", "warn", "error"]
 POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
-
-DEFAULT_POLICY: ContextVar[Policy] = ContextVar("kernelab overwrite policy", default="save")
-"""The policy of tapes that are not given one."""
 
 
 @dataclass(slots=True, eq=False)

@@ -18,8 +18,8 @@ from kernelab.errors import KernelIndexError
 from kernelab.lang.types import Array
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.memory import duplicate_of
-from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.strided import array
+from kernelab.settings import settings
 
 Values = np.ndarray[Any, Any]
 
@@ -127,4 +127,4 @@ def is_plain(subject: Subject) -> bool:
             memories.add(memory)
         elif isinstance(given, array) or isinstance(parameter, Array):
             return False
-    return not PRINT_LAUNCHES.get()  # a launch through the levels says so
+    return not settings().print_launches  # a launch through the levels says so

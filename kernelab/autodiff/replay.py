@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kernelab.autodiff.checkpoint import CheckpointRecord, checkpoint
-from kernelab.autodiff.hazards import Policy
 from kernelab.autodiff.levels import BASE, Level, fresh
 from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.pieces import WHOLE, box_in
@@ -28,6 +27,7 @@ from kernelab.runtime.memory import Allocation, duplicate_of
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import part
 from kernelab.runtime.transfers import transfer, write
+from kernelab.settings import Policy
 
 DISTANCES = {bfloat16: 2**-7, float16: 2**-10}
 """The relative distance of neighbours among halves."""

@@ -20,7 +20,7 @@ from kernelab.autodiff.flow import Flow, flow
 from kernelab.autodiff.forgotten import late_fields, tell_inputs_without_gradients
 from kernelab.autodiff.graph import Options, dot
 from kernelab.autodiff.habits import Gradients, Habits, no_function
-from kernelab.autodiff.hazards import DEFAULT_POLICY, POLICIES, Guard, Policy
+from kernelab.autodiff.hazards import POLICIES, Guard
 from kernelab.autodiff.magnitudes import measuring
 from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
@@ -39,6 +39,7 @@ from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import RECORDER, Place, Recorder, called, caller
 from kernelab.runtime.signature import structs_in
 from kernelab.runtime.strided import array
+from kernelab.settings import Policy, settings
 
 
 class Tape(Observed, Habits):
@@ -52,7 +53,7 @@ class Tape(Observed, Habits):
 
     @telling(check_finite="write tape.backward(loss, check_finite=True)")
     def __init__(self, overwrite: Policy | None = None) -> None:
-        overwrite = DEFAULT_POLICY.get() if overwrite is None else overwrite
+        overwrite = settings().overwrite if overwrite is None else overwrite
         if not isinstance(overwrite, str) or overwrite not in POLICIES:
             message = f"overwrite={overwrite!r} is no policy of a tape"
             hint = 'use "save", "warn" or "error"'

@@ -20,7 +20,7 @@ from kernelab.autodiff.endtoend import (
 )
 from kernelab.autodiff.flow import flow
 from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
-from kernelab.autodiff.hazards import Policy, Watch
+from kernelab.autodiff.hazards import Watch
 from kernelab.autodiff.jacobian import Selection
 from kernelab.autodiff.levels import duplicate
 from kernelab.autodiff.progress import steps
@@ -36,6 +36,7 @@ from kernelab.runtime.arguments import Reference
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import part
+from kernelab.settings import Policy
 
 Mask = Sequence[tuple[Key, Key]]
 

@@ -24,7 +24,7 @@ from kernelab.backend.base import (
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.hurried import Hurried
-from kernelab.backend.launch_config import DETERMINISTIC, LAUNCH_CONFIG, QUICK, current_stream
+from kernelab.backend.launch_config import LAUNCH_CONFIG, current_stream
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
 from kernelab.backend.specialization import is_specializable, misaligned
@@ -49,6 +49,7 @@ from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWar
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
+from kernelab.settings import settings
 
 WAVES = 16
 """How many blocks a processor is given at most: beyond, a thread of the device runs several of the grid."""
@@ -120,7 +121,7 @@ class CudaBackend:
         """Machine code, and the better one that is being made meanwhile where this one was made quickly."""
         driver, cache = self.driver, self.cache
         key = key_of(text, driver.identity, "cuda", str(ABI_VERSION))
-        if not (QUICK.get() and driver.hurries):
+        if not (settings().quick_builds and driver.hurries):
             return cache.data(key, lambda: driver.compile(text)), None
         known = cache.known(key)
         if known is not None:
@@ -325,7 +326,7 @@ class CudaEntry:
         alone = self.turns or repeated(self.info, slots)
         if self._function.aliased:
             alone = alone or overlapping(self.info, self.changed, slots, self._summed)
-        if DETERMINISTIC.get():
+        if settings().deterministic:
             alone = alone or self._unordered
         if alone:
             self._tell(alone)
@@ -334,7 +335,7 @@ class CudaEntry:
         if most * config.threads * arena > CHEAP:
             free, _ = self._backend.driver.memory()
             most = min(most, max(free // SHARE // arena // config.threads, 1))
-        if self._one_block or (self._joint and DETERMINISTIC.get()):
+        if self._one_block or (self._joint and settings().deterministic):
             most = 1  # only within a block sums are float64, and of one order
         if config.blocks:
             most = min(most, config.blocks)

@@ -35,14 +35,6 @@ STREAMS: ContextVar[Mapping[str, int]] = ContextVar("kernelab streams", default=
 """The stream of each device in which launches run, by its name; the device's own where there is none."""
 
 
-DETERMINISTIC: ContextVar[bool] = ContextVar("kernelab deterministic", default=False)
-"""Whether sums by atomics have to come in the same order in every run."""
-
-
-QUICK: ContextVar[bool] = ContextVar("kernelab quick builds", default=True)
-"""Whether a function is first built quickly, and well in the background, where a device can do so."""
-
-
 def current_stream(device: str) -> int:
     """The stream of a device in which launches run now."""
     return STREAMS.get().get(device, 0)

@@ -46,11 +46,11 @@ from kernelab.runtime.hints import KernelHints
 from kernelab.runtime.loading import Module, loader, refuse_unknown
 from kernelab.runtime.naming import names_around
 from kernelab.runtime.rulecheck import check_rules
-from kernelab.runtime.settings import ENABLE_BACKWARD
 from kernelab.runtime.signature import Formals, formals_of
 from kernelab.runtime.straight import Straight, straight
 from kernelab.runtime.structs import Instance, class_of
 from kernelab.runtime.tracing import Tracing, traced
+from kernelab.settings import settings
 
 Groups = tuple[tuple[str, ...], ...]
 Kind = Literal["primal", "augmented", "adjoint", "tangent"]
@@ -274,7 +274,7 @@ class Kernel(KernelHints):
     @property
     def has_backward(self) -> bool:
         """Whether the kernel may be differentiated, as far as its options go."""
-        return bool(self.definition.options.get("enable_backward", ENABLE_BACKWARD.get()))
+        return bool(self.definition.options.get("enable_backward", settings().enable_backward))
 
     @cached_property
     def plan(self) -> Plan:

@@ -31,10 +31,9 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.origin import note_origin
 from kernelab.runtime.overlap import groups_sharing
-from kernelab.runtime.races import CHECK_RACES, refuse_races
+from kernelab.runtime.races import refuse_races
 from kernelab.runtime.recorder import RECORDER, caller
 from kernelab.runtime.residual import Residual
-from kernelab.runtime.settings import PRINT_LAUNCHES
 from kernelab.runtime.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.spaces import Space, space_of
 from kernelab.runtime.storage import run_keeping
@@ -42,6 +41,7 @@ from kernelab.runtime.streams import Stream, configured, flowing, stream_of
 from kernelab.runtime.strided import array, duplicate
 from kernelab.runtime.touched import is_settled, touched
 from kernelab.runtime.tracing import Culprit, Tracing
+from kernelab.settings import settings
 
 _LISTS = (list, tuple)
 
@@ -140,14 +140,14 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         bind(kernel, arguments, parts)
     if 0 < plan.coordinates != len(grid.extents):
         _warn_of_rank(kernel, grid)
-    if PRINT_LAUNCHES.get():
+    if settings().print_launches:
         sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
     recorder = RECORDER.get()
     if not grid.threads:
         if recorder is not None and record_tape:
             recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
         return
-    if CHECK_RACES.get() and (recorder is None or recorder.sees_values):
+    if settings().check_races and (recorder is None or recorder.sees_values):
         refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
     if recorder is not None and record_tape:
         if not usual:

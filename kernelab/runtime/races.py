@@ -9,7 +9,6 @@ Knows kernels and arrays; must not know launches' recorders or tapes.
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple, Self
@@ -27,9 +26,6 @@ from kernelab.runtime.kernel import Groups, Kernel
 from kernelab.runtime.memory import Allocation, allocate, duplicate_of
 from kernelab.runtime.placed import place
 from kernelab.runtime.strided import array
-
-CHECK_RACES: ContextVar[bool] = ContextVar("kernelab check_races", default=False)
-"""Whether each launch is checked for races before it runs."""
 
 _ITEM = 8
 """The size of a mark, in bytes."""

@@ -10,19 +10,10 @@ more than it may ends with an error, while there is memory left to go on with.
 
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 
 from kernelab.backend.base import Args, Entry, StorageFull
-
-LOOP_MEMORY: ContextVar[int] = ContextVar("loop_memory", default=64 << 20)
-"""How many bytes a thread may save for its sweep before its loops keep checkpoints; 0 is any number.
-
-Beyond some megabytes another run of a short iteration costs about as much as the memory it spares.
-"""
-
-KEPT_MEMORY: ContextVar[int | None] = ContextVar("kept_memory", default=None)
-"""How many bytes a launch may keep; 0 is any number, None half of what is free when it begins."""
+from kernelab.settings import settings
 
 FRESH = 0.25
 """For how many seconds it is remembered how much memory is free."""
@@ -39,7 +30,7 @@ def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> 
     info = usual.info
     room = room_to_keep() if info.saves or info.keeps else 0
     try:
-        usual(args, LOOP_MEMORY.get() if info.saves else 0, room=room)
+        usual(args, settings().loop_memory if info.saves else 0, room=room)
     except StorageFull as full:
         frugal()(args, done=full.done, room=room)
         return True
@@ -53,7 +44,7 @@ def run_keeping(entry: Entry, args: Args) -> None:
 
 def room_to_keep() -> int:
     """How many bytes a launch that begins now may keep, 0 for any number."""
-    wanted = KEPT_MEMORY.get()
+    wanted = settings().kept_memory
     if wanted is not None:
         return wanted
     free = _free.now()

@@ -9,7 +9,8 @@ import pytest
 import kernelab as kl
 from kernelab.backend.base import Args, Entry, StorageFull
 from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.storage import LOOP_MEMORY, run_within_budget
+from kernelab.runtime.storage import run_within_budget
+from kernelab.settings import SETTINGS
 from kernelab.views.kernel import view
 from kernelab.views.tape import tape_view
 from kernelab.views.text import render
@@ -67,9 +68,9 @@ def kernels() -> dict[str, Any]:
 
 @pytest.fixture
 def budget() -> Iterator[Any]:
-    token = LOOP_MEMORY.set(LOOP_MEMORY.get())
+    token = SETTINGS.set(SETTINGS.get())
     yield kl.config
-    LOOP_MEMORY.reset(token)
+    SETTINGS.reset(token)
 
 
 def gradient(kernel: Kernel, dim: int | tuple[int, ...], steps: int) -> np.ndarray[Any, Any]:

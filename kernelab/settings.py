@@ -1,0 +1,40 @@
+"""The settings of a program: one frozen object a context, which `kernelab.config` reads and replaces."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Policy = Literal["save", "warn", "error"]
+"""What a tape does where an array is overwritten that an adjoint needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `kernelab.config` documents, by the same names; `overwrite` is the policy of tapes not given one.
+
+    A thread of an adjoint that would save more than `loop_memory` bytes keeps checkpoints: beyond some
+    megabytes another run of a short iteration costs about as much as the memory that it spares.
+    """
+
+    overwrite: Policy = "save"
+    loop_memory: int = 64 << 20
+    kept_memory: int | None = None
+    enable_backward: bool = True
+    check_races: bool = False
+    deterministic: bool = False
+    quick_builds: bool = True
+    print_launches: bool = False
+
+
+_AT_FIRST = Settings()
+SETTINGS: ContextVar[Settings] = ContextVar("kernelab settings", default=_AT_FIRST)
+
+
+def settings() -> Settings:
+    """The settings of the current context."""
+    return SETTINGS.get()
+
+
+def change_settings(**changed: Any) -> None:
+    """Replace some of the settings of the current context."""
+    SETTINGS.set(replace(SETTINGS.get(), **changed))
