@@ -345,9 +345,9 @@ def _or_one(length: Expr) -> Expr:
     ),
 )
 def length(a: VecN) -> Float:
-    """The Euclidean length of ``a``, also where squares of its components would overflow or vanish.
+    """The Euclidean length of ``a``; the zero vector has derivative 0.
 
-    The zero vector has derivative 0.
+    Exact to rounding also where squares of its components would overflow or vanish.
     """
 
 

@@ -92,7 +92,7 @@ def test_every_statement_comes_from_the_exact_text_that_it_means() -> None:
     assert found["gt"] == {"s > 1.0", "x[k] > 0.0"}
     assert found["Assert"] == {"assert s < 9.0"}
     assert found["Atomic"] == {"x[i] -= s"}
-    assert found["sub"] == {"range(1, n)"}
+    assert found["trips"] == {"range(1, n)"}
 
 
 def test_no_statement_is_without_a_place() -> None:
