@@ -3,8 +3,9 @@
 They give several matrices and vectors at once: ``u, sigma, v = svd3(a)``, or, as in Warp, into variables that
 exist: ``svd3(a, u, sigma, v)``.  Where the parts are not determined by the matrix, because two values are
 equal up to rounding, they have no derivative: what a gradient would need of it is NaN, what it does not need
-does no harm.  Jacobi's method; the derivatives are those of Townsend, Differentiating the singular value
-decomposition (2016), and of Giles, Collected matrix derivative results (2008).
+does no harm.  The closest rotation of a matrix, which stays smooth there, is a part of `polar`.  Jacobi's
+method; the derivatives are those of Townsend, Differentiating the singular value decomposition (2016), and of
+Giles, Collected matrix derivative results (2008).
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.arithmetic import and_, chain, le, where
-from kernelab.builtins.components import matrix, parts, rows, vector
+from kernelab.builtins.components import added, matrix, parts, rows, vector
 from kernelab.builtins.composite import composite
 from kernelab.builtins.matrix import inverse, transpose
-from kernelab.builtins.patterns import Mat22, Mat33, Vec2, Vec3, Vec10, Vec12, Vec18, Vec21
+from kernelab.builtins.patterns import Mat22, Mat33, Vec2, Vec3, Vec8, Vec10, Vec12, Vec18, Vec21
 from kernelab.builtins.quaternion import crossed, dotted
 from kernelab.builtins.scalar import abs_
 from kernelab.lang.build import Expr
@@ -144,6 +145,28 @@ def _by_rows(columns: Rows) -> list[Any]:
     return [x for row in zip(*columns, strict=True) for x in row]
 
 
+def _polar2(m: Any, a: Rows) -> list[Any]:
+    (p, q), (r, s) = a
+    turn = [p + s, r - q]
+    found, one = m.norm(turn) > 0.0, 1.0 + 0.0 * p
+    cosine, sine = m.unit([m.where(found, turn[0], one), turn[1]])
+    return _with_stretch([[cosine, -sine], [sine, cosine]], a)
+
+
+def _polar3(m: Any, a: Rows) -> list[Any]:
+    found = _svd3(m, a)
+    u, v = ([found[k : k + 3] for k in range(start, start + 9, 3)] for start in (0, 12))
+    return _with_stretch([[dotted(x, y) for y in v] for x in u], a)
+
+
+def _with_stretch(rotation: Rows, a: Rows) -> list[Any]:
+    """A rotation, and the symmetric part of what it leaves of a matrix."""
+    stretch = [[dotted(x, y) for y in _columns(a)] for x in _columns(rotation)]
+    n = len(a)
+    symmetric = [[(stretch[i][j] + stretch[j][i]) * 0.5 for j in range(n)] for i in range(n)]
+    return [x for row in (*rotation, *symmetric) for x in row]
+
+
 def _eig3(m: Any, a: Rows) -> list[Any]:
     symmetric = [[(a[i][j] + a[j][i]) * 0.5 for j in range(3)] for i in range(3)]
 
@@ -204,13 +227,19 @@ def _kinds(whole: Expr, n: int) -> tuple[Mat, Vec]:
     return Mat(scalar, n, n), Vec(scalar, n)
 
 
-def _tolerance(values: Sequence[Expr], units: float = SEPARATE) -> Expr:
-    """How far apart values must be to count as different."""
-    greatest = abs_(values[0])
+def _greatest(values: Sequence[Expr]) -> Expr:
+    """The greatest absolute value."""
+    greatest: Expr = abs_(values[0])
     for value in values[1:]:
         size = abs_(value)
         greatest = where(size > greatest, size, greatest)
-    bound: Expr = greatest * (units * epsilon(scalar_of(greatest.type).dtype))
+    return greatest
+
+
+def _tolerance(values: Sequence[Expr]) -> Expr:
+    """How far apart values must be to count as different."""
+    greatest = _greatest(values)
+    bound: Expr = greatest * (SEPARATE * epsilon(scalar_of(greatest.type).dtype))
     return bound
 
 
@@ -281,6 +310,59 @@ def _svd_jvp(n: int, y: Expr, dots: Any) -> Expr:
     return _joined(u * _skewed(n, left, nothing), moved, v * _skewed(n, right, nothing))
 
 
+# The rotation of a polar decomposition turns at a rate that the part of a change across the stretch decides:
+# of A = R S, with M = transpose(R) dA, it is dR = R [w], where [w] S + S [w] = M - transpose(M).  In space
+# that is (tr(S) I - S) w = the axis of M - transpose(M), in the plane tr(S) w.
+
+
+def _axis_of(m: Expr) -> list[Expr]:
+    """The axis of the antisymmetric matrix ``m - transpose(m)``, one number in the plane."""
+    e = rows(m)
+    if len(e) == 2:
+        return [e[1][0] - e[0][1]]
+    return [e[2][1] - e[1][2], e[0][2] - e[2][0], e[1][0] - e[0][1]]
+
+
+def _spin(axis: Sequence[Expr]) -> Expr:
+    """The antisymmetric matrix of an axis."""
+    nothing = axis[0].const(0)
+    if len(axis) == 1:
+        return matrix([[nothing, -axis[0]], [axis[0], nothing]])
+    x, y, z = axis
+    return matrix([[nothing, -z, y], [z, nothing, -x], [-y, x, nothing]])
+
+
+def _rate(stretch: Expr, axis: Sequence[Expr], derivative: Expr) -> list[Expr]:
+    """The rate of turning; NaN where several rotations are equally close, unless the `derivative` is 0."""
+    size = _greatest(parts(stretch))
+    size = where(size > 0.0, size, size.const(1))
+    s, along = rows(stretch / size), [x / size for x in axis]
+    total, needed = added([s[k][k] for k in range(len(s))]), added([abs_(x) for x in parts(derivative)])
+    bound = _tolerance(parts(stretch / size))
+    if len(s) == 2:
+        return [_over(along[0], total, bound) + _only_nan(needed, total, bound)]
+    sums = [[total - s[i][i] if i == j else -s[i][j] for j in range(3)] for i in range(3)]
+    cofactors = [crossed(sums[1], sums[2]), crossed(sums[2], sums[0]), crossed(sums[0], sums[1])]
+    product = dotted(sums[0], cofactors[0])
+    undefined = _only_nan(needed, product, bound)
+    return [_over(dotted(row, along), product, bound) + undefined for row in cofactors]
+
+
+def _polar_jvp(n: int, y: Expr, dots: Any) -> Expr:
+    mat = _kinds(y, n)[0]
+    rotation, stretch = _split(y, mat, mat)
+    change = transpose(rotation) * dots[0]
+    spin = _spin(_rate(stretch, _axis_of(change), dots[0]))
+    return _joined(rotation * spin, change - spin * stretch)
+
+
+def _polar_vjp(n: int, y: Expr, w: Expr) -> tuple[Expr]:
+    mat = _kinds(y, n)[0]
+    (rotation, stretch), (rotation_bar, stretch_bar) = _split(y, mat, mat), _split(w, mat, mat)
+    across = _axis_of(transpose(rotation) * rotation_bar - stretch_bar * stretch)
+    return (rotation * (stretch_bar + _spin(_rate(stretch, across, w))),)
+
+
 def _svd_vjp(n: int, y: Expr, w: Expr) -> tuple[Expr]:
     mat, vec = _kinds(y, n)
     (u, sigma, v), (u_bar, sigma_bar, v_bar) = _split(y, mat, vec, mat), _split(w, mat, vec, mat)
@@ -290,21 +372,14 @@ def _svd_vjp(n: int, y: Expr, w: Expr) -> tuple[Expr]:
     p = [[weights[i] if i == j else weights[i].const(0) for j in range(n)] for i in range(n)]
     for i, j in combinations(range(n), 2):
         x, z = left[i][j] - left[j][i], right[i][j] - right[j][i]
-        gap = values[j] - values[i]
-        # Of equal values a loss may look at u transpose(v), the rotation that is closest to the matrix.
-        of_rotation = _same(left[i][j], right[j][i]), _same(left[j][i], right[i][j])
-        needed = where(and_(*of_rotation), gap.const(0), gap.const(1))
-        both = where(le(abs_(gap), bound), gap.const(0), x + z)
-        together = _over(both, gap, bound) + _only_nan(needed, gap, bound)
-        apart = _over(x - z, values[j] + values[i], bound)
+        gap, total = values[j] - values[i], values[j] + values[i]
+        # Cotangents of u transpose(v) and of u diag(f(sigma)) transpose(v) look the same at equal values,
+        # where their derivatives differ: whatever a loss needs of these vectors is NaN.
+        needed = abs_(left[i][j]) + abs_(left[j][i]) + abs_(right[i][j]) + abs_(right[j][i])
+        together = _over(x + z, gap, bound) + _only_nan(needed, gap, bound)
+        apart = _over(x - z, total, bound) + _only_nan(needed, total, bound)
         p[i][j], p[j][i] = (together + apart) * 0.5, (together - apart) * 0.5
     return (u * matrix(p) * transpose(v),)
-
-
-def _same(a: Expr, b: Expr) -> Expr:
-    """Whether two numbers are equal up to rounding."""
-    equal: Expr = le(abs_(a - b), _tolerance([a, b], 64.0))
-    return equal
 
 
 def _qr3_jvp(y: Expr, operands: Any, dots: Any) -> Expr:
@@ -325,13 +400,12 @@ def _qr3_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
         return z[i][j] if i <= j else x[i][j] - x[j][i] + z[j][i]
 
     moved = matrix([[entry(i, j) for j in range(3)] for i in range(3)])
-    return (_masked(moved, q * moved * transpose(inverse(r))),)
+    return (_masked(w, q * moved * transpose(inverse(r))),)
 
 
 def _masked(incoming: Expr, value: Expr) -> Expr:
-    """The value, but 0 where the incoming derivative is 0: of a singular matrix it is not finite."""
-    nothing = incoming.const(0)
-    kept: Expr = where(incoming.eq(nothing), nothing, value)
+    """The value, but 0 where all of the incoming derivative is 0: of a singular matrix it is not finite."""
+    kept: Expr = where(incoming.eq(incoming.const(0)), value.const(0), value)
     return kept
 
 
@@ -363,8 +437,8 @@ def svd2(A: Mat22) -> Vec10:
     """Singular values: ``u, sigma, v = svd2(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
     The columns of ``u`` and ``v`` are orthonormal; the values are not negative, the greater first.  Where
-    they are equal up to rounding, a gradient may need ``sigma`` and ``u * transpose(v)``, the closest
-    orthogonal matrix; what else it needs is NaN, and tangents of ``u`` and ``v`` are NaN.
+    they are equal up to rounding, a gradient may need ``sigma``; what it needs of ``u`` and ``v`` is NaN, and
+    so are their tangents.  The closest rotation has its derivative there, too: `polar`.
     """
 
 
@@ -378,8 +452,42 @@ def svd3(A: Mat33) -> Vec21:
     """Singular values: ``u, sigma, v = svd3(A)`` with ``A = u * diag(sigma) * transpose(v)``.
 
     ``u`` and ``v`` are rotations; the values are ordered by size, the last has the sign of the determinant.
-    Where two are equal up to rounding, a gradient may need ``sigma`` and ``u * transpose(v)``, the closest
-    rotation; what else it needs is NaN, and tangents of the columns of ``u`` and ``v`` are NaN.
+    Where two are equal up to rounding, or opposite, a gradient may need ``sigma``; what it needs of their
+    columns in ``u`` and ``v`` is NaN, and so are the tangents of these.  The closest rotation,
+    ``u * transpose(v)``, has its derivative there, too: `polar`.
+    """
+
+
+@composite(
+    _polar2,
+    derivative=Rules(lambda y, x, dots: _polar_jvp(2, y, dots), lambda y, x, w: _polar_vjp(2, y, w)),
+    parts=(Mat22, Mat22),
+    exact=True,
+    name="polar",
+)
+def polar2(A: Mat22) -> Vec8:
+    """``r, s = polar(A)`` with ``A = r * s``, the closest rotation times a symmetric matrix.
+
+    The eigenvalues of ``s`` are the singular values of ``A``.  Of a matrix with a negative determinant ``r``
+    is still a rotation, never a reflection, and the smallest eigenvalue of ``s`` is negative.  The derivative
+    is exact also where singular values are equal, as those of a rotation are.  Where eigenvalues of ``s``
+    cancel (the zero matrix, a reflection), several rotations are equally close: ``r`` is one of them, and
+    what a derivative needs of it is NaN.
+    """
+
+
+@composite(
+    _polar3,
+    derivative=Rules(lambda y, x, dots: _polar_jvp(3, y, dots), lambda y, x, w: _polar_vjp(3, y, w)),
+    parts=(Mat33, Mat33),
+    exact=True,
+    name="polar",
+)
+def polar3(A: Mat33) -> Vec18:
+    """The same in space.
+
+    Where the two smallest eigenvalues of ``s`` cancel (a matrix of rank one, a mirrored one whose two
+    smallest singular values are equal), several rotations are equally close.
     """
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Vec2: TypeAlias = Any
     Vec4: TypeAlias = Any
     Vec6: TypeAlias = Any
+    Vec8: TypeAlias = Any
     Vec10: TypeAlias = Any
     Vec12: TypeAlias = Any
     Vec18: TypeAlias = Any
@@ -88,7 +89,7 @@ else:
     Vec2 = VecPattern(Float, 2)
     Vec4 = VecPattern(Float, 4)
     Vec6 = VecPattern(Float, 6)
-    Vec10, Vec12, Vec18, Vec21 = (VecPattern(Float, n) for n in (10, 12, 18, 21))
+    Vec8, Vec10, Vec12, Vec18, Vec21 = (VecPattern(Float, n) for n in (8, 10, 12, 18, 21))
     Mat22 = MatPattern(Float, 2, 2)
     Mat44 = MatPattern(Float, 4, 4)
     Mat66 = MatPattern(Float, 6, 6)

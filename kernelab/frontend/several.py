@@ -29,10 +29,11 @@ PARTS = {
 
 def taken_apart(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:
     """The several results of an operation; `whole` itself where it has one."""
-    op = ops.overloads(name)[0]
-    if not op.parts or isinstance(whole, Weak):
+    several = [op for op in ops.overloads(name) if op.parts]
+    if not several or isinstance(whole, Weak):
         return whole
-    types = op.results(whole.type)
+    size = size_of(whole.type)
+    types = next(found for op in several if sum(map(size_of, found := op.results(whole.type))) == size)
     starts = accumulate((size_of(type) for type in types), initial=0)
     return TupleOf(tuple(_part(frame, whole, k, type) for k, type in zip(starts, types, strict=False)))
 

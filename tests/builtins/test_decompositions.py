@@ -112,23 +112,121 @@ def test_an_eigenvector_of_equal_eigenvalues_has_no_derivative() -> None:
     assert np.isfinite(moved[0, 9:]).all()
 
 
-@pytest.mark.parametrize("m", [np.eye(3), TURNED * np.sign(np.linalg.det(TURNED)) * 0.7])
-def test_the_closest_rotation_has_its_derivative_where_all_singular_values_are_equal(m: Numpy) -> None:
-    def rotation(x: Numpy) -> Numpy:
-        u, _, vt = np.linalg.svd(x)
-        return np.asarray(u @ vt)
-
-    u, _, v = kl.svd3(m)
-    w, direction = RNG.normal(size=(2, 3, 3))
-    bar = bar_of("svd3", 3, m, w @ v, NOTHING, w.T @ u)
-    slope = (rotation(m + 1e-6 * direction) - rotation(m - 1e-6 * direction)) / 2e-6
-    np.testing.assert_allclose((bar * direction).sum(), (w * slope).sum(), atol=1e-7)
-
-
 def test_what_else_needs_vectors_of_equal_singular_values_has_no_derivative() -> None:
     assert np.isnan(bar_of("svd3", 3, np.eye(3), NONE, NOTHING, np.ones((3, 3)))).any()
     assert np.isnan(bar_of("svd2", 2, np.eye(2), np.ones((2, 2)), np.zeros(2), np.zeros((2, 2)))).any()
     assert bar_of("svd3", 3, np.eye(3), NONE, np.ones(3), NONE).tolist() == np.eye(3).tolist()
+
+
+EQUAL = [
+    np.eye(3),
+    0.7 * TURNED,
+    np.diag([2.0, 2.0, 1.0]),
+    np.diag([2.0, 1.0, 1.0]),
+    np.diag([2.0, 2.0, -2.0]),
+]
+
+
+@pytest.mark.parametrize("m", EQUAL, ids=lambda m: str(np.round(np.linalg.svd(m)[1], 1)))
+@pytest.mark.parametrize("power", [0, 1, 2])
+def test_a_function_of_equal_singular_values_has_no_derivative_in_either_mode(m: Numpy, power: int) -> None:
+    n = len(m)
+    u, sigma, v = kl.svd3(m)
+    w, direction = RNG.normal(size=(2, n, n))
+    middle = np.diag(np.asarray(sigma) ** power)
+    bar = bar_of("svd3", n, m, w @ v @ middle, power * np.diag(u.T @ w @ v), w.T @ u @ middle)
+    assert np.isnan(bar).any()
+    moved = tangent(case_of("svd3", Mat(float64, n, n)), [lanes(m)], {"a": lanes(direction)})
+    assert np.isnan(moved[0, : n * n]).any()
+    assert np.isfinite(moved[0, n * n : n * n + n]).all()
+
+
+def test_equal_singular_values_in_the_plane_have_no_derivative_of_what_they_stretch() -> None:
+    for m in (np.eye(2), np.diag([3.0, -3.0])):
+        u, sigma, v = kl.svd2(m)
+        w = RNG.normal(size=(2, 2))
+        bar = bar_of("svd2", 2, m, w @ v @ np.diag(sigma), np.diag(u.T @ w @ v), w.T @ u @ np.diag(sigma))
+        assert np.isnan(bar).any()
+
+
+def test_the_triangle_of_a_singular_matrix_has_no_derivative() -> None:
+    last = np.zeros((3, 3))
+    last[2, 2] = 1.0
+    for m in (np.diag([1.0, 1.0, 0.0]), np.ones((3, 3)), np.zeros((3, 3))):
+        assert np.isnan(bar_of("qr3", 3, m, NONE, last)).any()
+        assert not bar_of("qr3", 3, m, NONE, NONE).any()
+
+
+# ------------------------------------------------------------------------- the polar decomposition
+
+
+def polar_of(m: Numpy) -> tuple[Numpy, Numpy]:
+    """By NumPy: the closest rotation, and what it leaves."""
+    u, _, vt = np.linalg.svd(m)
+    signs = np.ones(len(m))
+    signs[-1] = np.sign(np.linalg.det(u @ vt))
+    rotation = u @ np.diag(signs) @ vt
+    return rotation, rotation.T @ m
+
+
+PLANE = np.array([[0.6, -0.8], [0.8, 0.6]])
+SMOOTH = [
+    *(*EQUAL[:4], TURNED @ np.diag([3.0, 2.0, -1.0]), RNG.normal(size=(3, 3)), np.diag([1.0, 1e-3, 1e-3])),
+    *(np.eye(2), 5.0 * PLANE, PLANE @ np.diag([3.0, -1.0]), RNG.normal(size=(2, 2)), np.diag([1.0, 0.0])),
+]
+
+
+@pytest.mark.parametrize("m", SMOOTH, ids=lambda m: str(np.round(np.linalg.svd(m)[1], 1)))
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
+def test_the_polar_decomposition_has_its_derivative_in_both_modes(m: Numpy, scale: float) -> None:
+    n = len(m)
+    if np.linalg.det(m) == 0.0 and n == 3:
+        return
+    rotation, stretch = kl.polar(scale * m)
+    for found, wanted in zip((rotation, stretch / scale), polar_of(m), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-13)
+    w, v, direction = RNG.normal(size=(3, n, n))
+    step = 1e-6 * np.abs(np.linalg.svd(m)[1]).min() if n == 3 else 1e-6
+    ends = [polar_of(m + s * direction) for s in (step, -step)]
+    turned, stretched = ((a - b) / (2 * step) for a, b in zip(*ends, strict=True))
+    bar = bar_of("polar", n, scale * m, w * scale, v)
+    slope = (w * turned).sum() + (v * stretched).sum()
+    np.testing.assert_allclose((bar * direction).sum(), slope, rtol=1e-6, atol=1e-6)
+    moved = tangent(case_of("polar", Mat(float64, n, n)), [lanes(scale * m)], {"a": lanes(direction)})[0]
+    np.testing.assert_allclose(moved[: n * n] * scale, turned.ravel(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(moved[n * n :], stretched.ravel(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        np.zeros((3, 3)),
+        np.diag([1.0, 0.0, 0.0]),
+        np.diag([1.0, 1.0, -1.0]),
+        np.diag([1.0, -1.0]),
+        np.zeros((2, 2)),
+    ],
+)
+def test_where_several_rotations_are_equally_close_one_is_given_and_has_no_derivative(m: Numpy) -> None:
+    rotation, stretch = kl.polar(m)
+    assert_rotation(rotation, 1e-13)
+    np.testing.assert_allclose(rotation @ stretch, m, atol=1e-13)
+    needed, nothing = RNG.normal(size=m.shape), np.zeros(m.shape)
+    assert np.isnan(bar_of("polar", len(m), m, needed, nothing)).any()
+    assert np.isnan(bar_of("polar", len(m), m, nothing, needed + needed.T)).any()
+    moved = tangent(case_of("polar", Mat(float64, *m.shape)), [lanes(m)], {"a": lanes(needed + needed.T)})
+    assert np.isnan(moved).any()
+    assert not bar_of("polar", len(m), m, nothing, nothing).any()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), WIDTHS)
+def test_a_matrix_is_a_rotation_times_a_symmetric_one(dtype: type, tolerance: float) -> None:
+    for n in (2, 3):
+        for m in matrices(n):
+            rotation, stretch = kl.polar(m.astype(dtype))
+            assert_rotation(rotation, tolerance)
+            np.testing.assert_allclose(stretch, stretch.T)
+            np.testing.assert_allclose(rotation @ stretch, m, atol=tolerance)
 
 
 TEXT = """
