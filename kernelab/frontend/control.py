@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend import views
+from kernelab.frontend.changing import may_differ
 from kernelab.frontend.frame import Frame, Mistake, Wish
 from kernelab.frontend.joins import (
     RETURNED,
@@ -41,7 +42,7 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.lang.build import FALSE, TRUE, zero
-from kernelab.lang.ir import Atom, Block, For, If, Stmt, Storage, Var, While
+from kernelab.lang.ir import Assert, Atom, Block, For, If, Stmt, Storage, Var, While
 from kernelab.lang.types import Scalar, Value, bool_, float32
 
 WATCH = "%set "
@@ -259,6 +260,9 @@ def loop(
                 hint="leave it with break or return, or give it a condition",
             )
         )
+    if head is None and stop != TRUE and not may_differ(stop, block.stmts, carries.vars, carries.yields):
+        message = "this loop never ends: nothing in it changes its condition"
+        block.stmts.append(Assert(stop, "assertion", message, frame.places.first_line(node)))
     flag = carries.flag(stop, RETURN if returned == stop else BREAK)
     done = flag if returned == stop else carries.flag(returned, RETURN)
     outs = tuple(Var(var.type, var.hint, frame.builder.span) for var in carries.vars)

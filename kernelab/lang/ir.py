@@ -11,7 +11,7 @@
                                                              `compare`: what "cas" expects to find
                | If(outs, cond, then, orelse)            values leave a region only through its outs
                | For(outs, index, count, reverse, carries, inits, stop, body, storage)
-               | While(outs, carries, inits, stop, body)
+               | While(outs, carries, inits, stop, body, ends)    `ends`: an earlier program has run it
                | Assert(cond, kind, message)             ends the launch with an error at the span
                | Print(texts, specs, values)             a line for the reader: an effect, never replayed
                | Native(outs, snippet, atoms)            C++ that a user wrote: its result, then its sums
@@ -169,12 +169,15 @@ class For:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class While:
+    """A loop that may run forever, which is an effect, unless it is known that it `ends`."""
+
     outs: tuple[Var, ...]
     carries: tuple[Var, ...]
     inits: tuple[Atom, ...]
     stop: int
     body: Block
     span: Span = NOWHERE
+    ends: bool = False
 
 
 AssertKind = Literal["assertion", "division"]

@@ -171,6 +171,6 @@ def like(
 ) -> Loop:
     """A loop that ends and goes on as `stmt` does; only a `For` has an index and a count."""
     if isinstance(stmt, While):
-        return While(outs, carries, inits, stmt.stop, body, stmt.span)
+        return While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends)
     assert index is not None and count is not None
     return replace(stmt, outs=outs, index=index, count=count, carries=carries, inits=inits, body=body)

@@ -78,7 +78,7 @@ class _Marks:
             for inner in blocks(stmt):
                 self.index(inner, stmt)
         for stmt in block.stmts:
-            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call) or _changes(stmt):
+            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call) or _has_effect(stmt):
                 self.keep(stmt)
 
     def need(self, atom: Atom) -> None:
@@ -191,9 +191,15 @@ class _Sweeper:
         if isinstance(stmt, For):
             return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
         assert stop is not None
-        return While(outs, carries, inits, stop, body, stmt.span)
+        return While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
 
 
-def _changes(stmt: Stmt) -> bool:
-    """Whether it is C++ that is there for its effect, or may have one."""
-    return isinstance(stmt, Native) and (not stmt.outs or bool(stmt.changed))
+def _has_effect(stmt: Stmt) -> bool:
+    """Whether it is C++ that is there for its effect, or may have one, or a loop that may run forever."""
+    match stmt:
+        case Native():
+            return not stmt.outs or bool(stmt.changed)
+        case While():
+            return not stmt.ends
+        case _:
+            return False

@@ -257,7 +257,7 @@ class _Poisoner(Builder):
             made = For(outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop)
             self.emit(made)
         else:
-            self.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
+            self.emit(While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends))
 
 
 def _is_float(atom: Atom) -> bool:

@@ -179,7 +179,7 @@ class Replay:
         body: Block,
     ) -> None:
         if isinstance(stmt, While):
-            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
+            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span, ends=True))
             return
         assert index is not None and not stmt.reverse
         count = value_of(stmt.count, env)

@@ -274,7 +274,7 @@ class _Scalariser(Builder):
                 self.emit(For(outs, stmt.index, count, carries, inits, body, stmt.span, stmt.reverse, stop))
             case While():
                 assert stop is not None
-                self.emit(While(outs, carries, inits, stop, body, stmt.span))
+                self.emit(While(outs, carries, inits, stop, body, stmt.span, stmt.ends))
 
 
 def _components(stmt: Load | Store | Atomic) -> tuple[int | None, ...]:

@@ -91,7 +91,7 @@ def _without(stmt: Loop, dropped: set[int]) -> Loop:
     if isinstance(stmt, For):
         return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
     assert stop is not None
-    return While(outs, carries, inits, stop, body, stmt.span)
+    return While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
 
 
 def _pick(kept: list[int], items: tuple[_T, ...]) -> tuple[_T, ...]:

@@ -155,7 +155,7 @@ class _Dependencies(Copier):
         body = self.branch(stmt.body, carried)
         outs = self.with_bits(stmt.outs, carried)
         if isinstance(stmt, While):
-            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span))
+            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends))
             return
         assert index is not None
         count = self.atom(stmt.count)
