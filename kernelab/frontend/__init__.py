@@ -10,11 +10,13 @@ from kernelab.frontend.custom import attach
 from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.generics import GenericKernel
 from kernelab.frontend.kernels import KernelDefinition
+from kernelab.frontend.names import Constant
 from kernelab.frontend.overloads import Overloads
 from kernelab.frontend.rules import rule_from
 from kernelab.frontend.source import file_of, source_of
 
 __all__ = [
+    "Constant",
     "Definition",
     "GenericKernel",
     "KernelDefinition",

@@ -12,7 +12,7 @@ from kernelab.frontend.definitions import Template, default_of, kept, lower_def
 from kernelab.frontend.frame import BrokenCall, Frame, Mistake, Recursion
 from kernelab.frontend.joins import RETURNED
 from kernelab.frontend.jumps import leaves, returns_value, states_result
-from kernelab.frontend.names import meaning_of
+from kernelab.frontend.names import Constants, meaning_of
 from kernelab.frontend.values import (
     ArrayRef,
     Bound,
@@ -57,6 +57,7 @@ class UserFunction(Offers, Single):
         self.source = template.places.source
         self.span = template.span
         self.captured: dict[str, Any] = {}
+        self.constants: Constants = {}
         self.notes: list[Diagnostic] = []
         self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
         self._instances: dict[Hashable, Instance | BrokenCall] = {}
@@ -185,6 +186,7 @@ class UserFunction(Offers, Single):
         if errors or frame.broken:
             return BrokenCall(tuple(errors))
         self.captured |= kept(frame.scope.captured)
+        self.constants |= frame.scope.constants
         self.note(frame.notes)
         return self._finished(frame, params)
 
@@ -301,5 +303,6 @@ def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFu
     if errors or frame.broken:
         raise BrokenCall(errors)
     callee.captured |= frame.scope.captured
+    callee.constants |= frame.scope.constants
     callee.note(frame.notes)
     return _instance(frame, params, template.name, template.span).function

@@ -12,6 +12,7 @@ from kernelab.frontend import fence, purpose, structs
 from kernelab.frontend.annotations import annotation
 from kernelab.frontend.definitions import Template, default_of, kept, lower_def
 from kernelab.frontend.frame import Mistake
+from kernelab.frontend.names import Constant
 from kernelab.frontend.values import Meaning, Poison
 from kernelab.frontend.walking import nodes
 from kernelab.lang.ir import Function
@@ -39,6 +40,7 @@ class KernelDefinition:
     span: Span
     options: Mapping[str, Any]
     captured: Mapping[str, Any]
+    constants: tuple[Constant, ...]
     signature: tuple[Formal, ...]
     defaults: Mapping[str, Any]
 
@@ -94,6 +96,7 @@ def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None)
         template.span,
         template.options,
         kept(frame.scope.captured),
+        tuple(frame.scope.constants.values()),
         tuple(signature),
         defaults,
     )

@@ -57,6 +57,9 @@ def static(frame: Frame, node: ast.Call) -> Meaning:
             hint="give a number, a small NumPy vector, a struct, a tuple, a type or a function",
         )
     frame.scope.captured[f"static({text})"] = value
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Name) and part.id in frame.scope.namespace and part.id not in frame.env:
+            frame.scope.note(part.id, frame.scope.namespace[part.id])
     return meaning
 
 

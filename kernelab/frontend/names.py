@@ -152,6 +152,19 @@ class Unknown(Exception):
         self.hint = hint
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A value that a kernel was compiled with, and where it came from: `name`, such as `Config.gain`."""
+
+    around: Mapping[str, Any]
+    name: str
+    value: Any
+
+
+Constants = dict[tuple[int, str], Constant]
+"""By the identity of the namespace, and the name in it."""
+
+
 @dataclass(slots=True)
 class Scope:
     """The names around the defs of a cell.
@@ -165,6 +178,7 @@ class Scope:
     namespace: Mapping[str, Any]
     around: Mapping[str, Any] = field(default_factory=dict)
     captured: dict[str, Any] = field(default_factory=dict)
+    constants: Constants = field(default_factory=dict)
 
     def within(self) -> "Scope":
         """The same names, with a list of captured values of its own."""
@@ -175,7 +189,7 @@ class Scope:
         if name in self.cell:
             return self.cell[name]
         if name in self.assigned:
-            return self._value(name, self.assigned[name])
+            return self._value(name, self.assigned[name], may_change=False)
         words = language()
         if name in self.namespace:
             meaning = meaning_of(name, self.namespace[name])
@@ -234,16 +248,22 @@ class Scope:
         if library and word in words and callable(value):
             return words[word]
         if meaning_of(full, value) is not None:
-            return self._value(full, value)
+            return self._value(full, value, may_change=not library)
         hint = (OF_MODULES.hint(name) if library else "") or _instead(value)
         raise Unknown(f"{full} has no meaning in a kernel", hint)
 
-    def _value(self, name: str, value: Any) -> Meaning:
+    def note(self, name: str, value: Any) -> None:
+        """Note that what is compiled depends on what a name around the cell holds."""
+        self.constants[id(self.around), name] = Constant(self.around, name, value)
+
+    def _value(self, name: str, value: Any, may_change: bool = True) -> Meaning:
         meaning = meaning_of(name, value)
         if meaning is None:
             raise Unknown(f"{name} is {_kind(value)}, which a kernel cannot use", _instead(value))
         if isinstance(meaning, Weak | Typed | HostArray):
             self.captured[name] = value
+            if may_change:
+                self.note(name, value)
         return meaning
 
     def _did_you_mean(self, name: str, words: tuple[str, ...]) -> str:

@@ -106,6 +106,7 @@ def entered(
         raise frame.error(
             node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
         ) from None
+    frame.scope.constants |= function.constants
     frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
     local.refuse_changes(frame, function.name, instance.function, atoms, node)
     return Entered(instance, given, atoms)

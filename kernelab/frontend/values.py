@@ -311,6 +311,9 @@ class Callee(Protocol):
     def captured(self) -> dict[str, Any]: ...
 
     @property
+    def constants(self) -> dict[tuple[int, str], Any]: ...
+
+    @property
     def hands_back(self) -> HandsBack | None: ...
 
     def chosen(self, arguments: Sequence[tuple[str | None, "Meaning"]], /) -> "Callee | None":

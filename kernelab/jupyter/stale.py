@@ -8,17 +8,13 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import reduce
 from itertools import takewhile
 from typing import Any
 
-import numpy as np
-
 from kernelab.errors import Diagnostic, Source
 from kernelab.frontend import UserFunction
-from kernelab.lang.rounding import is_float_dtype
+from kernelab.runtime.constants import current, same, short
 from kernelab.runtime.kernel import Kernel
-from kernelab.views.code import short
 
 Holder = Kernel | UserFunction
 
@@ -65,7 +61,7 @@ def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
     for name, then in _captured(holder).items():
         # A function of a module brings its own names along, which mean something else in the notebook.
         own = name not in enclosed and re.search(rf"\b{re.escape(name)}\b", holder.source.text)
-        if own and not _same(then, _now(names, name, then)):
+        if own and not same(then, current(names, name, then)):
             yield name
 
 
@@ -100,24 +96,8 @@ def _of_before(name: str, holder: Holder) -> Diagnostic:
     return Diagnostic(message, holder.span, "stale", "warning", hint=hint)
 
 
-def _now(names: Mapping[str, Any], name: str, then: Any) -> Any:
-    """What a name, such as `Config.gain`, means in the notebook; `then` where it means nothing there."""
-    root, *parts = name.split(".")
-    if root not in names:
-        return then
-    return reduce(lambda value, part: getattr(value, part, then), parts, names[root])
-
-
 def _captured(holder: Holder) -> Mapping[str, Any]:
     return holder.definition.captured if isinstance(holder, Kernel) else holder.captured
-
-
-def _same(then: Any, now: Any) -> bool:
-    if then is now:
-        return True
-    if type(then) is not type(now) or callable(then):
-        return False
-    return bool(np.array_equal(then, now, equal_nan=is_float_dtype(np.asarray(then).dtype)))
 
 
 def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diagnostic:
@@ -129,7 +109,7 @@ def _warning(name: str, holders: list[Holder], names: Mapping[str, Any]) -> Diag
         hint = f"change `{name}` in {first.source.label}, or take it out there, and run that again"
         return Diagnostic(message, first.span, "stale", "warning", hint=hint)
     then = _captured(first)[name]
-    now = _now(names, name, then)
+    now = current(names, name, then)
     was = f"{who} {'was' if len(holders) == 1 else 'were'} compiled with"
     if callable(then):
         message = f"{was} an earlier `{name}`, and still calls that"

@@ -39,6 +39,7 @@ from kernelab.passes.widen import widen
 from kernelab.runtime import hooks
 from kernelab.runtime.arguments import Parameter, Quick, parameters
 from kernelab.runtime.calling import Loaded, ordered
+from kernelab.runtime.constants import Constants, constants_of
 from kernelab.runtime.derived import Reverse, build, flat, flat_pair
 from kernelab.runtime.garbage import put_off
 from kernelab.runtime.generic import types_of
@@ -66,7 +67,8 @@ class Plan:
     former whether it is among the latter), `numbers` the floats and vectors for which a one-element array may
     stand.  `coordinates` counts the thread indices that it unpacks.  `totals` says that sums reach memory
     late, which arrays that share memory must not see.  `formals` are the parameters as written, where a
-    struct is among them: all else counts its leaves.
+    struct is among them: all else counts its leaves.  `constants` are what it captured, where a launch is to
+    look whether that has changed.
     """
 
     parameters: tuple[Parameter, ...]
@@ -83,6 +85,7 @@ class Plan:
     coordinates: int
     totals: bool
     formals: Formals | None
+    constants: Constants | None
 
 
 class Kernel(KernelHints):
@@ -299,6 +302,7 @@ class Kernel(KernelHints):
             coordinates=len(self.primal.threads),
             totals=is_deferred(self.primal),
             formals=None if self._by_leaves else formals_of(self.definition.signature),
+            constants=constants_of(self.definition),
         )
 
     # -------------------------------------------------------------------------------------- derived programs

@@ -138,6 +138,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
         parts = [grid.packed]
         given = () if plan.formals is None else tuple(structs_in(arguments))
         bind(kernel, arguments, parts)
+    if plan.constants is not None and not plan.constants.unchanged():
+        plan.constants.tell()
     if 0 < plan.coordinates != len(grid.extents):
         _warn_of_rank(kernel, grid)
     if settings().print_launches:

@@ -14,9 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
-
-import numpy as np
 
 from kernelab.codegen.entry import Line as GeneratedLine
 from kernelab.codegen.entry import Unit
@@ -26,6 +23,7 @@ from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array
 from kernelab.passes.effects import effects
 from kernelab.passes.storage import LoopStorage
+from kernelab.runtime.constants import short
 from kernelab.views import highlight
 from kernelab.views.lines import facts_of, lines_table
 from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, Words, words
@@ -39,9 +37,6 @@ WIDTH = 76
 _BREAK = re.compile(r"(?<=,) | (?=(?:if|else|and|or|[-+*/<>]|[<>=]=) )")
 
 _COMPONENT = re.compile(r"\[\d+\]$")
-
-MAX_VALUE = 40
-"""How many characters of a captured value are shown."""
 
 
 PANES: dict[str, str] = {
@@ -299,9 +294,3 @@ def spill(sweeps: int) -> str:
     """What it means that the adjoint of a kernel did not fit into the memory for loops."""
     times = "a sweep" if sweeps == 1 else f"{sweeps} sweeps"
     return f"{times} kept checkpoints, and ran the iterations between them again"
-
-
-def short(value: Any) -> str:
-    """A value of the notebook in a few characters."""
-    text = str(value.tolist()) if isinstance(value, np.generic | np.ndarray) else repr(value)
-    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"

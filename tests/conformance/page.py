@@ -27,7 +27,8 @@ def scale(x: array[float], factor: float, y: array[float]):
   left out.
 * A variable has one type, that of what is assigned to it. Numbers and functions of the notebook are
   captured when the cell runs; where a later cell changes one, or a module that holds one is loaded again,
-  a warning under that cell names the kernels that still hold the old one.
+  a warning under that cell names the kernels that still hold the old one. Of a kernel in a file, or of
+  `kl.compile`, the next launch says so once.
 * What the language does not have is refused at its line, with what to write instead.
 * Operations and words: `docs/builtins.md`. What loops cost in reverse: `docs/loops.md`. Programs written
   for Warp: `docs/differences-from-warp.md`.

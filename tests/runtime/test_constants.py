@@ -1,0 +1,115 @@
+"""A constant that is changed after a kernel was compiled with it: a launch says so, once."""
+
+import math
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+
+TEXT = """
+def gained(v: float):
+    return gain * v
+
+def plain(x: array[float]):
+    x[0] = gain * x[0]
+
+def calling(x: array[float]):
+    x[0] = gained(x[0])
+
+def attribute(x: array[float]):
+    x[0] = x[0] * cfg.gain
+
+def known(x: array[float]):
+    x[0] = x[0] * static(2.0 * gain)
+
+def vector(x: array[float]):
+    x[0] = x[0] * length(axis)
+
+def library(x: array[float]):
+    x[0] = x[0] * math.pi * pi
+
+def nothing(x: array[float]):
+    x[0] = 1.0
+"""
+CHANGES: dict[str, dict[str, Any]] = {
+    "plain": {"gain": 3.0},
+    "calling": {"gain": 3.0},
+    "attribute": {"cfg": SimpleNamespace(gain=3.0)},
+    "known": {"gain": 3.0},
+    "vector": {"axis": np.ones(3, np.float32)},
+}
+
+
+def names() -> dict[str, Any]:
+    cfg = SimpleNamespace(gain=2.0)
+    return {"gain": 2.0, "cfg": cfg, "axis": np.zeros(3, np.float32), "math": math, "pi": math.pi}
+
+
+def launch(kernel: kl.Kernel) -> None:
+    kernel[1](kl.ones(1, dtype=float))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_constant_is_told_once_at_a_launch(name: str) -> None:
+    around = names()
+    kernel = kl.compile(TEXT, around)[name]
+    launch(kernel)
+    around |= CHANGES[name]
+    with pytest.warns(kl.KernelWarning, match=f"`{name}` was compiled with") as caught:
+        launch(kernel)
+    launch(kernel)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_a_change_before_the_first_launch_is_told_too() -> None:
+    around = names()
+    kernel = kl.compile(TEXT, around)["plain"]
+    around["gain"] = 3.0
+    with pytest.warns(kl.KernelWarning, match=r"gain = 2\.0; gain is 3\.0 now"):
+        launch(kernel)
+
+
+def test_an_attribute_that_is_assigned_is_told() -> None:
+    around = names()
+    kernel = kl.compile(TEXT, around)["attribute"]
+    around["cfg"].gain = 3.0
+    with pytest.warns(kl.KernelWarning, match=r"cfg\.gain = 2\.0; cfg\.gain is 3\.0 now"):
+        launch(kernel)
+
+
+@pytest.mark.parametrize("name", [*CHANGES, "library", "nothing"])
+def test_equal_values_and_names_that_are_gone_are_no_change(name: str) -> None:
+    around = names()
+    kernel = kl.compile(TEXT, around)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        around |= {**names(), "gain": float("2.0"), "cfg": SimpleNamespace(gain=float("2.0"))}
+        launch(kernel)
+        around.clear()
+        launch(kernel)
+
+
+def test_only_what_may_change_is_looked_at() -> None:
+    kernels = kl.compile(TEXT, names())
+    assert [name for name in ("library", "nothing") if kernels[name].plan.constants is not None] == []
+    assert all(kernels[name].plan.constants is not None for name in CHANGES)
+
+
+scale = 2.0
+
+
+@kl.kernel
+def decorated(x: kl.array[float]) -> None:
+    x[0] = x[0] * scale
+
+
+def test_a_decorated_kernel_looks_at_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch(decorated)
+    monkeypatch.setitem(globals(), "scale", 5.0)
+    with pytest.warns(kl.KernelWarning, match=r"`decorated` was compiled with scale = 2\.0"):
+        launch(decorated)
