@@ -130,6 +130,7 @@ from kernelab.runtime.words import names as _language_names
 from kernelab.runtime.words import word as _word
 from kernelab.views import install as _install_views
 from kernelab.views.display import show_now as _show_now
+from kernelab.warp import names as _warp_names
 
 if _TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell as _Shell
@@ -244,10 +245,6 @@ def show(shown: _Any) -> None:
     _show_now(shown)
 
 
-def init() -> None:
-    """Nothing is left to be done: programs written for Warp call it."""
-
-
 def load_ipython_extension(shell: "_Shell") -> None:
     """What ``%load_ext kernelab`` calls."""
     from kernelab.jupyter import load
@@ -275,9 +272,8 @@ def __getattr__(name: str) -> _Any:
         pass
     if name in _CONSTANTS:
         return _CONSTANTS[name]
-    hidden = _import_module("kernelab.compatibility")
-    if name in hidden.__all__:
-        return getattr(hidden, name)
+    if name in _warp_names.__all__:
+        return getattr(_warp_names, name)
     raise _missing("kernelab", name, __dir__())
 
 
@@ -372,7 +368,6 @@ __all__ = [
     "indexedarray2d",
     "indexedarray3d",
     "indexedarray4d",
-    "init",
     "is_cpu_available",
     "is_cuda_available",
     "kernel",

@@ -136,3 +136,18 @@ def test_types_of_values_answer_to_the_names_that_programs_for_warp_ask_by() -> 
     assert (kl.vec3._shape_, kl.vec3._length_, kl.vec3._wp_scalar_type_) == ((3,), 3, kl.float32)
     assert (mat23d._shape_, mat23d._length_, mat23d._wp_scalar_type_) == ((2, 3), 6, kl.float64)
     assert (kl.quath._length_, kl.transform._shape_) == (4, (7,))
+
+
+def test_programs_may_import_the_package_for_warp_by_its_own_name() -> None:
+    import kernelab.warp as wp
+
+    text = "@wp.kernel\ndef k(x: wp.array(dtype=wp.vec3)):\n    x[wp.tid()] = wp.vec3(1.0)"
+    kernels = kl.compile(text, {"wp": wp})
+    x = wp.zeros(2, dtype=wp.vec3)
+    wp.init()
+    wp.launch(kernels["k"], dim=2, inputs=[x])
+    assert x.numpy().tolist() == [[1.0] * 3] * 2
+    assert wp.synchronize_device is kl.synchronize_device and wp.Tape is kl.Tape
+    assert (wp.vec3._shape_, wp.mat22._length_, wp.vec3._wp_scalar_type_) == ((3,), 4, wp.float32)
+    with pytest.raises(AttributeError, match="tiles are not part of the language"):
+        wp.tile_load  # noqa: B018

@@ -14,6 +14,7 @@ from kernelab.builtins import (
     norms,
     quaternion,
     random,
+    renamed,
     rotations,
     scalar,
     selection,
@@ -21,7 +22,6 @@ from kernelab.builtins import (
     surrogate,
     transform,
     vector,
-    warp,
 )
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "norms",
     "quaternion",
     "random",
+    "renamed",
     "rotations",
     "scalar",
     "selection",
@@ -42,5 +43,4 @@ __all__ = [
     "surrogate",
     "transform",
     "vector",
-    "warp",
 ]

@@ -1,6 +1,6 @@
 """Decompositions of matrices.
 
-They give several matrices and vectors at once: ``u, sigma, v = svd3(a)``, or, as in Warp, into variables that
+They give several matrices and vectors at once: ``u, sigma, v = svd3(a)``, or into variables that
 exist: ``svd3(a, u, sigma, v)``.  Where the parts are not determined by the matrix, because two values are
 equal up to rounding, they have no derivative: what a gradient would need of it is NaN, what it does not need
 does no harm.  The closest rotation of a matrix, which stays smooth there, is a part of `polar`.  Jacobi's

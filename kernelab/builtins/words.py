@@ -83,7 +83,7 @@ indexedarray3d: x: indexedarray3d[float]
 indexedarray4d: x: indexedarray4d[float]
     In an annotation, the same as `array4d`.
 select: select(condition, if_false, if_true)
-    One of two values, as Warp orders them; `where` has the value for true first.
+    One of two values, the one for false first; `where` has the value for true first.
 cast: cast(x, dtype)
     The bits of a number of 32 or 64 bits, read as a number of another type that is as wide. ``float(x)``
     and ``int(x)`` convert the number itself.

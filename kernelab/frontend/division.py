@@ -11,6 +11,7 @@ from kernelab.errors import Diagnostic, Severity
 from kernelab.frontend.frame import Frame
 from kernelab.frontend.promote import cast, operate
 from kernelab.frontend.values import Typed, Weak
+from kernelab.guidance.kernel_text import OF_WARP
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.types import Mat, Scalar, Vec, float32, float64, scalar_of
@@ -117,24 +118,18 @@ def _int_division(
     return operate(frame, "div", [a, b], node, parts)
 
 
-_WARP = {
-    "div": "in Warp {} of two ints is an integer division; here it gives a float, as in Python",
-    "mod": "in Warp {} has the sign of the left operand; here of the right one, as in Python",
-}
-_INSTEAD = {"div": "write //, or / where a float is meant", "mod": "write %, where no operand is negative"}
-
-
 def _note_warp(frame: Frame, name: str, node: ast.expr, values: Sequence[Weak | Typed]) -> None:
-    """Say where Warp computes another number, in a warning where the operation is called by its name."""
-    if not frame.uses_warp or name not in _WARP:
+    """Note an operation that gives another number elsewhere: a warning where it is called by its name."""
+    found = OF_WARP.find(name) if frame.uses_warp else None
+    if found is None:
         return
     types = [scalar_of(value.type) for value in values if isinstance(value, Typed)]
     if name == "mod" and any(type.kind == "uint" for type in types):
         return
     is_call = isinstance(node, ast.Call)
-    message = _WARP[name].format(name if is_call else _SYMBOLS[name])
+    message = found.reason.format(name if is_call else _SYMBOLS[name])
     severity: Severity = "warning" if is_call else "information"
-    hint = _INSTEAD[name] if is_call else ""
+    hint = found.hint if is_call else ""
     frame.notes.append(Diagnostic(message, frame.places(node), "warp", severity, hint=hint))
 
 

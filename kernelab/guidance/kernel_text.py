@@ -64,6 +64,14 @@ grid: write i = tid()
 """)
 """Functions of NumPy, `math` and their kin that the table of operations has under another name, or not."""
 
+OF_WARP = Table(r"""
+div: in Warp {} of two ints is an integer division; here it gives a float, as in Python => write //, or /
+    where a float is meant
+mod: in Warp {} has the sign of the left operand; here of the right one, as in Python => write %, where no
+    operand is negative
+""")
+"""Operations that give another number in Warp."""
+
 OF_ARRAYS = Table(r"""
 append: an array keeps its length: count on the side, k = atomic_add(count, 0, 1), and write x[k]
 T: write x[j, i]

@@ -17,7 +17,6 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
-from kernelab.config import UNUSED
 from kernelab.errors import Diagnostic
 from kernelab.jupyter import cells
 from kernelab.runtime.device import get_device
@@ -27,10 +26,10 @@ from kernelab.views.code import DEFAULT, PANES
 from kernelab.views.display import View
 from kernelab.views.errors import diagnostic_lines
 from kernelab.views.kernel import differentiable, refusal, view
+from kernelab.warp.settings import OPTIONS as IDLE
+from kernelab.warp.settings import UNUSED
 
 OPTIONS = ("--show", "--quiet", "--device", "--no-check", "--no-backward", "--fast-math", "--max-unroll")
-WARPS = {"fast_math": "--fast-math", "max_unroll": "--max-unroll"}
-"""Options that programs for Warp use, by their setting's name: they change nothing, which is told."""
 EVERYTHING, NOTHING = "all", "none"
 CHOICES: dict[str, Sequence[str]] = {"--show": (*PANES, EVERYTHING, NOTHING), "--device": ("cpu",)}
 
@@ -62,8 +61,8 @@ def _near(word: str) -> list[str]:
 
 def without_effect(options: Namespace) -> list[Diagnostic]:
     """What is told of options that change nothing."""
-    given = [name for name in WARPS if getattr(options, name) not in (None, False)]
-    messages = (f"{WARPS[name]} changes nothing here: {UNUSED[name]}" for name in given)
+    given = [name for name in IDLE if getattr(options, name) not in (None, False)]
+    messages = (f"{IDLE[name]} changes nothing here: {UNUSED[name]}" for name in given)
     return [Diagnostic(message, code="option", severity="information") for message in messages]
 
 

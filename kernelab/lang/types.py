@@ -125,20 +125,6 @@ class _Shaped:
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         return (base_of(self),)
 
-    # Programs written for Warp ask a type for its shape and its numbers by these names.
-
-    @property
-    def _shape_(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
-    def _length_(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def _wp_scalar_type_(self) -> "Scalar":
-        return self.scalar
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Vec(_Shaped):

@@ -51,7 +51,7 @@ def _named(part: Any) -> str:
     return "Any" if part is Any else getattr(part, "__name__", str(part))
 
 
-class ref:  # noqa: N801 (written as Warp writes it, like `array`)
+class ref:  # noqa: N801 (in small letters, like `array`)
     """``x: ref[float]``: a parameter that goes back into the variable, element or component of the caller.
 
     What the function leaves in it goes there when the function returns.  Not for kernels.

@@ -33,7 +33,7 @@ class Device:
 
     @property
     def alias(self) -> str:
-        """The name, as programs written for Warp ask for it."""
+        """The name, once more."""
         return self.name
 
     @property

@@ -1,4 +1,4 @@
-"""What arrays say to other libraries: NumPy, DLPack, reinterpretation, marks, names that Warp knows.
+"""What arrays say to other libraries: NumPy, DLPack, reinterpretation, marks.
 
 The methods here are those of `array` that need nothing of its inside.
 """

@@ -193,7 +193,7 @@ class Kernel(KernelHints):
 
     @property
     def key(self) -> str:
-        """The name, as programs written for Warp ask for it."""
+        """The name, once more."""
         return self.name
 
     @property
@@ -203,7 +203,7 @@ class Kernel(KernelHints):
 
     @property
     def module(self) -> Module:
-        """Where the kernel stands, as programs written for Warp ask for it; every kernel is built alone."""
+        """The Python module where the kernel stands; every kernel is built alone."""
         return Module(self.source.label, self.options)
 
     @property

@@ -454,7 +454,7 @@ def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, a
 
 
 def _has_adjoint(type: Type) -> bool:
-    """Whether a parameter has one; programs for Warp pass some number where it has none."""
+    """Whether a parameter has one; callers may pass some number where it has none."""
     return is_differentiable(type.elem if isinstance(type, Array) else type)
 
 

@@ -73,7 +73,7 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """The driver's number of it, as programs written for Warp ask for it."""
+        """The driver's number of it."""
         return self.number
 
     @property
@@ -158,7 +158,7 @@ class Event:
 
     @property
     def cuda_event(self) -> int:
-        """The driver's number of it, as programs written for Warp ask for it."""
+        """The driver's number of it."""
         return self.number
 
     @property

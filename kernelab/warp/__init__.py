@@ -1,1 +1,26 @@
-"""Names, settings and conventions for programs written for Warp: nothing else in kernelab knows of Warp."""
+"""What programs written for Warp find beside kernelab's own names: names, settings, attributes of types.
+
+    import kernelab.warp as wp
+
+has all names of kernelab, too; and ``import kernelab as wp`` finds the names that are here, since kernelab
+asks here for what it lacks.  Completion offers none of them.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from kernelab.warp import attributes, names
+
+attributes.install()
+
+
+def __getattr__(name: str) -> Any:
+    """A name of Warp's, or of kernelab."""
+    if name in names.__all__:
+        return getattr(names, name)
+    return getattr(import_module("kernelab"), name)
+
+
+def __dir__() -> list[str]:
+    """What a completer offers: the names of kernelab."""
+    return dir(import_module("kernelab"))

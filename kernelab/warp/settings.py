@@ -39,3 +39,6 @@ DEFAULTS = {name: value for given in _BY_REASON.values() for name, value in give
 
 UNUSED = {name: reason for reason, given in _BY_REASON.items() for name in given}
 """Why each of them changes nothing."""
+
+OPTIONS = {"fast_math": "--fast-math", "max_unroll": "--max-unroll"}
+"""Those that are options of ``%%kernel``, too, which says that they change nothing."""

@@ -1,7 +1,4 @@
-"""Names of Warp's that mean little here, so that programs which use them run: devices, modules, errors.
-
-``kernelab.<name>`` finds them; completion does not offer them.
-"""
+"""Names of Warp's that mean little here, so that programs which use them run: devices, modules, errors."""
 
 import sys
 from collections.abc import Mapping
@@ -18,9 +15,9 @@ from kernelab.errors import (
     KernelValueError,
 )
 from kernelab.frontend.options import MODULE
-from kernelab.runtime.branches import capture_if, capture_while
 from kernelab.runtime.device import Device, get_cuda_devices, get_device
 from kernelab.runtime.loading import MODULE_OPTIONS, Module, refuse_unknown
+from kernelab.warp.branches import capture_if, capture_while
 
 LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = 10, 20, 30, 40
 """How much is logged, as ``config.log_level`` takes it: kernelab writes no log."""
@@ -36,6 +33,10 @@ WarpCodegenIndexError = KernelIndexError
 WarpCodegenKeyError = KernelNameError
 WarpCodegenTypeError = KernelTypeError
 WarpCodegenValueError = KernelValueError
+
+
+def init() -> None:
+    """Do nothing: kernelab needs no start."""
 
 
 def synchronize_device(device: Device | str | None = None) -> None:
@@ -190,6 +191,7 @@ __all__ = [
     "get_cuda_toolkit_version",
     "get_module",
     "get_module_options",
+    "init",
     "is_conditional_graph_supported",
     "is_device_available",
     "is_mempool_access_enabled",

@@ -1,7 +1,7 @@
 """Other names.
 
-What Warp calls by another name, or computes less exactly on some devices, is the exact operation here.  And
-the bits of a number, read as a number of another type.
+Operations by a second name, also by that of an approximation, which is exact here.  And the bits of a number,
+read as a number of another type.
 """
 
 from dataclasses import replace
