@@ -14,10 +14,8 @@ from kernelab.autodiff.gradcheck import (
     VERDICTS,
     Fast,
     GradcheckReport,
-    Tolerance,
     check,
     require_choice,
-    require_step,
 )
 from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobian import jacobians as by_adjoint
@@ -26,6 +24,7 @@ from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kerne
 from kernelab.autodiff.tape import Tape
 from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.taylor import TaylorReport, taylor
+from kernelab.autodiff.tolerance import Tolerance, require_step
 from kernelab.autodiff.trees import refusal
 from kernelab.backend.launch_config import config_of
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
@@ -190,9 +189,11 @@ def gradcheck(
     """Check that the adjoint of a kernel or Python function is its derivative, entry by entry.
 
     `function`, `dim`, `inputs`, `outputs` and `input_output_mask` are those of `jacobian`.  The differences
-    are taken of a float64 build, with a step of `eps`.  An entry passes if ``|adjoint - difference| <= atol
-    + rtol |difference|``; the default tolerances are a thousandth of the entry, plus rounding relative to
-    the largest entry.  `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
+    are taken of a float64 build, with a step of `eps`.  An entry passes if the adjoint in float64 is within a
+    thousandth of the difference, or within what differences cannot resolve, measured against the row and
+    column of the entry, and if the adjoint as it runs is that in float64 up to the rounding of its precision.
+    With `atol` or `rtol` it passes if ``|adjoint - difference| <= atol + rtol |difference|``.
+    `max_inputs_per_var` and `max_outputs_per_var` limit how many elements of an array
     are checked.
 
     With `fast`, the adjoint and the differences are compared along random directions, both in float64, where

@@ -16,24 +16,19 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff import local
-from kernelab.autodiff.levels import BASE, will_write
-from kernelab.autodiff.programs import Argument, Extents, Program
+from kernelab.autodiff.interpreted import Interpreted
+from kernelab.autodiff.programs import Program
 from kernelab.autodiff.subject import Subject
 from kernelab.autodiff.trees import scalars
-from kernelab.autodiff.wide import Wide
-from kernelab.backend import interp
 from kernelab.backend.chunk import Chunk
 from kernelab.backend.lanes import Frame
 from kernelab.errors import KernelError, Span
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Custom, CustomRules, Let, Native, Stmt, Var, walk
+from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, Stmt, Var, walk
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.inline import inline
-from kernelab.runtime.grid import grid_of
-from kernelab.runtime.launch import packed_slots
 from kernelab.runtime.rulecheck import evaluate, mistake_at
-from kernelab.runtime.strided import array
 
 Numpy = np.ndarray[Any, Any]
 
@@ -124,26 +119,15 @@ class Trace:
             raise _EnoughError
 
 
-class _Tracing(Wide):
+class _Tracing(Interpreted):
     """Runs programs on the interpreter, in float64, and notes what they compute."""
 
     def __init__(self) -> None:
-        super().__init__(BASE)
         self.trace = Trace()
+        super().__init__(partial(_Noting, self.trace), MOST_THREADS)
 
-    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, arguments)
-        made, wide = grid_of(grid), program.widened
-        if made.threads > MOST_THREADS:
-            super().run(program, grid, arguments)
-            return
-        given = [
-            self._given(a, param.type) for a, param in zip(arguments, program.function.params, strict=True)
-        ]
-        entry = interp.entry(wide.function, chunk=partial(_Noting, self.trace))
-        # Nothing is kept for a gradient here, so what is no array is packed.
-        parts = [a.packed if isinstance(a, array) else a for a in given]
-        entry(packed_slots([made.packed, *parts]))  # type: ignore[list-item]
+    def function(self, program: Program) -> Function:
+        return program.function  # its grad functions still apart
 
 
 class _Noting(Chunk):

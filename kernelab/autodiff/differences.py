@@ -3,7 +3,8 @@
 Knows how to run a subject on moved inputs; must not know derivatives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,14 @@ SHIFTS = (1.0, -1.0, 0.5, -0.5)
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """How a derivative is read off values at some `shifts`, in steps: `read` takes these, and the steps."""
+
+    shifts: tuple[float, ...]
+    read: Callable[[Floats, Floats], Floats]
+
+
 def differences(
     subject: Subject,
     selection: Selection,
@@ -33,18 +42,20 @@ def differences(
     scale: float = 1.0,
     only: tuple[int, Sequence[int]] | None = None,
     labels: Sequence[str] = (),
+    quotient: Quotient | None = None,
 ) -> Jacobians:
     """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of one input."""
     made: dict[tuple[int, int], Floats] = {}
     targets: Sequence[Variable] = ()
+    asked = quotient or EXTRAPOLATED
     for i, source in enumerate(subject.sources):
         if only is not None and only[0] != i:
             continue
         wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[1])
-        parts = chunks(len(wanted), None, 16 * _bytes(subject))
+        parts = chunks(len(wanted), None, 4 * len(asked.shifts) * _bytes(subject))
         for chunk in steps(f"differences of {subject.name}", parts):
             some = wanted[chunk.start : chunk.stop]
-            targets, found = _slopes(subject, i, some, eps, scale, labels)
+            targets, found = _slopes(subject, i, some, eps, scale, labels, asked)
             for j, target in enumerate(targets):
                 values = made.setdefault((i, j), np.full((target.count, source.count), np.nan))
                 values[:, some] = found[j].T
@@ -70,12 +81,13 @@ def _slopes(
     eps: float | None,
     scale: float,
     labels: Sequence[str],
+    quotient: Quotient,
 ) -> tuple[Sequence[Variable], list[Floats]]:
-    """The derivatives of all outputs along some elements of an input, by Richardson extrapolation."""
+    """The derivatives of all outputs along some elements of an input."""
     steps = _steps(subject, i, eps, scale)[wanted]
-    targets, looked = _moved(subject, i, np.arange(len(wanted)), wanted, steps, labels)
+    targets, looked = _moved(subject, i, np.arange(len(wanted)), wanted, steps, labels, quotient.shifts)
     with np.errstate(invalid="ignore", over="ignore"):
-        return targets, [extrapolated(y, steps[:, None]) for y in looked]
+        return targets, [quotient.read(y, steps[:, None]) for y in looked]
 
 
 def differences_by_color(
@@ -87,12 +99,13 @@ def differences_by_color(
     eps: float | None,
     scale: float,
     labels: Sequence[str],
+    quotient: Quotient | None = None,
 ) -> Floats:
     """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
-    (row, column), steps = places, _steps(subject, i, eps, scale)
-    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, labels)
+    (row, column), steps, asked = places, _steps(subject, i, eps, scale), quotient or EXTRAPOLATED
+    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, labels, asked.shifts)
     with np.errstate(invalid="ignore", over="ignore"):
-        return extrapolated(looked[j][:, colors[column], row], steps[column])
+        return asked.read(looked[j][:, colors[column], row], steps[column])
 
 
 def along(
@@ -100,7 +113,7 @@ def along(
 ) -> tuple[Floats, list[Floats], list[Floats]]:
     """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
     steps = _steps(subject, i, eps, scale)
-    _, looked = _shifted(subject, i, v * steps, labels)
+    _, looked = _shifted(subject, i, v * steps, labels, SHIFTS)
     with np.errstate(invalid="ignore", over="ignore"):
         return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
 
@@ -118,28 +131,29 @@ def _moved(
     wanted: np.ndarray[Any, Any],
     steps: Floats,
     labels: Sequence[str],
+    shifts: Sequence[float],
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
     moves = np.zeros((int(lane.max(initial=0)) + 1, subject.sources[i].count))
     moves[lane, wanted] = steps
-    return _shifted(subject, i, moves, labels)
+    return _shifted(subject, i, moves, labels, shifts)
 
 
 def _shifted(
-    subject: Subject, i: int, moves: Floats, labels: Sequence[str]
+    subject: Subject, i: int, moves: Floats, labels: Sequence[str], shifts: Sequence[float]
 ) -> tuple[Sequence[Variable], list[Floats]]:
     """All outputs for each shift and lane, where an input is moved by a row of `moves` in each lane."""
     lanes = len(moves)
-    started, batch = subject.start(), Batch(BASE, len(SHIFTS) * lanes)
+    started, batch = subject.start(), Batch(BASE, len(shifts) * lanes)
     level = Wide(batch)
     start = scalars(started.inputs[i]).host().astype(np.float64).reshape(-1)
     with np.errstate(invalid="ignore", over="ignore"):
-        values = start + np.multiply.outer(np.asarray(SHIFTS), moves)
+        values = start + np.multiply.outer(np.asarray(shifts), moves)
     moved = level.wide(started.inputs[i])
     with batch.active():
         batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))
         found = started.go(level)
-    looked = [scalars(batch.view(level.wide(out))).host().reshape(len(SHIFTS), lanes, -1) for out in found]
+    looked = [scalars(batch.view(level.wide(out))).host().reshape(len(shifts), lanes, -1) for out in found]
     return subject.targets(found, labels), looked
 
 
@@ -147,3 +161,23 @@ def extrapolated(y: Floats, steps: Floats) -> Floats:
     """Central differences, extrapolated by Richardson: `y` holds values at +step, -step and half of these."""
     coarse, fine = (y[0] - y[1]) / (2.0 * steps), (y[2] - y[3]) / steps
     return np.asarray((4.0 * fine - coarse) / 3.0)
+
+
+SPREAD = tuple(sign * size for size in (1.0, 0.93, 0.86, 0.79, 0.71, 0.64, 0.57, 0.5) for sign in (1.0, -1.0))
+"""Where the differences are taken of which the range is asked for."""
+
+
+def _central(y: Floats, steps: Floats) -> Floats:
+    sizes = np.asarray(SPREAD[::2]).reshape(-1, *(1,) * (y.ndim - 1))
+    return np.asarray((y[0::2] - y[1::2]) / (2.0 * sizes * steps))
+
+
+def _unit(y: Floats, steps: Floats) -> Floats:
+    """The derivative that moves a value by a unit in its last place."""
+    return np.asarray(np.finfo(np.float64).eps * np.abs(y).max(axis=0) / steps)
+
+
+EXTRAPOLATED = Quotient(SHIFTS, extrapolated)
+LOWEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).min(axis=0) - _unit(y, steps))
+HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _unit(y, steps))
+"""The least and the largest of central differences over steps between a half and a whole one."""

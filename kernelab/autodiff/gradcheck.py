@@ -1,9 +1,10 @@
 """Checking derivatives against differences, with a third witness where the two disagree.
 
-The adjoint is taken as it runs, in the kernel's own precision.  The differences are taken of a float64 build
-of the same IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel
-in float32 is not blamed for the noise of its differences.  Where they disagree, the tangent program says
-whose fault it is.
+The adjoint is taken in float64, where it must agree with differences, and as it runs, in the kernel's own
+precision, where it must agree with that in float64.  The differences are taken of a float64 build of the same
+IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel in float32
+is not blamed for the noise of its differences.  Where they disagree, the tangent program says whose fault it
+is.
 
 Of a large Jacobian without a pattern, random directions are compared first; only where these do not agree is
 every entry looked at.
@@ -11,7 +12,7 @@ every entry looked at.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,16 +22,11 @@ from kernelab.autodiff.jacobian import Jacobians, Selection
 from kernelab.autodiff.order import Raced, races
 from kernelab.autodiff.screening import Screened, screen
 from kernelab.autodiff.subject import Key, Subject, Variable, apart
+from kernelab.autodiff.tolerance import Tolerance, errors, relative, settle
 from kernelab.autodiff.trees import refusal
 from kernelab.autodiff.witnesses import Pair, Witnesses, by_pattern, of_all
 from kernelab.errors import GradientError, KernelValueError, Span
 from kernelab.runtime.checked import find_races
-
-RELATIVE = 1e-3
-"""The default tolerance, relative to the entry of the Jacobian."""
-
-NOISE = 1e-5
-"""What an entry may be off besides, relative to the largest entry of its Jacobian: rounding in float32."""
 
 LARGE = 1 << 14
 """From how many entries on random directions are compared first."""
@@ -57,12 +53,12 @@ class Entry:
     @property
     def abs_error(self) -> float:
         """How far apart the values are; infinite where one of them is no finite number and they differ."""
-        return float(_errors(np.asarray(self.autodiff), np.asarray(self.numeric)))
+        return float(errors(np.asarray(self.autodiff), np.asarray(self.numeric)))
 
     @property
     def rel_error(self) -> float:
         """The same, relative to the difference quotient."""
-        return _relative(self.abs_error, self.numeric)
+        return relative(self.abs_error, self.numeric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +125,17 @@ class GradcheckReport:
     def absolute(self) -> Jacobians:
         """The errors of all entries, as matrices; GradientError where only directions were compared."""
         self._need_entries()
-        return Jacobians(self.kernel, [p.matrix(_errors(p.adjoint, p.numeric)) for p in self.compared])
+        return Jacobians(self.kernel, [p.matrix(errors(p.adjoint, p.numeric)) for p in self.compared])
 
     @property
     def relative(self) -> Jacobians:
         """The same, relative to the differences."""
         self._need_entries()
-        smallest = np.finfo(np.float32).tiny
+        smallest = np.finfo(np.float64).tiny
         return Jacobians(
             self.kernel,
             [
-                p.matrix(_errors(p.adjoint, p.numeric) / np.maximum(np.abs(p.numeric), smallest))
+                p.matrix(errors(p.adjoint, p.numeric) / np.maximum(np.abs(p.numeric), smallest))
                 for p in self.compared
             ],
         )
@@ -170,45 +166,10 @@ class GradcheckReport:
         return replace(self, shown_in=cell)
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """When an entry passes: ``|ad - fd| <= atol + rtol |fd|``; the defaults are relative to the Jacobian."""
-
-    eps: float | None = None
-    atol: float | None = None
-    rtol: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.eps is not None:
-            require_step(self.eps)
-        for name, value in (("atol", self.atol), ("rtol", self.rtol)):
-            if value is not None and not (_is_number(value) and value >= 0):
-                message = f"{name}={value!r} is no tolerance"
-                raise refusal(KernelValueError, message, "gradcheck", "pass 0 or more, or leave it away")
-
-    def allowed(self, adjoint: Floats, numeric: Floats) -> Floats:
-        """How far each entry may be off."""
-        largest = min(_largest(adjoint), _largest(numeric))
-        atol = NOISE * largest + np.finfo(np.float32).tiny if self.atol is None else self.atol
-        rtol = RELATIVE if self.rtol is None else self.rtol
-        return np.asarray(atol + rtol * np.abs(numeric))
-
-
-def require_step(eps: Any) -> None:
-    """Raise KernelValueError unless a step of differences is a number above zero."""
-    if not (_is_number(eps) and eps > 0):
-        message = f"eps={eps!r} is no step for differences"
-        raise refusal(KernelValueError, message, "differences", "pass a small number above 0, such as 1e-4")
-
-
 def require_choice(value: object, name: str, code: str) -> None:
     """Raise KernelValueError unless a value is True, False or "auto"."""
     if not isinstance(value, bool) and value != "auto":
         raise refusal(KernelValueError, f"{name}={value!r} says nothing", code, 'use True, False or "auto"')
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
 
 
 def check(
@@ -285,13 +246,9 @@ def _along_directions(found: Screened) -> PairResult:
 
 def _look_closer(asked: Witnesses, k: int, pair: Pair, limit: Tolerance) -> None:
     """Take differences that disagree again, much closer: the function may bend sharply there."""
-    off = _excess(pair, limit) > 1.0
-    if not off.any():
-        return
-    closer = asked.closer(k, off)
-    with np.errstate(invalid="ignore"):
-        better = np.abs(closer - pair.adjoint) < np.abs(pair.numeric - pair.adjoint)
-    pair.numeric = np.where(off & better, closer, pair.numeric)
+    off = limit.excess(pair) > 1.0
+    if off.any():
+        settle(pair, off, asked.looks(k, off), asked.terms[k])
 
 
 def _judged(
@@ -314,7 +271,7 @@ def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Toleranc
     if result.verdict == "nondeterministic":
         return result
     i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
-    worst = np.argsort(-_excess(pair, limit), axis=None, kind="stable")[: 1 + len(result.others)]
+    worst = np.argsort(-limit.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
     columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
     if (
         result.verdict == "not finite"
@@ -334,7 +291,7 @@ def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance
     before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
     if not np.array_equal(before, after, equal_nan=True):
         return "nondeterministic"
-    off = _excess(pair, limit) > 1.0
+    off = limit.excess(pair) > 1.0
     if not np.isfinite([pair.adjoint[off], pair.numeric[off]]).all():
         return "not finite"
     if tangent is None:
@@ -352,40 +309,12 @@ def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance
     return "adjoint" if from_differences <= 0.1 * between else "all differ"
 
 
-def _excess(pair: Pair, limit: Tolerance) -> Floats:
-    """The error of each entry relative to what is allowed: above 1 it fails."""
-    allowed = np.maximum(
-        limit.allowed(pair.adjoint[pair.known], pair.numeric[pair.known]), np.finfo(np.float64).tiny
-    )
-    found = np.zeros(pair.adjoint.shape)
-    errors = _errors(pair.adjoint, pair.numeric)[pair.known]
-    with np.errstate(invalid="ignore"):
-        found[pair.known] = np.where(np.isfinite(errors), errors / allowed, errors)
-    return found
-
-
-def _largest(jacobian: Floats) -> float:
-    return float(np.abs(jacobian[np.isfinite(jacobian)]).max(initial=0.0))
-
-
-def _errors(adjoint: Floats, numeric: Floats) -> Floats:
-    """The absolute errors; an infinite or undefined entry is right only where both say the same."""
-    with np.errstate(invalid="ignore"):
-        error = np.abs(adjoint - numeric)
-    return np.asarray(np.where(adjoint == numeric, 0.0, np.where(np.isfinite(error), error, np.inf)))
-
-
-def _relative(error: float, numeric: float) -> float:
-    scale = abs(numeric)
-    return error / scale if 0.0 < scale < np.inf else (np.inf if error > 0 else 0.0)
-
-
 def _compare(pair: Pair, limit: Tolerance) -> PairResult:
-    error, excess = np.where(pair.known, _errors(pair.adjoint, pair.numeric), 0.0), _excess(pair, limit)
+    error, excess = np.where(pair.known, errors(pair.adjoint, pair.numeric), 0.0), limit.excess(pair)
     if not error.size:  # a pattern without entries: the adjoint is zero, and so are the differences
         first = _index(pair.input, 0), _index(pair.output, 0)
         return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
-    k = int(np.argmax(excess))
+    k = int(np.argmax(np.where(pair.known, excess, -1.0)))
     found = _entry(pair, k)
     failed = int((excess > 1.0).sum())
     order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
@@ -393,7 +322,7 @@ def _compare(pair: Pair, limit: Tolerance) -> PairResult:
         pair.input.label,
         pair.output.label,
         float(error.max()),
-        _relative(float(error.reshape(-1)[k]), found.numeric),
+        relative(float(error.reshape(-1)[k]), found.numeric),
         found.input_index,
         found.output_index,
         found.autodiff,

@@ -13,14 +13,16 @@ import numpy as np
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.lanes import Batch
-from kernelab.autodiff.levels import BASE, Forward, fresh, sharing
+from kernelab.autodiff.levels import BASE, Forward, Level, fresh, sharing
 from kernelab.autodiff.programs import Pullback
 from kernelab.autodiff.progress import steps
 from kernelab.autodiff.reverse import Reverse, Run
 from kernelab.autodiff.subject import Key, Subject, Variable
 from kernelab.autodiff.transforms import chunks, unit_vectors
 from kernelab.autodiff.trees import is_whole, refusal, scalars
+from kernelab.autodiff.wide import Wide
 from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelValueError
+from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of, size_of
 from kernelab.runtime.strided import array
 
@@ -212,20 +214,8 @@ def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
 
 
 def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequence[str] = ()) -> Jacobians:
-    """The Jacobians of a subject, by whichever mode needs fewer runs."""
-    chosen = Selection() if selection is None else selection
-    trace = Trace(subject, labels)
-    pairs = chosen.pairs(trace.subject.sources, trace.targets)
-    whole = chosen.max_outputs <= 0
-    made: dict[Pair, Values] = {}
-    for j in dict.fromkeys(j for _, j in pairs):
-        wanted = [i for i, k in pairs if k == j]
-        found = trace.own_rows(j, wanted) if whole else None
-        if found is None:
-            found = trace.rows(j, wanted, chosen.rows(trace.targets[j]))
-        made |= {(i, j): values for i, values in found.items()}
-    variables = [(trace.subject.sources[i], trace.targets[j], made[i, j]) for i, j in pairs]
-    return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
+    """The Jacobians of a subject, by its adjoint."""
+    return Trace(subject, labels).jacobians(Selection() if selection is None else selection)
 
 
 def columns(
@@ -276,36 +266,65 @@ def tangents(
 
 
 class Trace:
-    """A subject that has run once in reverse mode."""
+    """A subject that has run once in reverse mode, over a level that says in which precision."""
 
-    def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
+    def __init__(self, subject: Subject, labels: Sequence[str], base: Level = BASE) -> None:
         started = subject.start()
         self.subject = subject
-        self.level = Reverse(BASE)
+        self.base = base
+        self.level = Reverse(base)
         self.inputs = started.inputs
         self.level.tracked.update(source.allocation for source in self.inputs)
         self.outputs = started.go(self.level)
         self.targets = subject.targets(self.outputs, labels)
 
+    @property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next float of the coarsest precision that values pass through."""
+        programs = (entry.program for entry in self.level.entries if isinstance(entry, Run))
+        ends = (scalar_of(elements.dtype).dtype for elements in (*self.inputs, *self.outputs))
+        return max(*map(epsilon, ends), *(program.epsilon for program in programs))
+
+    def jacobians(self, chosen: Selection) -> Jacobians:
+        """The Jacobians of the pairs chosen."""
+        subject, targets = self.subject, self.targets
+        pairs = chosen.pairs(subject.sources, targets)
+        made: dict[Pair, Values] = {}
+        for j in dict.fromkeys(j for _, j in pairs):
+            wanted = [i for i, k in pairs if k == j]
+            found = self.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
+            if found is None:
+                found = self.rows(j, wanted, chosen.rows(targets[j]))
+            made |= {(i, j): values for i, values in found.items()}
+        variables = [(subject.sources[i], targets[j], made[i, j]) for i, j in pairs]
+        return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
+
     def rows(self, j: int, wanted: Sequence[int], count: int) -> dict[int, Values]:
         """The first `count` rows for one output, by each of some inputs."""
-        target, output = self.targets[j], self.outputs[j]
-        made = {i: _unknown(target, self.subject.sources[i]) for i in wanted}
+        target, dtype = self.targets[j], scalar_of(self.outputs[j].dtype).dtype
+        found = {i: _unknown(target, self.subject.sources[i], isinstance(self.base, Wide)) for i in wanted}
         width = sum(memory.nbytes for memory in self.level.tracked)
         for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
-            level, bars = Batch(BASE, len(chunk)), Adjoints()
-            values = unit_vectors(chunk, target.count, scalar_of(output.dtype).dtype)
-            level.move(bars.of(output), level.seeds(output, values))
-            self.level.pull(level, bars)
-            for i in wanted:
-                bar = scalars(level.view(bars.of(self.inputs[i]))).host()
-                made[i][chunk.start : chunk.stop] = bar.reshape(len(chunk), -1)
-        return made
+            products = self.products(j, unit_vectors(chunk, target.count, dtype), wanted)
+            for i, rows in zip(wanted, products, strict=True):
+                found[i][chunk.start : chunk.stop] = rows
+        return found
+
+    def products(self, j: int, u: Values, wanted: Sequence[int] | None = None) -> list[Values]:
+        """``J^T u`` for each row of `u`, of output `j` by each input, or some."""
+        output, batch, bars = self.outputs[j], Batch(self.base, len(u)), Adjoints()
+        batch.move(bars.of(output), batch.seeds(output, u))
+        self.level.pull(batch, bars)
+        sources = self.inputs if wanted is None else [self.inputs[i] for i in wanted]
+        views = [batch.view(bars.of(source)) for source in sources]
+        if isinstance(self.base, Wide):
+            views = [self.base.wide(view) for view in views]
+        return [scalars(view).host().reshape(len(u), -1) for view in views]
 
     def own_rows(self, j: int, wanted: Sequence[int]) -> dict[int, Values] | None:
         """All rows for one output from one launch for each component, where its threads allow that."""
         output, inputs = self.outputs[j], [self.inputs[i] for i in wanted]
-        run = self._single_launch(output, inputs)
+        run = self._single_launch(output, inputs) if self.base is BASE else None
         if run is None:
             return None
         assert isinstance(run.pullback, Pullback)
@@ -364,5 +383,6 @@ def _by_thread(
     return [found[k].host().reshape(threads, -1) for k in range(len(inputs))]
 
 
-def _unknown(target: Variable, source: Variable) -> Values:
-    return np.full((target.count, source.count), np.nan, scalar_of(source.elements.dtype).dtype)
+def _unknown(target: Variable, source: Variable, wide: bool = False) -> Values:
+    dtype = np.float64 if wide else scalar_of(source.elements.dtype).dtype
+    return np.full((target.count, source.count), np.nan, dtype)

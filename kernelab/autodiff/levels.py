@@ -209,7 +209,7 @@ class Base(Level):
         if made.threads:
             shares = program.totals and bool(sharing(program, arguments))
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
-            parts = [made.packed, *(_packed(given, made.threads, space) for given in arguments)]
+            parts = [made.packed, *(packed(given, made.threads, space) for given in arguments)]
             usual, slots = program.entry_for(shares), packed_slots(parts)
             run_within_budget(usual, lambda: program.frugal_entry(shares), slots)
 
@@ -237,7 +237,8 @@ class Base(Level):
 BASE = Base()
 
 
-def _packed(given: Argument, threads: int, space: Space | None) -> bytes:
+def packed(given: Argument, threads: int, space: Space | None) -> bytes:
+    """An argument as an entry takes it, for a launch of some threads."""
     match given:
         case array():
             return given.packed

@@ -13,8 +13,9 @@ from kernelab.backend.base import Entry
 from kernelab.backend.order import independent, may_meet
 from kernelab.codegen.totals import is_deferred
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Block, Const, Function, Load, Storage, Store, Var, walk
-from kernelab.lang.types import Array, Value, int32, is_differentiable
+from kernelab.lang.ir import Block, Const, Function, Load, Storage, Store, Var, defs, walk
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import Array, Value, int32, is_differentiable, scalar_of
 from kernelab.passes import batch
 from kernelab.passes.effects import effects
 from kernelab.passes.jvp import jvp
@@ -131,6 +132,13 @@ class Program:
         """The arrays whose elements have derivatives."""
         params = self.function.params
         return tuple(i for i in self.arrays if is_differentiable(params[i].type))
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next float of the coarsest precision in it; 0 without floats."""
+        values = (*self.flat.params, *(var for stmt in walk(self.flat.body) for var in defs(stmt)))
+        types = {var.type.elem if isinstance(var.type, Array) else var.type for var in values}
+        return max((epsilon(scalar_of(type).dtype) for type in types if is_differentiable(type)), default=0.0)
 
     @cached_property
     def changed(self) -> frozenset[int]:

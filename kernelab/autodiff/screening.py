@@ -13,18 +13,15 @@ not know reports.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.differences import Floats, along
-from kernelab.autodiff.jacobian import Selection
-from kernelab.autodiff.lanes import Batch
-from kernelab.autodiff.levels import BASE, Level
-from kernelab.autodiff.reverse import Reverse
+from kernelab.autodiff.jacobian import Selection, Trace
+from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.subject import Subject, Variable
-from kernelab.autodiff.trees import scalars
 from kernelab.autodiff.wide import Wide
 
 DIRECTIONS = 3
@@ -40,8 +37,13 @@ AGAIN = (1.0, 0.03)
 """The steps that are tried, relative to the default: a function that bends sharply wants a smaller one."""
 
 OWN = 1e-3
-"""How far the adjoint in its own precision may be from that in float64, relative to the largest element."""
+"""How far the adjoint in its own precision may be from that in float64, unless the precision is coarser."""
 
+ALIKE = 1e3
+"""By which factor rows, or columns, may differ that are not rescaled."""
+
+MOST_POWER = 1000
+"""The largest power of two by which one is rescaled."""
 
 PIECES = 16
 """Into how many pieces a suspect part of an input is parted at once."""
@@ -87,18 +89,19 @@ def screen(
     subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str], least: int = 0
 ) -> Screening:
     """Compare the products of every pair, unless fewer than `least` entries make these less work."""
-    own = Adjoint(subject, BASE)
-    targets = subject.targets(own.outputs, labels)
+    own = Trace(subject, labels)
+    targets = own.targets
     pairs = selection.pairs(subject.sources, targets)
     sizes = [selection.rows(targets[j]) * selection.columns(subject.sources[i]) for i, j in pairs]
     if sum(sizes) < least:
         return Screening()
-    exact, rng = Adjoint(subject, Wide(BASE)), np.random.default_rng(len(pairs))
+    exact, rng = Trace(subject, labels, Wide(BASE)), np.random.default_rng(len(pairs))
     back: dict[int, tuple[Floats, list[Floats]]] = {}
     for j in dict.fromkeys(j for _, j in pairs):
         u = directions(rng, targets[j].count, selection.rows(targets[j]))
         pulled = exact.products(j, u)
-        if not all(map(same_up_to_rounding, own.products(j, u), pulled)):
+        same = partial(same_up_to_rounding, rounding=max(OWN, 16 * own.epsilon))
+        if not all(map(same, own.products(j, u), pulled)):
             return Screening()
         back[j] = u, pulled
     agreed: dict[tuple[int, int], Products] = {}
@@ -106,10 +109,11 @@ def screen(
     complete = True
     for i in dict.fromkeys(i for i, _ in pairs):
         among = {j: (back[j][0], back[j][1][i]) for k, j in pairs if k == i}
-        looked = _Input(subject, i, selection.columns(subject.sources[i]), among, eps, labels)
-        parts = looked.agreeing(rng)
+        looked = _Input(exact, i, selection.columns(subject.sources[i]), eps, labels)
+        v = directions(rng, subject.sources[i].count, looked.used)
+        parts, asked = looked.agreeing(among, v)
         if parts is None:
-            suspects[i], named_all = looked.suspects(rng)
+            suspects[i], named_all = looked.suspects(*asked)
             complete = complete and named_all
         else:
             agreed |= {(i, j): products for j, products in parts.items()}
@@ -119,28 +123,6 @@ def screen(
     return Screening(
         tuple(Screened(subject.sources[i], targets[j], *agreed[i, j], size) for (i, j), size in found)
     )
-
-
-class Adjoint:
-    """A subject that has run once in reverse mode, over a level that says in which precision."""
-
-    def __init__(self, subject: Subject, base: Level) -> None:
-        started = subject.start()
-        self.base = base
-        self.inputs = started.inputs
-        self.level = Reverse(base)
-        self.level.tracked.update(source.allocation for source in self.inputs)
-        self.outputs = started.go(self.level)
-
-    def products(self, j: int, u: Floats) -> list[Floats]:
-        """``J^T u`` for each row of `u`, by each input."""
-        output, batch, bars = self.outputs[j], Batch(self.base, len(u)), Adjoints()
-        batch.move(bars.of(output), batch.seeds(output, u))
-        self.level.pull(batch, bars)
-        views = [batch.view(bars.of(source)) for source in self.inputs]
-        if isinstance(self.base, Wide):
-            views = [self.base.wide(view) for view in views]
-        return [scalars(view).host().astype(np.float64).reshape(len(u), -1) for view in views]
 
 
 def directions(rng: Any, count: int, used: int) -> Floats:
@@ -158,53 +140,91 @@ def directions(rng: Any, count: int, used: int) -> Floats:
 def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bool:
     """Whether products in the precision of the arrays are those in float64, but for rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
-        off = np.abs(own - exact)
+        off = np.abs(own.astype(np.float64) - exact)
         largest = np.abs(exact).max(initial=0.0)
     return bool(np.all(off <= rounding * (np.abs(exact) + 0.1 * largest)))
 
 
+Back = dict[int, tuple[Floats, Floats]]
+"""u and ``J^T u`` by the position of each output."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """One input whose products are compared: `back` has u and ``J^T u`` by the position of each output."""
+    """One input whose products are compared."""
 
-    subject: Subject
+    exact: Trace
     position: int
     used: int
-    back: dict[int, tuple[Floats, Floats]]
     eps: float | None
     labels: Sequence[str]
 
-    def agreeing(self, rng: Any) -> dict[int, Products] | None:
-        """The worst products for each output, at the first step at which all agree; None if there is none."""
-        v = directions(rng, self.subject.sources[self.position].count, self.used)
-        for scale in AGAIN if self.eps is None else AGAIN[:1]:
-            found = self._compared(v, scale)
-            if all(np.all(each.excess <= 0) for each in found.values()):
-                return {j: each.worst() for j, each in found.items()}
-        return None
+    def agreeing(self, back: Back, v: Floats) -> tuple[dict[int, Products] | None, tuple[Back, Floats]]:
+        """The worst products for each output, None if some differ; the vectors that tell.
 
-    def suspects(self, rng: Any) -> tuple[Numbers, bool]:
+        Where rows or columns are of very different sizes, they are rescaled and compared again: an entry
+        would not show beside others in larger units.
+        """
+        for scale in AGAIN if self.eps is None else AGAIN[:1]:
+            found, slopes = self._compared(back, v, scale)
+            if not _agree(found):
+                continue
+            asked = self._rescaled(back, v, slopes)
+            if asked is not None and not _agree(self._compared(*asked, scale)[0]):
+                return None, asked
+            return {j: each.worst() for j, each in found.items()}, (back, v)
+        return None, (back, v)
+
+    def _rescaled(self, back: Back, v: Floats, slopes: Sequence[Floats]) -> tuple[Back, Floats] | None:
+        """The vectors with larger rows and columns weighted less; None where all are alike."""
+        sizes = {j: np.abs(slopes[j]).max(axis=0) for j in back}
+        columns = [np.abs(pulled * v).max(axis=0) for _, pulled in back.values()]
+        if all(_are_alike(each) for each in (*sizes.values(), *columns)):
+            return None
+        scaled = {j: u * _weights(sizes[j]) for j, (u, _) in back.items()}
+        pulled = {j: self.exact.products(j, u, [self.position])[0] for j, u in scaled.items()}
+        largest = np.max([np.abs(each * v).max(axis=0) for each in pulled.values()], axis=0)
+        weights = _weights(largest)
+        return {j: (scaled[j], pulled[j]) for j in back}, v * (weights / weights.max())
+
+    def suspects(self, back: Back, vectors: Floats) -> tuple[Numbers, bool]:
         """The columns whose products differ, and whether those are all, by parting those that do."""
-        v = directions(rng, self.subject.sources[self.position].count, self.used)[0]
+        v = vectors[0]
         parts, complete = [np.arange(self.used)], True
         while parts and max(map(len, parts)) > 1:
             pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
             moved = np.zeros((len(pieces), len(v)))
             for lane, piece in zip(moved, pieces, strict=True):
                 lane[piece] = v[piece]
-            found = self._compared(moved, AGAIN[0])
+            found, _ = self._compared(back, moved, AGAIN[0])
             excess = np.max([each.excess.max(axis=0) for each in found.values()], axis=0)
             order = [k for k in np.argsort(-excess) if excess[k] > 0]
             complete = complete and len(order) <= MOST
             parts = [pieces[k] for k in order[:MOST]]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *parts])), complete and bool(parts)
 
-    def _compared(self, v: Floats, scale: float) -> "dict[int, Compared]":
-        steps, values, slopes = along(self.subject, self.position, v, self.eps, scale, self.labels)
+    def _compared(self, back: Back, v: Floats, scale: float) -> "tuple[dict[int, Compared], list[Floats]]":
+        """The products, and the derivatives of the outputs along each row of `v` times the steps."""
+        steps, values, slopes = along(self.exact.subject, self.position, v, self.eps, scale, self.labels)
         moves = v * steps
-        return {
-            j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in self.back.items()
-        }
+        found = {j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in back.items()}
+        return found, slopes
+
+
+def _agree(found: "dict[int, Compared]") -> bool:
+    return all(np.all(each.excess <= 0) for each in found.values())
+
+
+def _are_alike(sizes: Floats) -> bool:
+    some = sizes[(sizes > 0) & np.isfinite(sizes)]
+    return not len(some) or bool(some.max() <= ALIKE * some.min())
+
+
+def _weights(sizes: Floats) -> Floats:
+    """Powers of two by which numbers become about 1; those that are zero or infinite stay as they are."""
+    usable = (sizes > 0) & np.isfinite(sizes)
+    exponents = np.frexp(np.where(usable, sizes, 1.0))[1]
+    return np.where(usable, np.ldexp(1.0, np.clip(-exponents, -MOST_POWER, MOST_POWER)), 1.0)
 
 
 @dataclass(frozen=True, slots=True)

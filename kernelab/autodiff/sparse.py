@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.coloring import Numbers, color_columns, color_stars, starts
 from kernelab.autodiff.jacobian import Entries, Jacobian, Jacobians, Selection, Trace, jacobians, tangents
 from kernelab.autodiff.lanes import Batch
@@ -21,7 +20,6 @@ from kernelab.autodiff.levels import BASE
 from kernelab.autodiff.pattern import NotTraceableError, Pattern, patterns
 from kernelab.autodiff.prepared import PreparedTangents, is_plain, prepared
 from kernelab.autodiff.subject import Subject, Variable
-from kernelab.autodiff.trees import scalars
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.strided import array
@@ -177,11 +175,15 @@ class Reading:
         `is_proven` says that the pattern was found for these very arguments: entries that are sums of larger
         terms may then differ from the product by the rounding of these, of which nobody knows the size.
         """
-        runs = found.reshape(len(self.seeds), -1)
-        data: Values = runs.reshape(-1).take(self.where)
+        data, product = self.read(found), found.reshape(len(self.seeds), -1)[-1]
         terms = data.astype(np.float64) * self.factors
-        if not (_agree_by_matrix if is_proven else _agree_by_row)(self.places, terms, runs[-1]):
+        if not (_agree_by_matrix if is_proven else _agree_by_row)(self.places, terms, product):
             raise ChangedError
+        return data
+
+    def read(self, found: Values) -> Values:
+        """The entries in the results of the runs."""
+        data: Values = found.reshape(-1).take(self.where)
         return data
 
 
@@ -361,15 +363,15 @@ def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) ->
 
 def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
     """The same from adjoints: a run with one cotangent for each group of rows."""
-    trace, target = problem.trace, problem.targets[j]
-    reading = part.reading("rows", _dtype(target))
-    batch, bars = Batch(BASE, len(reading.seeds)), Adjoints()
-    output, source = trace.outputs[j], trace.inputs[i]
-    batch.move(bars.of(output), batch.seeds(output, reading.seeds))
-    trace.level.pull(batch, bars)
-    found = scalars(batch.view(bars.of(source))).host()
-    data = reading.entries(found, is_proven=i in problem.proven)
-    return Entries(part.row_starts, part.pattern.columns, data)
+    reading, found = adjoints_by_row(problem.trace, i, j, part)
+    return Entries(part.row_starts, part.pattern.columns, reading.entries(found, i in problem.proven))
+
+
+def adjoints_by_row(trace: Trace, i: int, j: int, part: Compressed) -> tuple[Reading, Values]:
+    """The runs from which the rows are read, of any trace of the subject, and how they are."""
+    reading = part.reading("rows", _dtype(trace.targets[j]))
+    (found,) = trace.products(j, reading.seeds, [i])
+    return reading, found
 
 
 def _agree_by_row(places: Numbers, terms: Values, product: Values) -> bool:

@@ -19,7 +19,7 @@ from kernelab.autodiff.endtoend import (
     spoiled,
 )
 from kernelab.autodiff.flow import flow
-from kernelab.autodiff.gradcheck import Fast, GradcheckReport, Tolerance, check
+from kernelab.autodiff.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.hazards import Watch
 from kernelab.autodiff.jacobian import Selection
 from kernelab.autodiff.levels import duplicate
@@ -29,6 +29,7 @@ from kernelab.autodiff.replay import Line, NotReplayableError
 from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.tape import Tape
+from kernelab.autodiff.tolerance import Tolerance
 from kernelab.autodiff.trees import is_whole, refusal
 from kernelab.errors import GradientError, KernelError, KernelValueError
 from kernelab.lang.types import is_differentiable, scalar_of

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernelab.autodiff.differences import Floats
+from kernelab.autodiff.jacobian import Trace
 from kernelab.autodiff.lanes import Batch
 from kernelab.autodiff.levels import BASE
-from kernelab.autodiff.screening import Adjoint, directions
+from kernelab.autodiff.screening import directions
 from kernelab.autodiff.subject import Subject, apart
 from kernelab.autodiff.trees import scalars
 from kernelab.autodiff.wide import Wide
@@ -69,9 +70,8 @@ def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
     """The Taylor test of a subject, all inputs moved together."""
     rng = np.random.default_rng(len(subject.sources))
     with apart("taylor_test"):
-        adjoint = Adjoint(subject, Wide(BASE))
-        targets = subject.targets(adjoint.outputs, labels)
-        u = [directions(rng, t.count, t.count)[:1] for t in targets]
+        adjoint = Trace(subject, labels, Wide(BASE))
+        u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
         starts = [scalars(s.elements).host().astype(np.float64).reshape(-1) for s in subject.sources]
         v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
         pulled = [adjoint.products(j, weights) for j, weights in enumerate(u)]

@@ -7,24 +7,63 @@ vector.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.differences import Floats, differences, differences_by_color
-from kernelab.autodiff.jacobian import Jacobian, Selection, columns, jacobians
-from kernelab.autodiff.sparse import ChangedError, Compressed, Problem, by_rows, by_tangents, compressed
+from kernelab.autodiff.differences import (
+    EXTRAPOLATED,
+    HIGHEST,
+    LOWEST,
+    Floats,
+    Quotient,
+    differences,
+    differences_by_color,
+)
+from kernelab.autodiff.interpreted import Noisy
+from kernelab.autodiff.jacobian import Jacobian, Selection, Trace, columns
+from kernelab.autodiff.levels import BASE, Level
+from kernelab.autodiff.sparse import (
+    ChangedError,
+    Compressed,
+    Problem,
+    adjoints_by_row,
+    by_rows,
+    by_tangents,
+    compressed,
+)
 from kernelab.autodiff.subject import Subject, Variable
+from kernelab.autodiff.wide import Wide
 from kernelab.errors import KernelError
 
-SMALLER = 1e-4
-"""How much smaller the step is where a first difference disagrees with the adjoint."""
+DOUBLE = float(np.finfo(np.float64).eps)
+
+SCALES = (1.0, 1e-2, 1e-4)
+"""Which steps are tried where a first difference disagrees with the adjoint, relative to the first."""
+
+NOISES, DRAWS = (1e-10, 1e-7), 3
+"""By how much values on the way are changed to see what they are terms of, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Differences at a step, `scale` times the first, and over which range they scatter around that step."""
+
+    scale: float
+    numeric: Floats
+    lowest: Floats
+    highest: Floats
 
 
 class Pair:
     """The entries of one Jacobian by the adjoint and by differences; `known` says which both have.
 
-    `places` are the rows and columns of the entries, None where they are those of the matrix.
+    `adjoint` is as the kernel computes it, to a precision of which 1 and the next float differ by `epsilon`;
+    `exact` is the adjoint in float64.  `places` are the rows and columns of the entries, None where they are
+    those of the matrix.  `excused` are entries that differences cannot decide, and `terms` is the size of
+    what the adjoint adds up, where it has been looked at.
     """
 
     def __init__(
@@ -32,15 +71,23 @@ class Pair:
         input: Variable,
         output: Variable,
         adjoint: Floats,
+        exact: Floats,
+        epsilon: float,
         numeric: Floats,
         known: Any,
         places: tuple[Any, Any] | None = None,
     ) -> None:
         self.input, self.output = input, output
         self.adjoint = adjoint.astype(np.float64)
+        self.exact = exact.astype(np.float64)
+        self.epsilon = epsilon
         self.numeric = numeric
         self.known = known
         self.places = places
+        row, column = np.nonzero(known) if places is None else places
+        self.rows, self.columns = row, column
+        self.excused = np.zeros(self.adjoint.shape, np.bool_)
+        self.terms = np.zeros(self.adjoint.shape)
 
     @property
     def entries(self) -> int:
@@ -71,13 +118,40 @@ class Witnesses(ABC):
 
     pairs: list[Pair]
 
-    @abstractmethod
-    def closer(self, k: int, off: Any) -> Floats:
-        """The differences of pair `k` with a much smaller step, at least of the entries that are `off`."""
+    def looks(self, k: int, off: Any) -> list[Look]:
+        """The differences of pair `k` at several steps, at least of the entries that are `off`."""
+        asked = EXTRAPOLATED, LOWEST, HIGHEST
+        return [Look(scale, *(self.closer(k, off, scale, each) for each in asked)) for scale in SCALES]
+
+    @cached_property
+    def terms(self) -> list[Floats]:
+        """The size of the terms that each entry of the adjoint of each pair is a sum of.
+
+        All values on the way are changed in their last digits, by more and by less: what then moves by more
+        and by less is a sum of large terms, what moves by the same stands at a jump.
+        """
+        exact = self.adjoints(Wide(BASE))
+        draws = [[self._moved(exact, noise, seed) for noise in NOISES] for seed in range(DRAWS)]
+        by_pair = zip(*(map(np.minimum, *both) for both in draws), strict=True)
+        return [np.max(sizes, axis=0) for sizes in by_pair]
+
+    def _moved(self, exact: Sequence[Floats], noise: float, seed: int) -> list[Floats]:
+        """By how much the entries of each pair move under noise, relative to it."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = zip(self.adjoints(Noisy(noise, seed)), exact, strict=True)
+            return [np.abs(moved - values) / noise for moved, values in found]
 
     @abstractmethod
+    def adjoints(self, base: Level) -> list[Floats]:
+        """The adjoint's entries over a level, which says in which precision."""
+
+    @abstractmethod
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+        """The differences of pair `k` at another step, at least of the entries that are `off`."""
+
     def again(self) -> list[Floats]:
         """The adjoint's entries once more."""
+        return self.adjoints(BASE)
 
     @abstractmethod
     def tangents(self) -> list[Floats] | None:
@@ -123,7 +197,10 @@ class _Whole(Witnesses):
     ) -> None:
         self.arguments = subject, selection, labels
         self.only = only
-        adjoint = jacobians(subject, selection, labels)
+        trace = Trace(subject, labels)
+        adjoint = exact = trace.jacobians(selection)
+        if trace.epsilon > DOUBLE:
+            exact = Trace(subject, labels, Wide(BASE)).jacobians(selection)
         if only is None:
             numeric: dict[Any, Jacobian] = differences(subject, selection, eps, labels=labels)
         else:
@@ -139,17 +216,19 @@ class _Whole(Witnesses):
                 known[:, np.setdiff1d(np.arange(known.shape[1]), only.get(i, ()))] = False
             values = np.full(a.shape, np.nan) if n is None else n.numpy()
             known = known if n is None else known & n.evaluated
-            self.pairs.append(Pair(a.input, a.output, a.numpy(), values, known))
+            wide = exact[key].numpy()
+            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, known))
 
-    def closer(self, k: int, off: Any) -> Floats:
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
         subject, selection, labels = self.arguments
         i = next(i for i, source in enumerate(subject.sources) if source is self.pairs[k].input)
         wanted = np.flatnonzero(off.any(axis=0)).tolist()
-        found = differences(subject, selection, None, SMALLER, (i, wanted), labels)
+        found = differences(subject, selection, None, scale, (i, wanted), labels, quotient)
         return found[self.keys[k]].numpy()
 
-    def again(self) -> list[Floats]:
-        found = jacobians(*self.arguments)
+    def adjoints(self, base: Level) -> list[Floats]:
+        subject, selection, labels = self.arguments
+        found = Trace(subject, labels, base).jacobians(selection)
         return [found[key].numpy() for key in self.keys]
 
     def tangents(self) -> list[Floats] | None:
@@ -169,32 +248,39 @@ class _Compressed(Witnesses):
         eps: float | None,
     ) -> None:
         self.problem, self.chosen, self.parts = problem, list(zip(chosen, parts, strict=True)), parts
-        numeric = [self._differences(k, eps, 1.0) for k in range(len(parts))]
+        numeric = [self._differences(k, eps, 1.0, EXTRAPOLATED) for k in range(len(parts))]
+        epsilon = problem.trace.epsilon
+        adjoint = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
+        if epsilon > DOUBLE:
+            exact = self.adjoints(Wide(BASE))
         self.pairs = [
             Pair(
                 problem.subject.sources[i],
                 problem.targets[j],
-                adjoint,
-                n,
-                np.ones(len(n), bool),
+                adjoint[k],
+                exact[k],
+                epsilon,
+                numeric[k],
+                np.ones(len(numeric[k]), bool),
                 (part.pattern.rows, part.pattern.columns),
             )
-            for ((i, j), part), adjoint, n in zip(self.chosen, self.again(), numeric, strict=True)
+            for k, ((i, j), part) in enumerate(self.chosen)
         ]
 
-    def _differences(self, k: int, eps: float | None, scale: float) -> Floats:
+    def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Floats:
         (i, j), part = self.chosen[k]
-        pattern = part.pattern
-        problem = self.problem
+        places, problem = (part.pattern.rows, part.pattern.columns), self.problem
         return differences_by_color(
-            problem.subject, i, j, part.columns, (pattern.rows, pattern.columns), eps, scale, problem.labels
+            problem.subject, i, j, part.columns, places, eps, scale, problem.labels, quotient
         )
 
-    def closer(self, k: int, off: Any) -> Floats:
-        return self._differences(k, None, SMALLER)
+    def adjoints(self, base: Level) -> list[Floats]:
+        trace = Trace(self.problem.subject, self.problem.labels, base)
+        runs = (adjoints_by_row(trace, i, j, part) for (i, j), part in self.chosen)
+        return [reading.read(found) for reading, found in runs]
 
-    def again(self) -> list[Floats]:
-        return [by_rows(self.problem, i, j, part).data for (i, j), part in self.chosen]
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+        return self._differences(k, None, scale, quotient)
 
     def tangents(self) -> list[Floats] | None:
         try:

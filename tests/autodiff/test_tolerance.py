@@ -1,0 +1,160 @@
+"""A gradient check sees a wrong entry of any size, beside any other, and fails no kernel for rounding."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernelab as kl
+
+BOTH = pytest.mark.parametrize("fast", [False, True])
+WIDTHS = ("float64", "float32", "float16", "bfloat16")
+
+
+def passes(kernel: Any, x: kl.array, *others: Any, outputs: int | None = None, **options: Any) -> bool:
+    n = x.size if outputs is None else outputs
+    y = kl.zeros(n, dtype=x.dtype)
+    report = kl.autograd.gradcheck(
+        kernel, n, [x, *others], [y], raise_exception=False, show_summary=False, **options
+    )
+    return bool(report)
+
+
+def elementwise(expression: str, width: str, rules: str = "") -> Any:
+    text = f"def k(x: array[{width}], y: array[{width}]):\n    i = tid()\n    y[i] = {expression}\n"
+    return kl.compile(rules + text)["k"]
+
+
+def leaf(values: Any, width: str = "float64") -> kl.array:
+    return kl.array(np.asarray(values), dtype=getattr(kl, width), requires_grad=True)
+
+
+SQUARE = """
+def square(v: {width}):
+    return v * v
+
+@func_grad(square, check=False)
+def adj_square(v: {width}, adj_ret: {width}):
+    adjoint[v] += {factor} * v * adj_ret
+
+"""
+
+
+@BOTH
+@pytest.mark.parametrize("scale", ["1e-300", "1e-100", "1e-40", "1.0", "1e45", "1e290"])
+def test_a_wrong_sign_fails_in_any_unit(scale: str, fast: bool) -> None:
+    x = leaf([1.0, 2.0, 3.0])
+    for factor, is_right in (("-2.0", False), ("2.01", False), ("2.0", True)):
+        rules = SQUARE.format(width="float64", factor=factor)
+        assert passes(elementwise(f"{scale} * square(x[i])", "float64", rules), x, fast=fast) is is_right
+
+
+MATRIX = (
+    SQUARE.format(width="float64", factor="WRONG")
+    + """
+def k(x: array[float64], rows: array[float64], columns: array[float64], row: int, column: int,
+      y: array[float64]):
+    i = tid()
+    s = float64(0.0)
+    for k in range(len(x)):
+        t = x[k] * x[k] / float64(1 + i + k)
+        if i == row and k == column:
+            t = square(x[k]) / float64(1 + i + k)
+        s += columns[k] * t
+    y[i] = rows[i] * s
+"""
+)
+WRONG, RIGHT = (kl.compile(MATRIX.replace("WRONG", factor))["k"] for factor in ("2.02", "2.0"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.booleans(), st.integers(0, 2**32 - 1), st.floats(0, 100), st.floats(0, 2))
+def test_a_wrong_entry_fails_beside_rows_and_columns_in_larger_units(
+    fast: bool, seed: int, rows: float, columns: float
+) -> None:
+    """Rows in any units; columns only in such as leave the sum of a row with digits for each."""
+    rng, (n, m) = np.random.default_rng(seed), (4, 5)
+    x = leaf(rng.uniform(0.5, 1.5, m))
+    units = (kl.array(10.0 ** rng.uniform(-d, d, k), dtype=kl.float64) for d, k in ((rows, n), (columns, m)))
+    given = (*units, int(rng.integers(n)), int(rng.integers(m)))
+    assert not passes(WRONG, x, *given, outputs=n, fast=fast)
+    assert passes(RIGHT, x, *given, outputs=n, fast=fast)
+
+
+ZEROS = [
+    "log(exp(x[i])) - x[i]",
+    "sqrt(x[i] * x[i]) - abs(x[i])",
+    "sin(x[i]) * sin(x[i]) + cos(x[i]) * cos(x[i])",
+    "tan(atan(x[i])) - x[i]",
+    "(x[i] + 1.0) * (x[i] - 1.0) - x[i] * x[i]",
+    "pow(abs(x[i]), 3.0) / (x[i] * x[i]) - abs(x[i])",
+    "cosh(x[i]) - 0.5 * (exp(x[i]) + exp(-x[i]))",
+    "100.0 + log(exp(x[i])) - x[i]",
+]
+
+
+@BOTH
+@pytest.mark.parametrize("expression", ZEROS)
+def test_derivatives_that_are_zero_up_to_rounding_pass(expression: str, fast: bool) -> None:
+    rng = np.random.default_rng(3)
+    for width in WIDTHS:
+        kernel = elementwise(expression, width)
+        for _ in range(2):
+            assert passes(kernel, leaf(rng.uniform(-2.5, 2.5, 6), width), fast=fast), width
+
+
+VANISHING = [
+    "x[i] * x[i] * x[i]",
+    "pow(x[i], 5.0) + 1.0",
+    "x[i] * abs(x[i])",
+    "max(x[i], 0.0) * max(x[i], 0.0) + 100.0",
+    "1.0 - cos(x[i])",
+]
+
+
+@BOTH
+@pytest.mark.parametrize("others", [[], [0.7]])
+@pytest.mark.parametrize("expression", VANISHING)
+def test_derivatives_that_vanish_at_the_point_pass(expression: str, others: list[float], fast: bool) -> None:
+    for width in ("float64", "float32"):
+        assert passes(elementwise(expression, width), leaf([0.0, *others], width), fast=fast)
+
+
+KINKS = [
+    "max(x[i], 0.0)",
+    "where(x[i] > 0.0, 1.0, 0.0)",
+    "where(x[i] > 0.0, x[i], 2.0 * x[i]) * 1e-30",
+    "100.0 + 3.0 * abs(x[i] - 1e-13)",
+    "where(x[i] > 0.0, 1.0, 0.0) + log(exp(x[i])) - x[i]",
+]
+
+
+@BOTH
+@pytest.mark.parametrize("others", [[], [0.7]])
+@pytest.mark.parametrize("expression", KINKS)
+def test_kinks_and_jumps_are_no_rounding(expression: str, others: list[float], fast: bool) -> None:
+    assert not passes(elementwise(expression, "float64"), leaf([0.0, *others]), fast=fast)
+
+
+@BOTH
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "expression", ["sin(x[i]) * x[i]", "exp(-x[i] * x[i])", "square(x[i]) / (1.0 + x[i])"]
+)
+def test_a_right_kernel_passes_in_every_precision_and_a_wrong_one_fails(
+    expression: str, width: str, fast: bool
+) -> None:
+    x = leaf(np.random.default_rng(4).uniform(0.3, 2.0, 12), width)
+    assert passes(elementwise(expression, width, SQUARE.format(width=width, factor="2.0")), x, fast=fast)
+    wrong = elementwise(f"{expression} + square(x[i])", width, SQUARE.format(width=width, factor="1.8"))
+    assert not passes(wrong, x, fast=fast)
+
+
+@BOTH
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rounding_in_between_is_allowed_for(width: str, fast: bool) -> None:
+    """Float64 comes in and goes out; what is in between is rounded to fewer digits."""
+    kernel = elementwise("float64(TYPE(x[i]) * TYPE(x[i])) * x[i]".replace("TYPE", width), "float64")
+    assert passes(kernel, leaf([0.3, 1.1, 2.7]), fast=fast)
