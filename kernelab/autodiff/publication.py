@@ -7,15 +7,17 @@
 Knows what steps have read and written; must not compute any adjoint.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kernelab.autodiff.coverage import Coverage
 from kernelab.autodiff.pieces import WHOLE, Written, box_in
 from kernelab.autodiff.steps import Step, Stretch, stretch
+from kernelab.errors import Diagnostic, TapeError
 from kernelab.passes.boxes import Box
 from kernelab.runtime.interop import itemsize
 from kernelab.runtime.memory import Allocation
+from kernelab.runtime.recorder import called, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.touched import part
 
@@ -64,6 +66,30 @@ def publications(steps: Sequence[Step]) -> Publications:
             history.write(step, k, target)
     history.publish_what_is_never_read()
     return history.plan
+
+
+def refuse_shared_gradients(plan: Publications, replaced: Collection[Allocation]) -> None:
+    """Raise TapeError where one gradient array is to show those of several arrays that do not add up.
+
+    Leaves add to it, and in `replaced` memory it is what the sweep starts from; anything else replaces it.
+    """
+    first: dict[Allocation, Publication] = {}
+    replacing: dict[Allocation, bool] = {}
+    shared: dict[Allocation, tuple[array, array]] = {}
+    for one in plan.all():
+        memory = one.elements.allocation
+        if memory.adjoint is None or memory in replaced:
+            continue
+        other = first.setdefault(memory.adjoint, one)
+        replacing[memory.adjoint] = replacing.get(memory.adjoint, False) or not one.leaf
+        if other.elements.allocation is not memory:
+            shared[memory.adjoint] = other.source, one.source
+    for gradient, (one_of, other_of) in shared.items():
+        if replacing[gradient]:
+            names = f"{called(one_of)} and {called(other_of)}"
+            message = f"{names} share one gradient array, and not both are inputs, whose gradients add up"
+            hint = "give each a gradient of its own: x.grad = None, or x.grad = kl.zeros_like(x)"
+            raise TapeError(Diagnostic(message, caller().span, "shared-gradient", hint=hint))
 
 
 class _History:

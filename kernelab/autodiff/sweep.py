@@ -74,8 +74,7 @@ class Sweep:
         self._pull_all(puller, adjoints, grown)
         if self.narrow is not None:
             self.narrow.give(adjoints)
-        for elements, before in grown.items():
-            _publish(elements, adjoints, before)
+        _publish_leaves(grown, adjoints)
 
     def _pull_all(self, puller: Puller, adjoints: Adjoints, grown: Collection[array]) -> None:
         """The sweep itself; what has `grown` is published when it is over."""
@@ -93,6 +92,23 @@ class Sweep:
             if i in retired:
                 for memory in retired[i]:
                     adjoints.drop(memory)
+
+
+def _publish_leaves(grown: Mapping[array, HostArray | array | None], adjoints: Adjoints) -> None:
+    """Add to the gradients of leaves what the sweep gave, to each what was there before.
+
+    Leaves may share one gradient array: what one has added to is there before the next.
+    """
+    groups: dict[Allocation, list[array]] = {}
+    for elements in grown:
+        groups.setdefault(elements.allocation, []).append(elements)
+    added_to: set[Allocation] = set()
+    for memory, leaves in groups.items():
+        before = grown if memory.adjoint not in added_to else {one: _gradient_now(one) for one in leaves}
+        for elements in leaves:
+            _publish(elements, adjoints, before[elements])
+        if memory.adjoint is not None:
+            added_to.add(memory.adjoint)
 
 
 def _gradient_now(elements: array) -> HostArray | array | None:

@@ -24,7 +24,7 @@ from kernelab.autodiff.hazards import POLICIES, Guard
 from kernelab.autodiff.magnitudes import measuring
 from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.observed import Observed
-from kernelab.autodiff.publication import Publications, publications
+from kernelab.autodiff.publication import Publications, publications, refuse_shared_gradients
 from kernelab.autodiff.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.seeds import Seeds, refusal, seeded, seeds_of
 from kernelab.autodiff.steps import Step, retirements, steps_of
@@ -252,6 +252,7 @@ class Tape(Observed, Habits):
         self._seeds = list(seeds)
         # Of elements that no record touches, too, the gradient is that of the value at the end.
         plan.before[:0] = [target for target in seeds if target.requires_grad]
+        refuse_shared_gradients(plan, replaced)
         token = RECORDER.set(None)
         try:
             pulling: Pulling = FiniteChecks if check_finite else Pulls

@@ -13,7 +13,6 @@ from kernelab.runtime.layout import Strided
 from kernelab.runtime.memory import zeros_beside
 from kernelab.runtime.origin import tell_what_is_missing
 from kernelab.runtime.recorder import caller
-from kernelab.runtime.transfers import transfer
 
 
 class Gradients(Strided):
@@ -39,7 +38,11 @@ class Gradients(Strided):
 
     @property
     def grad(self) -> "Self | None":
-        """The gradient that the last backward pass left, zeros before; None without `requires_grad`."""
+        """The gradient that the last backward pass left, zeros before; None without `requires_grad`.
+
+        An array that it is set to is shared, not copied, by several arrays if need be: then their gradients
+        add up there.  Raises KernelTypeError for a view, which cannot be shared so.
+        """
         allocation = self.allocation
         if not allocation.requires_grad:
             tell_what_is_missing(allocation)
@@ -66,13 +69,25 @@ class Gradients(Strided):
             message = f"the gradient of {self.dtype} {self.shape} cannot be {value.dtype} {value.shape}"
             hint = "a gradient has the shape and dtype of its array: write kl.zeros_like(x), and fill that"
             raise KernelTypeError(Diagnostic(message, code="grad", hint=hint))
+        refusal = self._no_gradient_of_mine(value)
+        if refusal is not None:
+            raise KernelTypeError(Diagnostic(refusal[0], caller().span, "grad", hint=refusal[1]))
         self.requires_grad = True
+        self.allocation.adjoint = value.allocation
+        self._grad = value
+
+    def _no_gradient_of_mine(self, value: Any) -> tuple[str, str] | None:
+        """Why an array cannot become the gradient, which is shared and not copied, and what to do."""
+        if value.overlaps(self):
+            return "an array cannot be its own gradient: backward() would overwrite it", (
+                "write x.grad = kl.zeros_like(x), or x.grad.assign(x) for its values"
+            )
         if self._stands_like(value):
-            self.allocation.adjoint = value.allocation
-            self._grad = value
-            return
-        assert self.grad is not None
-        transfer(self.grad, value, "assign")
+            return None
+        return "a gradient shares the memory of what it is set to, and this is laid out in another way", (
+            "write x.grad.assign(g) to copy the values; or set it to an array with memory of its own, laid "
+            "out like that of x: g = kl.zeros_like(x)"
+        )
 
     @property
     def retain_grad(self) -> bool:
