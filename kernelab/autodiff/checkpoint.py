@@ -32,7 +32,7 @@ from kernelab.runtime.arguments import Reference
 from kernelab.runtime.conversion import described
 from kernelab.runtime.interop import HostArray
 from kernelab.runtime.launch import Call
-from kernelab.runtime.memory import set_aside, youngest
+from kernelab.runtime.memory import Allocation, set_aside, youngest
 from kernelab.runtime.recorder import RECORDER, Place, caller
 from kernelab.runtime.strided import array
 from kernelab.runtime.structarray import leaves_of
@@ -109,13 +109,15 @@ class Work:
 class Signature:
     """A checksum of all that a run does: its launches, their numbers, and what the host hands in.
 
-    Memory from before the run counts by its address, what the run makes by its layout.
+    Memory from before the run counts by its address, what the run makes by its layout.  What the host may
+    have written through a NumPy view counts by its values when it is read.
     """
 
     def __init__(self, also: "Signature | None" = None) -> None:
         self.start = youngest()
         self.sum = 0
         self._also = also
+        self._written: set[int] = set()
 
     def is_outside(self, elements: array) -> bool:
         """Whether an array is from before the run."""
@@ -123,6 +125,9 @@ class Signature:
 
     def launch(self, call: Call) -> None:
         """Add a launch."""
+        for elements in read_by(call):
+            self._look_at(elements)
+        self._written |= {call.arguments[i].allocation.serial for i in call.kernel.plan.written}
         self._add(f"{id(call.kernel)}".encode() + call.parts[0])
         for argument, part in zip(call.arguments, call.parts[1:], strict=True):
             self._add(
@@ -133,15 +138,28 @@ class Signature:
 
     def copy(self, dest: array, src: array) -> None:
         """Add a copy."""
+        self._look_at(src)
+        self._written.add(dest.allocation.serial)
         self._add(self._layout(dest) + self._layout(src))
         if self._also is not None:
             self._also.copy(dest, src)
 
     def values(self, elements: array) -> None:
         """Add values that the host hands in."""
+        self._written.add(elements.allocation.serial)
         self._add(self._layout(elements) + elements.host().tobytes())
         if self._also is not None:
             self._also.values(elements)
+
+    def _look_at(self, elements: array) -> None:
+        """Add the values of an array that a NumPy view may have changed in this run.
+
+        Of what the run reads from outside, and has not written, a change is noticed elsewhere (`Keep`).
+        """
+        memory = elements.allocation
+        is_own = not self.is_outside(elements) or memory.serial in self._written
+        if is_own and memory.was_exposed and memory.space is None:
+            self._add(elements.host().tobytes())
 
     def _layout(self, elements: array) -> bytes:
         where = elements.ptr if self.is_outside(elements) else elements.offset
@@ -163,6 +181,7 @@ class Observer:
         self._keeps: dict[Stretch, Keep] = {}
         self._first: dict[Stretch, array] = {}
         self._written: dict[Stretch, array] = {}
+        self._looked_for: set[Allocation] = set()
 
     def close(self) -> None:
         """Nothing more is to be noted."""
@@ -196,9 +215,16 @@ class Observer:
         if key in self._keeps:
             return
         if not any(elements.overlaps(w) for w in self._written.values() if w.allocation is key[0]):
-            self._recording.look_for_unseen(elements)
+            self._look_for_unseen(elements)
             self._first[key] = elements
         self._keeps[key] = Keep(elements)
+
+    def _look_for_unseen(self, elements: array, own: int = 0) -> None:
+        """Let the tape look for writes that it did not see, before the first that it sees only at the end."""
+        memory = elements.allocation
+        if memory not in self._looked_for and self.signature.is_outside(elements):
+            self._looked_for.add(memory)
+            self._recording.look_for_unseen(elements, own)
 
     def writes(self, elements: array) -> None:
         """Note that an array is about to change, or has just."""
@@ -206,16 +232,16 @@ class Observer:
 
     def launch(self, call: Call) -> None:
         """Run a launch."""
-        plan, effects, params = call.kernel.plan, call.kernel.effects, call.kernel.primal.params
-        added_to = (i for i in plan.written if params[i] in effects.accumulates)
-        for i in (*plan.read_in_text, *plan.numbers, *added_to):
-            if isinstance(call.arguments[i], array | Reference):
-                self.reads(_array_of(call.arguments[i]))
+        for elements in read_by(call):
+            self.reads(elements)
         self.signature.launch(call)
+        written = [call.arguments[i] for i in call.kernel.plan.written]
+        for target in written:
+            self._look_for_unseen(target)
         call.will_write()
         call.primal()
-        for i in plan.written:
-            self.writes(call.arguments[i])
+        for target in written:
+            self.writes(target)
 
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Nothing has changed."""
@@ -224,12 +250,14 @@ class Observer:
         """Note a copy."""
         for source in leaves_of(src):
             self.reads(source)
+        self._look_for_unseen(dest, own=1)
         self.signature.copy(dest, src)
         for target in leaves_of(dest):
             self.writes(target)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
         """Note values from the host."""
+        self._look_for_unseen(dest, own=1)
         self.signature.values(dest)
         for target in leaves_of(dest):
             self.writes(target)
@@ -264,6 +292,15 @@ class Observer:
     def scope_end(self, drop_if_empty: bool = True) -> bool:
         """Scopes inside a checkpoint are not shown."""
         return True
+
+
+def read_by(call: Call) -> Iterator[array]:
+    """The arrays that a launch reads, used or not, and those that it adds to."""
+    plan, effects, params = call.kernel.plan, call.kernel.effects, call.kernel.primal.params
+    added_to = (i for i in plan.written if params[i] in effects.accumulates)
+    for i in (*plan.read_in_text, *plan.numbers, *added_to):
+        if isinstance(call.arguments[i], array | Reference):
+            yield _array_of(call.arguments[i])
 
 
 def _array_of(argument: array | Reference) -> array:
@@ -349,6 +386,7 @@ class CheckpointRecord:
         token = RECORDER.set(inner)
         try:
             result = self.work.func(*self.work.arguments)
+            inner.ends()
         finally:
             RECORDER.reset(token)
         return inner, [made for made in arrays_in(result) if not inner.signature.is_outside(made)]

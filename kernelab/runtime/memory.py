@@ -171,6 +171,11 @@ class Allocation:
         """Whether the host holds a view through which the bytes may change unseen."""
         return self.borrowed or (self._exposure is not None and self._exposure() is not None)
 
+    @property
+    def was_exposed(self) -> bool:
+        """Whether the host holds such a view, or ever did."""
+        return self.borrowed or self._exposure is not None
+
     def expose(self) -> Any:
         """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
         exposure = self._exposure() if self._exposure is not None else None

@@ -359,3 +359,139 @@ def test_what_turns_nan_inside_is_found(start: list[float], said: str) -> None:
         tape.backward(loss, check_finite=True)
     assert said in str(caught.value) and "y[i] = sqrt(x[i])" in str(caught.value)
     assert x.list() == start
+
+
+SLICES = """
+def add(x: array[float], y: array[float]):
+    i = tid()
+    y[i] += sin(x[i])
+
+def times(x: array[float], w: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * w[i]
+"""
+
+
+def _adds(w: kl.array) -> None:
+    sliced["add"][2](w[0:2], w[2:4])
+    sliced["add"][2](w[4:6], w[2:4])
+
+
+def _fills(w: kl.array) -> None:
+    w[0:2].fill_(0.25)
+    sliced["add"][2](w[4:6], w[0:2])
+    sliced["add"][2](w[2:4], w[0:2])
+
+
+def _copies(w: kl.array) -> None:
+    kl.copy(w[0:2], w[2:4])
+    sliced["times"][2](w[4:6], w[1:3], w[2:4])
+
+
+def _sets(w: kl.array) -> None:
+    w[0:2] += w[2:4]
+    w[2:4] = w[4:6]
+    w[4:6].assign([1.0, 2.0])
+    sliced["times"][2](w[2:4], w[0:2], w[3:5])
+
+
+sliced: dict[str, Any] = kl.compile(SLICES)
+
+
+@pytest.mark.parametrize("change", [_adds, _fills, _copies, _sets])
+def test_slices_of_an_array_that_the_function_changes_may_be_read(
+    change: Callable[[kl.array], None],
+) -> None:
+    found = []
+    for call in (lambda w: kl.checkpoint(change, w), change):
+        x = leaf([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+        with kl.Tape() as tape:
+            w = kl.clone(x)
+            call(w)
+        tape.backward(grads={w: [1, 2, 3, 4, 5, 6]})
+        found.append(x.grad.list())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("first", ["reads", "writes"])
+def test_a_change_before_the_checkpoint_that_the_tape_did_not_see_is_noticed(first: str) -> None:
+    def steps(x: kl.array, w: kl.array) -> kl.array:
+        y = zeros(2)
+        if first == "writes":
+            sliced["add"][2](x[:2], w[:2])
+        sliced["times"][2](x[:2], w[2:], y)
+        return y
+
+    x, w = leaf(), zeros()
+    with kl.Tape() as tape:
+        step[4](x, 0.5, w)
+        w.numpy()[3] = 7.0
+        y = kl.checkpoint(steps, x, w)
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(grads={y: [1, 1]})
+
+
+MADE: dict[str, Callable[[kl.array, kl.array], kl.array]] = {
+    "inside": lambda x, kept: kl.zeros(4, dtype=float),
+    "by a copy": lambda x, kept: kl.copy(kept, x) or kept,
+    "outside, overwritten before": lambda x, kept: step[4](x, 0.5, kept) or kept,
+    "from NumPy": lambda x, kept: kl.array(np.zeros(4, np.float32), copy=False),
+}
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("use", ["launch", "copy", "scale"])
+def test_a_write_through_numpy_that_is_another_at_the_second_run_is_noticed(
+    made: str, use: str, held: bool
+) -> None:
+    value, views = [1.0], []
+
+    def steps(x: kl.array) -> kl.array:
+        w = MADE[made](x, kept)
+        view = w.numpy()
+        view[1] = value[0]
+        value[0] += 1.0
+        if held:
+            views.append(view)
+        y, other = zeros(), w
+        if use == "copy":
+            other = kl.clone(w)
+        elif use == "scale":
+            other = w * 2.0
+        sliced["times"][4](x, other, y)
+        return y
+
+    x, kept = leaf(), kl.zeros(4, dtype=float)
+    with kl.Tape() as tape:
+        y = kl.checkpoint(steps, x)
+    with pytest.raises(kl.TapeError, match=r"did something else than at first|through a NumPy view"):
+        tape.backward(grads={y: np.ones(4)})
+
+
+def test_a_write_through_numpy_that_is_the_same_again_is_a_constant() -> None:
+    def steps(x: kl.array) -> kl.array:
+        w, y = kl.zeros(4, dtype=float), zeros()
+        w.numpy()[:] = 3.0
+        sliced["times"][4](x, w, y)
+        return y
+
+    x = leaf()
+    with kl.Tape() as tape:
+        y = kl.checkpoint(steps, x)
+    tape.backward(grads={y: np.ones(4)})
+    assert x.grad.list() == [3.0] * 4
+
+
+def test_a_result_that_numpy_changed_after_a_launch_computed_it_has_no_way_back() -> None:
+    def steps(x: kl.array) -> kl.array:
+        y = zeros()
+        sliced["times"][4](x, x, y)
+        y.numpy()[0] = 5.0
+        return y
+
+    x = leaf()
+    with kl.Tape() as tape:
+        y = kl.checkpoint(steps, x)
+    with pytest.raises(kl.TapeError, match="the tape did not see how"):
+        tape.backward(grads={y: np.ones(4)})

@@ -1,5 +1,7 @@
 """Random host programs, as text: launches, copies, fills and operators over overlapping views of arrays.
 
+Some of them stand in functions that close over the arrays and run as checkpoints.
+
 `A` has 8 floats, `B` 3 rows of 4, `I` 6 indices below 3.  Every view has 3 elements, so that any can meet
 any; views that overlap are allowed everywhere, for threads run in turn.
 """
@@ -137,10 +139,19 @@ class _Host(Drawing):
     def __init__(self, draw: st.DrawFn, careless: bool = False) -> None:
         super().__init__(draw)
         self.temporaries = 0
+        self.functions = 0
         self.careless = careless
 
     def program(self, least: int, most: int) -> str:
-        return "".join(self.statement() + "\n" for _ in range(self.number(least, most)))
+        return "".join(self.block() + "\n" for _ in range(self.number(least, most)))
+
+    def block(self) -> str:
+        """A statement, or several in a checkpoint."""
+        if self.number(0, 9) < 9:
+            return self.statement()
+        self.functions += 1
+        body = "".join(f"    {self.change()}\n" for _ in range(self.number(1, 4)))
+        return f"def f{self.functions}():\n{body}checkpoint(f{self.functions})"
 
     def view(self) -> str:
         names = [f"t{n}" for n in range(1, self.temporaries + 1)]
@@ -165,7 +176,12 @@ class _Host(Drawing):
         return str(self.one(["poke({}, 1, 0.7)", "poke({}, 0, 0.0)"])).format(self.one([place, *INDICES[:1]]))
 
     def statement(self) -> str:
-        kind = self.number(-3 if self.careless else -1, 9)
+        """Anything: what makes an array gives it a name."""
+        return self.creation() if self.number(0, 11) == 0 else self.change()
+
+    def change(self) -> str:
+        """A statement that changes arrays."""
+        kind = self.number(-3 if self.careless else -1, 8)
         if kind <= -2:
             return self.careless_statement()
         if kind == -1:
@@ -181,8 +197,9 @@ class _Host(Drawing):
             )
         if kind == 7:
             return f"{self.place()} {self.one(['+=', '*=', '-='])} {self.one([self.view(), '0.5'])}"
-        if kind == 8:
-            return f"{self.place()} = {self.view()}"
+        return f"{self.place()} = {self.view()}"
+
+    def creation(self) -> str:
         made = self.one(
             [
                 f"clone({self.view()})",
