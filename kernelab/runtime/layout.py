@@ -33,6 +33,7 @@ class Strided:
 
     __slots__ = (
         "__weakref__",
+        "_address",
         "_extent",
         "_grad",
         "_host",
@@ -40,14 +41,13 @@ class Strided:
         "dtype",
         "ndim",
         "packed",
-        "ptr",
         "shape",
         "strides",
         "type",
     )
 
     allocation: Allocation
-    ptr: int
+    _address: int
     shape: Extents
     strides: Extents
     dtype: Value
@@ -82,11 +82,17 @@ class Strided:
     def twin(self, allocation: Allocation) -> Self:
         """The array that stands in `allocation` as this one stands in its own."""
         made: Self = object.__new__(self.class_of(self.dtype))
-        ptr = allocation.address + self.ptr - self.allocation.address
-        _fill(made, allocation, ptr, self.shape, self.strides, self.dtype, self.type)
+        address = allocation.address + self._address - self.allocation.address
+        _fill(made, allocation, address, self.shape, self.strides, self.dtype, self.type)
         return made
 
     # -------------------------------------------------------------------------------------- layout
+
+    @property
+    def ptr(self) -> int:
+        """The address of the first element; ``array(ptr=x.ptr, ...)`` is an array over the same memory."""
+        self.allocation.tell_address()
+        return self._address
 
     @property
     def size(self) -> int:
@@ -99,13 +105,13 @@ class Strided:
     @property
     def offset(self) -> int:
         """Where in its memory the first element stands, in bytes."""
-        return self.ptr - self.allocation.address
+        return self._address - self.allocation.address
 
     @property
     def extent(self) -> tuple[int, int]:
         """The lowest address of any element, and one past the highest."""
         if self._extent is None:
-            found = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))
+            found = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))
             _set_extent(self, found)
             return found
         return self._extent
@@ -171,7 +177,7 @@ class Strided:
 
 # Assignment to an array explains what cannot be assigned (`fixed`); slots set by these ask nobody.
 _SLOTS = {name: vars(Strided)[name].__set__ for name in Strided.__slots__ if name != "__weakref__"}
-_set_allocation, _set_ptr, _set_dtype = (_SLOTS[name] for name in ("allocation", "ptr", "dtype"))
+_set_allocation, _set_address, _set_dtype = (_SLOTS[name] for name in ("allocation", "_address", "dtype"))
 _set_shape, _set_strides, _set_ndim = (_SLOTS[name] for name in ("shape", "strides", "ndim"))
 _set_type, _set_packed = (_SLOTS[name] for name in ("type", "packed"))
 _set_host, _set_extent, _set_grad = (_SLOTS[name] for name in ("_host", "_extent", "_grad"))
@@ -181,7 +187,7 @@ _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 def _fill(
     made: Strided,
     allocation: Allocation,
-    ptr: int,
+    address: int,
     shape: Extents,
     strides: Extents,
     dtype: Value,
@@ -189,13 +195,13 @@ def _fill(
 ) -> None:
     ndim = len(shape)
     _set_allocation(made, allocation)
-    _set_ptr(made, ptr)
+    _set_address(made, address)
     _set_shape(made, shape)
     _set_strides(made, strides)
     _set_dtype(made, dtype)
     _set_ndim(made, ndim)
     _set_type(made, type)
-    _set_packed(made, _PACK[ndim](ptr, *shape, *strides))
+    _set_packed(made, _PACK[ndim](address, *shape, *strides))
     _set_host(made, None)
     _set_extent(made, None)
     _set_grad(made, None)

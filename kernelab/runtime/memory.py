@@ -182,11 +182,16 @@ class Allocation:
         if exposure is None:
             if self.watches.starts or self.witnesses:
                 self._tell_of_exposure()
-            if self._exposure is None and not self.borrowed and self.nbytes:
-                _SHARED.add(self)
+            if self._exposure is None:
+                self.tell_address()
             exposure = self.buffer()
             self._exposure = weakref.ref(exposure)
         return exposure
+
+    def tell_address(self) -> None:
+        """To be called before others learn an address in it: what comes from there is known to be this."""
+        if not self.borrowed and self.nbytes and self.space is None:
+            _SHARED.add(self)
 
     def _tell_of_exposure(self) -> None:
         witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
@@ -292,9 +297,10 @@ def point_at(
     if low == high:
         return Allocation(address, 0, None, borrowed=True)
     memory: Any = (ctypes.c_ubyte * (high - low)).from_address(address)
+    found = borrow(np.frombuffer(memory, np.uint8))
     if deleter is not None:
-        weakref.finalize(memory, deleter, address, high - low)
-    return borrow(np.frombuffer(memory, np.uint8))
+        weakref.finalize(found, deleter, address, high - low)
+    return found
 
 
 def zeros_beside(memory: Allocation) -> Allocation:
