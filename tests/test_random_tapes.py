@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import kernelab as kl
 from tests.strategies.hosts import careless_programs, host_programs
 from tests.support.tapes import Policy, checked_tape
-from tests.support.transformed import checked_transforms
+from tests.support.transformed import check_careless, checked_transforms
 
 
 @pytest.mark.parametrize("policy", ["save", "error"])
@@ -39,6 +39,16 @@ def test_transforms_of_such_programs_are_exact_too() -> None:
     @given(host_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
         checked_transforms(program[0], seed)
+
+    check()
+
+
+def test_transforms_of_careless_programs_are_exact_or_refused() -> None:
+    @hypothesis.seed(4)
+    @settings(max_examples=150, deadline=None, database=None)
+    @given(careless_programs(), st.integers(0, 9))
+    def check(program: tuple[str, str], seed: int) -> None:
+        check_careless(program[0], seed)
 
     check()
 

@@ -12,14 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelab.autodiff.levels import Level, fresh, known, sharing, will_write
+from kernelab.autodiff.levels import Level, fresh, known, sharing
 from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
 from kernelab.lang.types import scalar_of
 from kernelab.runtime.interop import HostArray, itemsize
-from kernelab.runtime.memory import Allocation, allocate
-from kernelab.runtime.recorder import caller
+from kernelab.runtime.memory import Allocation, allocate, youngest
+from kernelab.runtime.recorder import called, caller
 from kernelab.runtime.strided import array
 
 
@@ -41,6 +41,7 @@ class Batch(Level):
         self.before = before
         self.randomness = randomness
         self.wide: dict[Allocation, Allocation] = {}
+        self._start = youngest()
 
     def unreadable(self, elements: array) -> Diagnostic | None:
         if elements.allocation not in self.wide:
@@ -89,17 +90,33 @@ class Batch(Level):
         return self.view(elements)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, arguments)
-        given = known(arguments, program.arrays, self.wide)
+        self.look_at_arguments(arguments)
+        self._refuse_outside([arguments[i] for i in program.changed])
+        differing = known(arguments, program.arrays, self.wide)
         starts = tuple(
             i for i, a in enumerate(arguments) if isinstance(a, KeptStarts) and self in a.kept.levels
         )
         distinct = self._distinct(program)
         drawn = program.changed if distinct else ()
-        if not given and not starts and not drawn:
+        if not differing and not starts and not drawn:
             self.parent.run(program, grid, arguments)
             return
-        wide = self._differing(program, arguments, {*given, *starts, *drawn})
+        wide = self._differing(program, arguments, {*differing, *starts, *drawn})
+        for i in program.changed.intersection(wide):
+            given = arguments[i]
+            if isinstance(given, array):
+                self._will_write(given)
+        self._run_wide(program, grid, arguments, wide, distinct)
+        self.note_written(program, arguments)
+
+    def _run_wide(
+        self,
+        program: Program,
+        grid: Extents,
+        arguments: Sequence[Argument],
+        wide: Positions,
+        distinct: bool,
+    ) -> None:
         if program.is_opaque:
             self._one_by_one(program, grid, arguments, wide)
             return
@@ -109,6 +126,27 @@ class Batch(Level):
             self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
         except KernelIndexError as error:
             raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
+
+    def followed(self) -> Collection[Allocation]:
+        return self.wide
+
+    def _will_write(self, target: array) -> None:
+        """Tell those who need what differs between lanes; what stands in one place is used no more."""
+        self.widen(target)
+        target.allocation.will_write(target)
+        level = self.parent
+        while level.parent is not level:
+            level.unfollow(target.allocation)
+            level = level.parent
+
+    def _refuse_outside(self, written: Sequence[Argument]) -> None:
+        """Raise GradientError where a function that is mapped writes what was there before it ran."""
+        for given in written if self.asked == "vmap" else ():
+            if isinstance(given, array) and given.allocation.serial <= self._start:
+                name = called(given, "an array")
+                message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
+                hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
+                raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
 
     def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
         """Which arguments differ between lanes, if the found ones do: with one array, all over its memory."""
@@ -154,13 +192,17 @@ class Batch(Level):
         return self.randomness == "different" and program.draws
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
-        dest.allocation.will_write(dest)
+        self.look_at_arguments((dest, src))
+        self._refuse_outside((dest,))
         if src.allocation in self.wide or dest.allocation in self.wide:
-            self.parent.move(self.widen(dest), self.view(src), add)
+            self._will_write(dest)
+            self.parent.move(self.view(dest), self.view(src), add)
+            self.note(dest.allocation)
         else:
             self.parent.move(dest, src, add)
 
     def forget(self, memory: Allocation) -> None:
+        self.unfollow(memory)
         self.parent.forget(self.wide.pop(memory, memory))
 
     # -------------------------------------------------------------------------------------- in and out

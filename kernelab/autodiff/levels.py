@@ -11,7 +11,7 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from kernelab.autodiff.outline import reverse_of
 from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Positions, Program
 from kernelab.autodiff.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
+from kernelab.autodiff.unseen import WrittenMemory
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
 from kernelab.lang.traced import Origins
 from kernelab.lang.types import Value
@@ -31,7 +32,7 @@ from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.launch import Call, packed_slots
 from kernelab.runtime.memory import Allocation, allocate, contiguous_strides, zeros_beside
 from kernelab.runtime.overlap import groups_sharing
-from kernelab.runtime.recorder import RECORDER, caller
+from kernelab.runtime.recorder import RECORDER, caller, name_of_memory
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space, space_of
 from kernelab.runtime.storage import run_within_budget
@@ -47,6 +48,7 @@ class Level:
     def __init__(self, parent: "Level") -> None:
         self.parent = parent
         self._provenance: Provenance | None = None
+        self._known: dict[Allocation, WrittenMemory] = {}
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program."""
@@ -58,19 +60,69 @@ class Level:
 
     def forget(self, memory: Allocation) -> None:
         """Let go of what goes with a memory that no program will touch any more."""
+        self.unfollow(memory)
         if self.parent is not self:
             self.parent.forget(memory)
+
+    # -------------------------------------------------------------------------------------- unseen writes
+
+    def followed(self) -> Collection[Allocation]:
+        """The memories with which more goes at this level than their bytes."""
+        return ()
+
+    def look(self, memory: Allocation, own: int = 0) -> None:
+        """Raise GradientError where a memory has changed unseen, not counting its `own` last writes."""
+        known = self._known.get(memory)
+        if known is not None and known.may_be_unseen(own) and known.unseen(own):
+            raise GradientError(_unseen(memory))
+
+    def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
+        """The same of all that a program is given."""
+        for given in arguments if self._known else ():
+            if isinstance(given, array):
+                self.look(given.allocation)
+
+    def note(self, memory: Allocation) -> None:
+        """What a memory holds now was written here."""
+        if memory in self.followed():
+            known = self._known.get(memory)
+            if known is None:
+                known = self._known[memory] = WrittenMemory(memory)
+            known.note()
+
+    def unfollow(self, memory: Allocation) -> None:
+        """Whether a memory changes is no matter from now on."""
+        self._known.pop(memory, None)
+
+    def note_written(self, program: Program, arguments: Sequence[Argument]) -> None:
+        """The same of all that a program has changed."""
+        for i in program.changed:
+            given = arguments[i]
+            if isinstance(given, array):
+                self.note(given.allocation)
+
+    def _has_changed(self, dest: array) -> None:
+        """The host has announced and made a write, of which all levels are about to hear."""
+        level = self
+        while level.parent is not level:
+            level.look(dest.allocation, own=1)
+            level.note(dest.allocation)
+            level = level.parent
 
     # -------------------------------------------------------------------------------------- as a recorder
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Within it, what the user launches comes to this level."""
+        for memory in tuple(self.followed()):
+            self.note(memory)
         token = RECORDER.set(self)
         try:
             yield
         finally:
             RECORDER.reset(token)
+        for memory in self._known:
+            self.look(memory)
 
     def launch(self, call: Call) -> None:
         plan = call.kernel.plan
@@ -84,10 +136,12 @@ class Level:
         """Nothing has changed."""
 
     def copied(self, dest: array, src: array, how: str) -> None:
+        self._has_changed(dest)
         for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
             self.move(target, source)
 
     def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        self._has_changed(dest)
         for target in leaves_of(dest):
             self.move(target, duplicate(target))
         self._tell_if_taken(dest, data, how)
@@ -135,6 +189,16 @@ class Level:
 
     def scope_end(self, drop_if_empty: bool = True) -> bool:
         return True
+
+
+def _unseen(memory: Allocation) -> Diagnostic:
+    name = name_of_memory(memory)
+    computed = f"`{name}`, which is followed through this function," if name else "an array of this function"
+    message = f"{computed} was changed before this line, and the transform did not see how"
+    hint = (
+        "change it by a recorded launch, assign() or fill_(): not through NumPy, nor with record_tape=False"
+    )
+    return Diagnostic(message, caller().span, "unseen-write", hint=hint)
 
 
 def _warn_of_arguments(known: Provenance, call: Call) -> None:
@@ -306,11 +370,14 @@ class Forward(Level):
             memory = self.dots[primal.allocation] = zeros_beside(primal.allocation)
         return primal.twin(memory)
 
+    def followed(self) -> Collection[Allocation]:
+        return self.dots
+
     def carries(self, memory: Allocation) -> bool:
         return memory in self.dots
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, arguments)
+        self.look_at_arguments(arguments)
         found = {i for i in program.floats if self._moves(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
@@ -318,8 +385,10 @@ class Forward(Level):
         active = active_with(found, program, sharing(program, arguments))
         dots = [self._tangent(arguments[i]) for i in active]
         self.parent.run(program.tangent(active), grid, [*arguments, *dots])
+        self.note_written(program, arguments)
 
     def forget(self, memory: Allocation) -> None:
+        self.unfollow(memory)
         dot = self.dots.pop(memory, None)
         if dot is not None:
             self.parent.forget(dot)
@@ -347,7 +416,8 @@ class Forward(Level):
                 raise AssertionError("neither numbers nor starts have tangents")
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
-        dest.allocation.will_write(dest)
+        self.look_at_arguments((dest, src))
         self.parent.move(dest, src, add)
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)
+            self.note(dest.allocation)

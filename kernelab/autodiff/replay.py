@@ -199,12 +199,12 @@ class AtLevel:
             aside = fresh(src.shape, src.dtype)
             self.level.move(aside, src)
             src = aside
-        self._move(dest, src)
+        self.level.move(dest, src)
 
     def set(self, dest: array, values: Any, how: str) -> None:
         made = fresh(dest.shape, dest.dtype, dest, cleared=False)
         made.blank()[...] = values
-        self._move(dest, made)
+        self.level.move(dest, made)
 
     def block(self, run: Run, block: "Block") -> list[array]:
         """What a checkpoint's adjoint needs is saved on every tape."""
@@ -215,10 +215,6 @@ class AtLevel:
             return block.run(run, self)
         finally:
             self.level.saves = saves
-
-    def _move(self, dest: array, src: array) -> None:
-        dest.allocation.will_write(dest)
-        self.level.move(dest, src)
 
 
 class OnTape:

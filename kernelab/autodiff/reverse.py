@@ -4,11 +4,11 @@ What an adjoint will read is kept from just before it is overwritten.  Knows lev
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.adjoints import Adjoints
-from kernelab.autodiff.levels import Level, active_with, fresh, sharing, will_write
+from kernelab.autodiff.levels import Level, active_with, fresh, sharing
 from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Program, Pullback
 from kernelab.backend.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
@@ -124,7 +124,7 @@ class Reverse(Level):
         self._keepers: dict[tuple[bytes, Value], weakref.ref[Keeper]] = {}
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, arguments)
+        self.look_at_arguments(arguments)
         found = {i for i in program.floats if self._is_tracked(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
@@ -154,6 +154,7 @@ class Reverse(Level):
                 self._track(given.allocation)
             elif isinstance(given, Kept):
                 self._appended.add(given)
+        self.note_written(program, arguments)
 
     def _track(self, memory: Allocation) -> None:
         """The last entry has made what stands in a memory: nothing before it has an adjoint there."""
@@ -170,6 +171,9 @@ class Reverse(Level):
             case _:
                 return False
 
+    def followed(self) -> Collection[Allocation]:
+        return self.tracked
+
     def carries(self, memory: Allocation) -> bool:
         return memory in self.tracked
 
@@ -179,12 +183,13 @@ class Reverse(Level):
         return self.tracked.difference(later)
 
     def move(self, dest: array, src: array, add: bool = False) -> None:
-        dest.allocation.will_write(dest)
+        self.look_at_arguments((dest, src))
         self.parent.move(dest, src, add)
         touched = dest.allocation in self.tracked or src.allocation in self.tracked
         if touched and is_differentiable(dest.dtype):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
+            self.note(dest.allocation)
 
     def _keeper(self, elements: array) -> Keeper:
         key = elements.packed, elements.dtype

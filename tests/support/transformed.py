@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import kernelab as kl
+from kernelab.errors import GradientError
 from tests.support import tapes
 from tests.support.tapes import Floats, ran, seen
 
@@ -27,6 +28,26 @@ def check_transforms(program: str, seed: int = 0) -> None:
     """Check values, tangents, adjoints, lanes and second derivatives of a program."""
     with contextlib.suppress(TooLargeError):
         _check(program, seed)
+
+
+def check_careless(program: str, seed: int = 0) -> None:
+    """Check tangents and adjoints of a program with writes that nobody announces: right, or refused."""
+    rng = np.random.default_rng(seed)
+    x, along, w = (_pair(rng) for _ in range(3))
+    try:
+        slope = _inner(w, slopes(program, x, along)[1])
+    except TooLargeError:
+        return
+
+    def f(a: Any, b: Any) -> Any:
+        return ran(program, a, b)
+
+    with contextlib.suppress(GradientError):
+        pulled = kl.func.vjp(f, *_arrays(x))[1](_arrays(w))
+        _near(_inner(seen(pulled), along), slope, slope, 1e-9, "the adjoint")
+    with contextlib.suppress(GradientError):
+        moved = kl.func.jvp(f, _arrays(x), _arrays(along))[1]
+        _near(_inner(w, seen(moved)), slope, slope, 1e-9, "the tangents")
 
 
 def slopes(program: str, x: Pair, along: Pair) -> tuple[Any, Any]:

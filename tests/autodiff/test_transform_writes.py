@@ -1,0 +1,151 @@
+"""What a function in a transform writes: seen, or refused, and never lost in silence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.errors import GradientError
+
+K = kl.compile("""
+def square(x: array[float], y: array[float]):
+    i = tid()
+    y[i] = x[i] * x[i]
+
+def add(x: array[float], y: array[float]):
+    i = tid()
+    y[i] += x[i]
+""")
+
+Poke = Callable[[kl.array], None]
+
+
+def by_numpy(y: kl.array) -> None:
+    y.numpy()[:] = 5.0
+
+
+def by_an_earlier_view(y: kl.array) -> None:
+    view = y.numpy()
+    K["add"][3](kl.ones(3), y)
+    view[1] = 7.0
+
+
+def by_an_unrecorded_launch(y: kl.array) -> None:
+    kl.launch(K["square"], 3, [kl.ones(3), y], record_tape=False)
+
+
+POKES = [by_numpy, by_an_earlier_view, by_an_unrecorded_launch]
+
+
+def reader(poke: Poke) -> Callable[[kl.array], kl.array]:
+    def f(x: kl.array) -> kl.array:
+        y, z = kl.zeros_like(x), kl.zeros_like(x)
+        K["square"][3](x, y)
+        poke(y)
+        K["square"][3](y, z)
+        return z
+
+    return f
+
+
+def returner(poke: Poke) -> Callable[[kl.array], kl.array]:
+    def f(x: kl.array) -> kl.array:
+        y = kl.zeros_like(x)
+        K["square"][3](x, y)
+        poke(y)
+        return y
+
+    return f
+
+
+def changer_of_its_argument(poke: Poke) -> Callable[[kl.array], kl.array]:
+    def f(x: kl.array) -> kl.array:
+        y = kl.zeros_like(x)
+        poke(x)
+        K["square"][3](x, y)
+        return y
+
+    return f
+
+
+TRANSFORMS: dict[str, Callable[[Any, kl.array], Any]] = {
+    "jacrev": lambda f, x: kl.func.jacrev(f)(x),
+    "jacfwd": lambda f, x: kl.func.jacfwd(f)(x),
+    "jvp": lambda f, x: kl.func.jvp(f, (x,), (kl.ones(3),)),
+    "vjp": lambda f, x: kl.func.vjp(f, x)[1](kl.ones(3)),
+    "hvp": lambda f, x: kl.func.jacrev(kl.func.jacrev(f))(x),
+    "vmap": lambda f, x: kl.func.vmap(kl.func.jacrev(f))(kl.ones((2, 3))),
+    "jacobian": lambda f, x: kl.autograd.jacobian(f, inputs=[x]),
+    "gradcheck": lambda f, x: kl.autograd.gradcheck(f, inputs=[x], show_summary=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore::kernelab.errors.KernelWarning")
+@pytest.mark.parametrize("shape", [reader, returner, changer_of_its_argument])
+@pytest.mark.parametrize("poke", POKES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_a_write_that_no_transform_has_seen_is_refused(transform: str, poke: Poke, shape: Any) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    with pytest.raises(GradientError):
+        TRANSFORMS[transform](shape(poke), x)
+
+
+def looking(x: kl.array) -> kl.array:
+    y, z = kl.zeros_like(x), kl.zeros_like(x)
+    K["square"][3](x, y)
+    assert y.numpy().shape == (3,)
+    y.assign(kl.clone(y))
+    K["square"][3](y, z)
+    z[0:1].fill_(2.0)
+    kl.copy(y[1:], z[:2])
+    return y
+
+
+@pytest.mark.parametrize("transform", ["jacrev", "vjp", "jvp"])
+def test_looking_and_writes_that_are_seen_are_no_matter(transform: str) -> None:
+    x = kl.array([1.0, 2.0, 3.0], dtype=float)
+    TRANSFORMS[transform](looking, x)
+    np.testing.assert_allclose(kl.func.jacrev(looking)(x).numpy(), [[2, 0, 0], [0, 0, 0], [0, 32, 0]])
+
+
+def counting(x: kl.array) -> kl.array:
+    K["add"][1](x[:1], TOTAL)
+    return x
+
+
+def filling(x: kl.array) -> kl.array:
+    TOTAL.fill_(3.0)
+    return x
+
+
+def copying(x: kl.array) -> kl.array:
+    kl.copy(TOTAL, x[:1])
+    return x
+
+
+def counting_calls(x: kl.array) -> kl.array:
+    K["add"][1](kl.ones(1), TOTAL)
+    return x
+
+
+TOTAL = kl.zeros(1)
+
+
+@pytest.mark.parametrize("function", [counting, counting_calls, filling, copying])
+def test_a_function_in_vmap_may_not_write_what_was_made_outside_of_it(function: Any) -> None:
+    with pytest.raises(GradientError, match="in vmap writes `TOTAL`, made outside of it"):
+        kl.func.vmap(function)(kl.ones((2, 3)))
+
+
+def test_in_vmap_arrays_of_its_own_are_written_as_ever() -> None:
+    def f(x: kl.array) -> kl.array:
+        y = kl.zeros(3)
+        K["add"][3](x, y)
+        y[1:2].fill_(3.0)
+        K["add"][3](x, y)
+        return y
+
+    found = kl.func.vmap(f)(kl.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=float))
+    np.testing.assert_array_equal(found.numpy(), [[2, 5, 6], [8, 8, 12]])
