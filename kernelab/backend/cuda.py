@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kernelab.backend.background import WORKER, Pending
 from kernelab.backend.base import (
     Args,
     Entry,
@@ -23,12 +22,12 @@ from kernelab.backend.base import (
 )
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
-from kernelab.backend.hurried import Hurried
 from kernelab.backend.launch_config import LAUNCH_CONFIG, current_stream
 from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
 from kernelab.backend.specialization import is_specializable, misaligned
 from kernelab.backend.stream_sync import StreamSync
+from kernelab.backend.tiered import BETTER, Pending, Tiered
 from kernelab.backend.workspace import Scratch, Snapshot, Workspace, threads_of
 from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
@@ -73,7 +72,7 @@ class Compiled:
 
     entries: tuple[EntryInfo, ...]
     code: bytes
-    better: Pending | None
+    better: Pending[bytes] | None
 
 
 class CudaBackend:
@@ -104,20 +103,22 @@ class CudaBackend:
         for info in unit.entries:
             _require_few(info)
         if ahead:
-            WORKER.give_way()
-        with WORKER.urgent():
+            BETTER.give_way()
+        with BETTER.urgent():
             return Compiled(unit.entries, *self._code(unit.text))
 
     def load(self, functions: Sequence[Function], compiled: Compiled) -> dict[str, Entry]:
         """The second half: entries for the functions of what they were compiled to; raises BuildError."""
-        code, better = compiled.code, compiled.better
         entries = zip(functions, compiled.entries, strict=True)
         return {
-            info.name: CudaEntry(self, info, function, Hurried(self.driver, code, info.symbol, better))
+            info.name: CudaEntry(self, info, function, self._tiered(info.symbol, compiled))
             for function, info in entries
         }
 
-    def _code(self, text: str) -> tuple[bytes, Pending | None]:
+    def _tiered(self, symbol: str, compiled: Compiled) -> Tiered:
+        return Tiered(symbol, lambda code: self.driver.load(code, symbol), compiled.code, compiled.better)
+
+    def _code(self, text: str) -> tuple[bytes, Pending[bytes] | None]:
         """Machine code, and the better one that is being made meanwhile where this one was made quickly."""
         driver, cache = self.driver, self.cache
         key = key_of(text, driver.identity, "cuda", str(ABI_VERSION))
@@ -127,7 +128,7 @@ class CudaBackend:
         if known is not None:
             return known, None
         quick = driver.compile(text, quickly=True)
-        return quick, WORKER.begin(lambda: cache.data(key, lambda: driver.compile(text)))
+        return quick, BETTER.begin(lambda: cache.data(key, lambda: driver.compile(text)))
 
     def stream(self) -> int:
         """The stream that the next launch runs in: it waits for what the device's own has to do.
@@ -162,7 +163,7 @@ class LaunchDims:
 class CudaEntry:
     """A function of a device; `turns` says why its threads run one after another, "" if they need not."""
 
-    def __init__(self, backend: CudaBackend, info: EntryInfo, function: Function, loaded: Hurried) -> None:
+    def __init__(self, backend: CudaBackend, info: EntryInfo, function: Function, loaded: Tiered) -> None:
         self.info = info
         self.turns = in_turn(function)
         self.changed = frozenset(var.hint for var in changed(function))

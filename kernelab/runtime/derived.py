@@ -3,14 +3,12 @@
 Knows passes and the backend; must not know how kernels are written, launched or recorded.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property, partial
 
 from kernelab.backend.base import Args, Entry
+from kernelab.backend.tiered import AHEAD, Pending
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Custom, Function, walk
 from kernelab.passes.boxes import Region, regions
@@ -47,8 +45,7 @@ class Reverse:
         self.active = active
         self._frugal = frugal
         self.spilled = 0
-        self._ahead: Future[Placed] | None = None
-        self._process = 0
+        self._ahead: Pending[Placed] | None = None
         self.residuals = tuple(elem_of(residual.array) for residual in program.residuals)
         found, count = effects(program.adjoint), len(primal.params)
         params = program.adjoint.params
@@ -66,10 +63,7 @@ class Reverse:
 
     @cached_property
     def adjoint_entry(self) -> Entry:
-        # The thread that builds ahead does not live on in a forked process.
-        if self._ahead is None or (self._process != os.getpid() and not self._ahead.done()):
-            return build(self.program.adjoint)
-        return self._ahead.result()
+        return build(self.program.adjoint) if self._ahead is None else self._ahead.result()
 
     @cached_property
     def frugal(self) -> Vjp:
@@ -116,9 +110,7 @@ class Reverse:
         `space` is where it will run, None on the CPU.
         """
         if self._ahead is None and "adjoint_entry" not in self.__dict__:
-            self._process = os.getpid()
-            # What a program has set counts there, too.
-            self._ahead = _builder().submit(copy_context().run, _ready, self.program.adjoint, space)
+            self._ahead = AHEAD.begin(partial(_ready, self.program.adjoint, space), was_told=True)
 
 
 def flat(function: Function) -> Function:
@@ -143,12 +135,3 @@ def _ready(function: Function, space: Space | None) -> Placed:
     made = build(function)
     made.compile_ahead(space)
     return made
-
-
-@cache
-def _builder() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "kernelab-build")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_builder.cache_clear)

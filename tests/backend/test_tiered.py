@@ -1,10 +1,13 @@
 """A quick build serves first, a better one as soon as it is there: on a simulated device, and by NVRTC."""
 
+import gc
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.backend import nvrtc
-from kernelab.backend.background import LULL, WORKER, Worker
 from kernelab.backend.driver import fault
+from kernelab.backend.tiered import BETTER, LULL, Worker
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 from kernelab.runtime.spaces import OPEN, Space
 from tests.support.simulated import SimulatedDriver
@@ -60,7 +63,7 @@ def driver(empty_cache: Path) -> Iterator[Hurrying]:
     OPEN["cuda:0"] = Space("cuda:0", made, watchful=True)
     yield made
     made.go.set()
-    WORKER.wait(60)
+    BETTER.wait(60)
     del OPEN["cuda:0"]
 
 
@@ -85,7 +88,7 @@ def test_launches_run_the_better_build_once_it_is_there(driver: Hurrying) -> Non
     assert launched(kernel) == launched(kernel) == [2.5] * 3
     assert driver.builds[0] == "quick" and driver.launched[0] is driver.launched[1]
     driver.go.set()
-    WORKER.wait(60)
+    BETTER.wait(60)
     assert launched(kernel) == launched(kernel) == [2.5] * 3
     assert driver.builds == ["quick", "full"]
     assert driver.launched[2] is driver.launched[3] is not driver.launched[0]
@@ -116,13 +119,13 @@ def test_better_builds_begin_when_nobody_waits_for_one() -> None:
     released = time.monotonic()
     assert begun.wait(60) and time.monotonic() - released > 0.9 * LULL
     worker.wait(60)
-    assert pending.take() == (b"code", None)
+    assert pending.result() == b"code"
 
 
 def test_what_was_built_well_before_is_not_built_quickly(driver: Hurrying) -> None:
     driver.go.set()
     launched(scaled(3.5))
-    WORKER.wait(60)
+    BETTER.wait(60)
     driver.builds.clear()
     assert launched(scaled(3.5)) == [3.5] * 3 and driver.builds == []
 
@@ -140,7 +143,7 @@ def test_a_better_build_that_fails_is_told_once_and_the_quick_one_goes_on(driver
     kernel = scaled(5.5)
     launched(kernel)
     driver.go.set()
-    WORKER.wait(60)
+    BETTER.wait(60)
     with pytest.warns(KernelWarning, match="could not be built with full optimisation: .*no space left"):
         assert launched(kernel) == [5.5] * 3
     assert launched(kernel) == [5.5] * 3
@@ -152,7 +155,7 @@ def test_a_better_build_that_the_driver_refuses_is_told_too(
     kernel = scaled(6.5)
     launched(kernel)
     driver.go.set()
-    WORKER.wait(60)
+    BETTER.wait(60)
 
     def refuse(code: bytes, symbol: str) -> object:
         raise fault("CUDA_ERROR_NO_BINARY_FOR_GPU", "loading a kernel", "cuda:0")
@@ -167,7 +170,7 @@ def test_nothing_is_swapped_while_launches_are_captured(driver: Hurrying) -> Non
     x, y = kl.ones(3, device="cuda"), kl.zeros(3, device="cuda")
     kl.launch(kernel, 3, [x], [y])
     driver.go.set()
-    WORKER.wait(60)
+    BETTER.wait(60)
     with kl.ScopedCapture("cuda") as capture:
         kl.launch(kernel, 3, [x], [y])
     assert driver.launched[1] is driver.launched[0]
@@ -191,19 +194,52 @@ def test_the_end_drops_what_has_not_begun_and_says_what_nobody_has_seen() -> Non
     threading.Timer(0.05, go.set).start()
     with pytest.warns(KernelWarning, match="in the background failed: .*out of ideas"):
         worker.end()
-    assert first.is_done and not second.is_done
+    assert first.is_done and not second.is_done and second.result() == b""
 
 
 def test_a_process_ends_although_a_build_goes_on() -> None:
     text = """
 import threading
 import time
-from kernelab.backend import background
-background.PATIENCE = 0.1
-background.WORKER.begin(lambda: threading.Event().wait())
+from kernelab.backend import tiered
+tiered.PATIENCE = 0.1
+tiered.BETTER.begin(lambda: threading.Event().wait())
 """
     done = subprocess.run([sys.executable, "-c", text], timeout=60, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_forked_process_builds_itself_what_a_thread_of_its_parent_builds() -> None:
+    text = """
+import os
+import threading
+from kernelab.backend.tiered import Worker
+home, go = os.getpid(), threading.Event()
+def build():
+    return go.wait() if os.getpid() == home else "built here"
+pending = Worker().begin(build)
+child = os.fork()
+if not child:
+    os._exit(pending.result() != "built here")
+go.set()
+assert pending.result() is True and os.waitpid(child, 0)[1] == 0
+"""
+    done = subprocess.run([sys.executable, "-c", text], timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_build_keeps_nothing_of_its_program_alive_once_it_has_ended() -> None:
+    class Held:
+        pass
+
+    setting: ContextVar[Held] = ContextVar("setting")
+    token, held = setting.set(Held()), weakref.ref(setting.get())
+    pending = Worker().begin(lambda: setting.get() is not None)
+    setting.reset(token)
+    assert pending.result()
+    del token
+    gc.collect()
+    assert held() is None
 
 
 def test_nvrtc_builds_quickly() -> None:

@@ -1,0 +1,194 @@
+"""Tiered compilation: threads that build ahead of time, or better, while a program goes on.
+
+A build *ahead* starts at once, so that it is there when it is first needed.  A *better* build of what runs
+already starts when nobody has waited for a build for a moment, since builds get in each other's way; launches
+change over when it is there.  Knows no compiler and no device.
+"""
+
+import atexit
+import os
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+from kernelab.errors import Diagnostic, KernelWarning
+
+PATIENCE = 10.0
+"""For how many seconds the interpreter's end waits for the build that goes on."""
+
+LULL = 0.25
+"""For how many seconds nobody has waited for a build when a better one begins."""
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """What a thread is to build; `was_told` says that nobody has to hear any more whether that failed."""
+
+    __slots__ = ("_context", "_done", "_home", "_made", "_make", "problem", "was_told")
+
+    def __init__(self, make: Callable[[], T], was_told: bool = False) -> None:
+        self._make = make
+        self._context = copy_context()  # what a program has set counts there, too
+        self._home = os.getpid()
+        self._done = threading.Event()
+        self._made: list[T] = []
+        self.problem: BaseException | None = None
+        self.was_told = was_told
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the build has ended."""
+        return self._done.is_set()
+
+    def run(self) -> None:
+        """Build."""
+        try:
+            self._made.append(self._context.run(self._make))
+        except BaseException as problem:  # noqa: BLE001 (it is for whoever takes the result)
+            self.problem = problem
+        del self._make, self._context
+        self._done.set()
+
+    def drop(self) -> None:
+        """Leave the build to whoever takes the result: no thread will do it."""
+        self._home = 0
+
+    def result(self) -> T:
+        """What was built, once it is there; raises what went wrong."""
+        if not self.is_done and self._home != os.getpid():
+            return self._make()  # threads do not live on in a forked process
+        self._done.wait()
+        self.was_told = True
+        if self.problem is not None:
+            raise self.problem
+        return self._made[0]
+
+
+class Worker:
+    """A thread that builds as long as there is something to build; it never keeps the process alive."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: a forked process has no thread but its own."""
+        self._changed = threading.Condition()
+        self._urgent = 0
+        self._quiet_since = 0.0
+        self._waiting: deque[Pending[Any]] = deque()
+        self._failed: list[Pending[Any]] = []
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """Somebody waits for what is built in this block: nothing begins here meanwhile, nor just after."""
+        with self._changed:
+            self._urgent += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._urgent -= 1
+                self._quiet_since = time.monotonic()
+                self._changed.notify_all()
+
+    def give_way(self) -> None:
+        """Return when nobody waits for a build."""
+        with self._changed:
+            while self._urgent:
+                self._changed.wait()
+
+    def begin(self, make: Callable[[], T], was_told: bool = False) -> Pending[T]:
+        """Build behind all that was begun before."""
+        pending = Pending(make, was_told)
+        with self._changed:
+            self._waiting.append(pending)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="kernelab builds", daemon=True)
+                self._thread.start()
+        return pending
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while self._waiting and (delay := self._delay()) != 0.0:
+                    self._changed.wait(delay)
+                if not self._waiting:
+                    self._thread = None
+                    return
+                pending = self._waiting.popleft()
+            pending.run()
+            if pending.problem is not None:
+                self._failed.append(pending)
+
+    def _delay(self) -> float | None:
+        """For how long nothing may begin; None where nobody knows yet."""
+        return None if self._urgent else max(self._quiet_since + LULL - time.monotonic(), 0.0)
+
+    def wait(self, patience: float | None = None) -> None:
+        """Return when nothing is left to build, or after so many seconds."""
+        with self._changed:
+            thread = self._thread
+        if thread is not None:
+            thread.join(patience)
+
+    def end(self) -> None:
+        """Begin nothing more, wait a while for what goes on, and say what went wrong unseen."""
+        with self._changed:
+            while self._waiting:
+                self._waiting.popleft().drop()
+            self._changed.notify_all()
+        self.wait(PATIENCE)
+        for pending in self._failed:
+            if not pending.was_told:
+                message = f"a build in the background failed: {pending.problem}"
+                warnings.warn(message, KernelWarning, stacklevel=2)
+
+
+AHEAD, BETTER = Worker(), Worker()
+for _worker in (AHEAD, BETTER):
+    atexit.register(_worker.end)
+    os.register_at_fork(after_in_child=_worker.forget)
+
+
+class Tiered:
+    """A function loaded from code that was built quickly, and the better code that is under way, if any.
+
+    The two compute the same: neither contracts nor reorders arithmetic.
+    """
+
+    __slots__ = ("_better", "_function", "_load", "_name")
+
+    def __init__(
+        self, name: str, load: Callable[[bytes], object], code: bytes, better: Pending[bytes] | None = None
+    ) -> None:
+        self._name = name
+        self._load = load
+        self._better = better
+        self._function = load(code)
+
+    def now(self, *, may_load: bool) -> object:
+        """The best function that there is; with `may_load`, better code that has come is loaded first.
+
+        Where there will be none, a warning says why, once.
+        """
+        better = self._better
+        if better is not None and better.is_done and may_load:
+            self._better = None
+            try:
+                self._function = self._load(better.result())
+            except Exception as problem:  # noqa: BLE001 (the quick build goes on)
+                self._warn(problem)
+        return self._function
+
+    def _warn(self, problem: Exception) -> None:
+        message = f"`{self._name}` could not be built with full optimisation: {problem}"
+        hint = "it goes on as it was built at first, with the same results, slower"
+        shown = Diagnostic(message, None, "background", "warning", hint=hint).render()
+        warnings.warn(shown, KernelWarning, stacklevel=2)
