@@ -91,16 +91,11 @@ class _Config(ModuleType):
         return str(sys.modules["kernelab"].__version__)
 
     def __getattr__(self, name: str) -> object:
-        if name in _FIELDS:
-            return getattr(settings(), name)
         if name in DEFAULTS:
             return DEFAULTS[name]
         raise _unknown(name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in _FIELDS:
-            change_settings(**{name: _CHECKED.get(name, bool)(value)})
-            return
         if not name.startswith("_") and name not in _settings():
             raise _unknown(name)
         super().__setattr__(name, value)
@@ -114,6 +109,19 @@ class _Config(ModuleType):
         return "\n".join(
             [*lines, "help(kl.config) says what they mean, kl.config.UNUSED which change nothing"]
         )
+
+
+def _field(name: str) -> property:
+    """The property of a field of `Settings`; pytest's monkeypatch deletes what it set on plain attributes."""
+
+    def change(_: _Config, wanted: object) -> None:
+        change_settings(**{name: _CHECKED.get(name, bool)(wanted)})
+
+    return property(lambda _: getattr(settings(), name), change)
+
+
+for _name in _FIELDS:
+    setattr(_Config, _name, _field(_name))
 
 
 def _settings() -> list[str]:
