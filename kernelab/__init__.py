@@ -42,8 +42,8 @@ from kernelab.errors import Diagnostic as _Diagnostic
 from kernelab.frontend.functions import UserFunction as Function
 from kernelab.guidance.calls import telling as _telling
 from kernelab.guidance.offers import missing as _missing
-from kernelab.lang.constants import BARE as _BARE
-from kernelab.lang.constants import CONSTANTS as _CONSTANTS
+from kernelab.host.constants import BARE as _BARE
+from kernelab.host.constants import CONSTANTS as _CONSTANTS
 from kernelab.runtime.annotations import ref
 from kernelab.runtime.array import (
     array,

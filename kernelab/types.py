@@ -5,6 +5,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.guidance.offers import missing
+from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray
 from kernelab.lang.types import (
     LARGEST,
@@ -17,7 +18,6 @@ from kernelab.lang.types import (
     size_of,
     type_named,
 )
-from kernelab.lang.values import type_of
 from kernelab.runtime.annotations import is_any, shaped_annotation
 from kernelab.runtime.interop import itemsize, value_type
 from kernelab.runtime.strided import array

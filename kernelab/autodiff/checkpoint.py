@@ -26,7 +26,7 @@ from kernelab.autodiff.records import Recording
 from kernelab.autodiff.steps import Stretch, retirements, steps_of, stretch
 from kernelab.autodiff.sweep import Pulling, Pulls, Sweep
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
-from kernelab.lang.traced import Origins
+from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.conversion import described

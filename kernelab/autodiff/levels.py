@@ -22,7 +22,7 @@ from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, Kept
 from kernelab.autodiff.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
 from kernelab.autodiff.unseen import WrittenMemory
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
-from kernelab.lang.traced import Origins
+from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime import inplace
 from kernelab.runtime.arguments import Reference

@@ -1,6 +1,6 @@
 """Provenance of host values: what the host took from arrays with gradients, and where it came back.
 
-Two rules, no guesses.  Exact: numbers carry their origins (`lang.traced`), so what is made of them is known
+Two rules, no guesses.  Exact: numbers carry their origins (`host.traced`), so what is made of them is known
 to come from there.  By order: an array made of other host data, after such numbers were taken, may depend on
 them.  A tape asks in `backward` what of this matters (`detours`); a transform warns at once.
 Knows arrays and lines; must not know records.
@@ -17,10 +17,10 @@ import numpy as np
 
 from kernelab.autodiff.moves import FILLS
 from kernelab.errors import Diagnostic, KernelWarning, Related
+from kernelab.host.traced import Origins, origins
+from kernelab.host.values import HostValue
 from kernelab.lang.structs import Struct
-from kernelab.lang.traced import Origins, origins
 from kernelab.lang.types import is_differentiable
-from kernelab.lang.values import HostValue
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, called, caller
 from kernelab.runtime.strided import array

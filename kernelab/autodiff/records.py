@@ -18,7 +18,7 @@ from kernelab.autodiff.outline import Outline, Pick, not_kept, outline_of, rever
 from kernelab.autodiff.provenance import Provenance
 from kernelab.autodiff.unseen import UnseenRecord, WrittenMemory
 from kernelab.errors import KernelTypeError, Related, TapeError
-from kernelab.lang.traced import Origins
+from kernelab.host.traced import Origins
 from kernelab.lang.types import bytes_of, is_differentiable
 from kernelab.passes.boxes import Region
 from kernelab.runtime.arguments import Reference

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.host.traced import follow, untraced
+from kernelab.host.values import type_of, value_of
 from kernelab.lang import ops
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import (
@@ -28,7 +30,6 @@ from kernelab.lang.ops import (
     Zero,
 )
 from kernelab.lang.rounding import computed, rounded
-from kernelab.lang.traced import follow, untraced
 from kernelab.lang.types import (
     SCALARS,
     Array,
@@ -47,7 +48,6 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
-from kernelab.lang.values import type_of, value_of
 
 Interval = tuple[float, float]
 ANYWHERE: Interval = (-3.0, 3.0)

@@ -30,8 +30,8 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.guidance.offers import Offers
+from kernelab.host.single import Single
 from kernelab.lang.ir import Atom, CustomRules, Function
-from kernelab.lang.single import Single
 from kernelab.lang.structs import AnyType, StructArray
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify

@@ -34,11 +34,12 @@ from kernelab.frontend.values import (
 from kernelab.frontend.walking import nodes
 from kernelab.guidance.kernel_text import OF_MODULES
 from kernelab.guidance.public_names import PUBLIC_NAMES
+from kernelab.host.constants import BARE, CONSTANTS
+from kernelab.host.traced import untraced
+from kernelab.host.values import type_of
 from kernelab.lang import ops
-from kernelab.lang.constants import BARE, CONSTANTS
 from kernelab.lang.ir import Const
 from kernelab.lang.structs import Struct
-from kernelab.lang.traced import untraced
 from kernelab.lang.types import (
     LARGEST,
     SCALARS,
@@ -52,7 +53,6 @@ from kernelab.lang.types import (
     named_types,
     type_named,
 )
-from kernelab.lang.values import type_of
 
 OPERATORS = ("add", "sub", "mul", "div", "mod", "neg", "pos")
 """The functions of users that operators between structs mean."""

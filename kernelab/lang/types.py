@@ -1,21 +1,19 @@
 """The types of kernel values, compared by structure.
 
-A type object is also what a user writes: `float32`, `vec3` and `mat33` annotate parameters, name the
-dtype of an array, and called on the host build a value (`values`).
+A type object is also what a user writes: `float32`, `vec3` and `mat33` annotate parameters and name the
+dtype of an array.  That they can be called, tested for and inherited from is the matter of `kernelab.host`.
 """
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
-from kernelab.lang.aliases import base_of
-from kernelab.lang.rounding import BFLOAT16, rounded
-from kernelab.lang.traced import follow, untraced
+from kernelab.lang.rounding import BFLOAT16
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -36,6 +34,7 @@ class Scalar:
     bits: int
     flavor: Literal["", "b"] = ""
     name: str = field(init=False)
+    __call__: ClassVar[Callable[..., Any]]
 
     def __new__(cls, kind: Kind, bits: int, flavor: Literal["", "b"] = "") -> "Scalar":
         return _KNOWN.setdefault((kind, bits, flavor), object.__new__(cls))
@@ -73,18 +72,6 @@ class Scalar:
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, np.generic) and value.dtype == self.dtype
 
-    def __call__(self, value: Any = 0) -> Any:
-        """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
-        try:
-            given = untraced(value) if value is not None else ""
-            made = rounded(np.float64(given), BFLOAT16)[()] if self.flavor else self.dtype.type(given)
-            return follow(made, value)
-        except (TypeError, ValueError):
-            message = f"{value!r} cannot become {self}"
-            raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None
-        except OverflowError:
-            raise KernelValueError(Diagnostic(f"{value} does not fit {self}", code="range")) from None
-
 
 _KNOWN: "dict[tuple[str, int, str], Scalar]" = {}
 
@@ -101,10 +88,11 @@ HALVES = (float16, bfloat16)
 
 
 class _Shaped:
-    """What the types of vectors and matrices have in common: they are classes of host values, with a name."""
+    """A base of the types of vectors and matrices: host code calls them, and they have a name."""
 
     __slots__ = ()
     scalar: "Scalar"
+    __call__: ClassVar[Callable[..., Any]]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -118,12 +106,6 @@ class _Shaped:
         @property
         def __name__(self) -> str:
             return str(self)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        return _is_host_value(value, self)
-
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (base_of(self),)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -139,10 +121,6 @@ class Vec(_Shaped):
 
     def __str__(self) -> str:
         return f"vec{self.n}{_suffix(self.scalar)}"
-
-    def __call__(self, *components: Any) -> Any:
-        """A vector on the host of no components (zeros), of one (repeated, or a sequence), or of all."""
-        return _host_value(self, components)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -164,13 +142,6 @@ class Transform(Vec):
     def __str__(self) -> str:
         return f"transform{_suffix(self.scalar)}"
 
-    def __call__(self, *components: Any, **parts: Any) -> Any:
-        """A rigid motion on the host: of its 7 numbers, or of `p` and `q`, one number filling all.
-
-        What is left out moves nothing.  Raises KernelTypeError for other components.
-        """
-        return _rigid_motion(self, components, parts)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Mat(_Shaped):
@@ -187,10 +158,6 @@ class Mat(_Shaped):
     def __str__(self) -> str:
         between = "x" if max(self.n, self.m) > 9 else ""
         return f"mat{self.n}{between}{self.m}{_suffix(self.scalar)}"
-
-    def __call__(self, *components: Any) -> Any:
-        """A matrix on the host of no entries (zeros), of one (repeated, or nested), or of all by rows."""
-        return _host_value(self, components)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,24 +192,6 @@ _SHAPED = re.compile(r"(?:vec(\d+)|mat(\d)(\d)|mat(\d+)x(\d+))([a-z]*)")
 
 def _suffix(scalar: Scalar) -> str:
     return _SUFFIXES[scalar]
-
-
-def _host_value(type: Vec | Mat, components: tuple[Any, ...]) -> Any:
-    from kernelab.lang.making import made_of  # which is built on the types
-
-    return made_of(type, components)
-
-
-def _rigid_motion(type: Transform, components: tuple[Any, ...], parts: dict[str, Any]) -> Any:
-    from kernelab.lang.making import moved_by
-
-    return moved_by(type, components, parts)
-
-
-def _is_host_value(value: Any, type: _Shaped) -> bool:
-    from kernelab.lang.values import type_of
-
-    return type_of(value) == type
 
 
 def shape_of(type: Value) -> tuple[int, ...]:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span, a_thing, type_name
+from kernelab.host.traced import untraced
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
-from kernelab.lang.traced import untraced
 from kernelab.lang.types import (
     Array,
     Scalar,

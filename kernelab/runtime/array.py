@@ -9,8 +9,8 @@ import numpy as np
 import kernelab.runtime.structarray  # noqa: F401 (makes itself the class of arrays of structs)
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
 from kernelab.guidance.calls import show_signature
+from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
-from kernelab.lang.traced import follow
 from kernelab.lang.types import bfloat16, scalar_of
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.conversion import described

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, type_name
+from kernelab.host.traced import untraced
 from kernelab.lang.rounding import largest, rounded, widened
-from kernelab.lang.traced import untraced
 from kernelab.lang.types import Scalar
 
 _NONE = object()

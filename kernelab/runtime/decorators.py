@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
-from kernelab.lang.single import Single
+from kernelab.host.single import Single
 from kernelab.runtime.conversion import described
 from kernelab.runtime.early import parsed
 from kernelab.runtime.generic import stated

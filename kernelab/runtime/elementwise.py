@@ -23,8 +23,8 @@ from kernelab.frontend import Lowered, UserFunction
 from kernelab.frontend.frame import BrokenCall
 from kernelab.frontend.promote import default_scalar
 from kernelab.frontend.values import HostArray, Meaning, TupleOf, Typed, Weak
+from kernelab.host.traced import origins
 from kernelab.lang.structs import AnyType, Struct, has_derivative
-from kernelab.lang.traced import origins
 from kernelab.lang.types import Array, Scalar, Value, int32, is_differentiable, scalar_of, shape_of
 from kernelab.runtime import hooks
 from kernelab.runtime.callee import callee_of, function_of, is_written_by_users, named_in

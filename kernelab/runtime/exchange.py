@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Self
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.traced import Origins, traced
+from kernelab.host.traced import Origins, traced
 from kernelab.lang.types import (
     Mat,
     Scalar,

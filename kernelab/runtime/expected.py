@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelAssertionError, KernelTypeError, type_name, with_article
-from kernelab.lang.values import type_of
+from kernelab.host.values import type_of
 from kernelab.runtime.strided import array
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelValueError, LaunchError, type_name, with_article
 from kernelab.frontend.generics import GenericKernel
+from kernelab.host.values import type_of
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.lang.structs import AnyType, Struct, StructArray
 from kernelab.lang.types import (
@@ -25,7 +26,6 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
 )
-from kernelab.lang.values import type_of
 from kernelab.runtime.interop import array_type, scalar_of_dtype, value_type
 from kernelab.runtime.strided import array
 from kernelab.runtime.structs import Instance

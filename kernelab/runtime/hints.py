@@ -6,7 +6,7 @@ from typing import Any
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
 from kernelab.guidance.objects import ARRAYS, KERNELS
 from kernelab.guidance.offers import Offers
-from kernelab.lang.single import Single
+from kernelab.host.single import Single
 
 _MAP = "apply a function to every element: kl.map(lambda a: ..., x)"
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError, Source
+from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
-from kernelab.lang.traced import traced
 from kernelab.lang.types import int32
 from kernelab.runtime import hooks
 from kernelab.runtime.annotations import array_annotation

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.host.values import type_of
 from kernelab.lang.structs import Struct, StructArray, array_inside, layout
 from kernelab.lang.types import (
     LARGEST,
@@ -33,7 +34,6 @@ from kernelab.lang.types import (
     size_of,
     type_named,
 )
-from kernelab.lang.values import type_of
 from kernelab.runtime.conversion import as_numpy, converted, described
 
 HostArray = np.ndarray[Any, Any]

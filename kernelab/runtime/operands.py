@@ -12,8 +12,9 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, LaunchError
 from kernelab.frontend.promote import default_scalar
+from kernelab.host.traced import follow, untraced
+from kernelab.host.values import type_of, value_of
 from kernelab.lang.structs import AnyType, Struct, StructArray
-from kernelab.lang.traced import follow, untraced
 from kernelab.lang.types import (
     Array,
     Mat,
@@ -26,7 +27,6 @@ from kernelab.lang.types import (
     scalar_of,
     shape_of,
 )
-from kernelab.lang.values import type_of, value_of
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU, Device
 from kernelab.runtime.interop import element, scalar_of_dtype

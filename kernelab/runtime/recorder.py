@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from kernelab.errors import Diagnostic, Source, Span, label_of
-from kernelab.lang.traced import Origins
+from kernelab.host.traced import Origins
 
 Elements = Any
 """An array; its class reports to the recorder."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.guidance.calls import telling
+from kernelab.host.traced import traced
+from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
-from kernelab.lang.traced import traced
 from kernelab.lang.types import Value, shape_of
-from kernelab.lang.values import frozen, value_of
 from kernelab.runtime import hooks
 from kernelab.runtime.annotations import array_annotation
 from kernelab.runtime.arithmetic import Arithmetic

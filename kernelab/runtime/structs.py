@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError, a_thing, type_name
+from kernelab.host.traced import Origins, follow, traced, untraced
+from kernelab.host.values import frozen, value_of
 from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.structs import Field, Struct, StructArray, layout
-from kernelab.lang.traced import Origins, follow, traced, untraced
 from kernelab.lang.types import (
     Array,
     Mat,
@@ -26,7 +27,6 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
-from kernelab.lang.values import frozen, value_of
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.recorder import caller

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
-from kernelab.lang.traced import Origins
+from kernelab.host.traced import Origins
 from kernelab.runtime import inplace
 from kernelab.runtime.interop import HostArray, itemsize
 from kernelab.runtime.layout import Strided

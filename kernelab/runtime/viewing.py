@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
-from kernelab.lang.traced import traced
+from kernelab.host.traced import traced
+from kernelab.host.values import frozen
 from kernelab.lang.types import Value, int32, shape_of
-from kernelab.lang.values import frozen
 from kernelab.runtime.conversion import described
 from kernelab.runtime.interop import HostArray, extents_of, itemsize, shape_tuple
 from kernelab.runtime.layout import Strided

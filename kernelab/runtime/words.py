@@ -7,9 +7,9 @@ from kernelab.builtins.table import Builtin
 from kernelab.builtins.words import said_of
 from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.frontend.advance import filled
+from kernelab.host.values import type_of
 from kernelab.lang import ops
 from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
-from kernelab.lang.values import type_of
 from kernelab.runtime.expected import expect_eq, expect_near, expect_neq
 from kernelab.runtime.interop import value_type
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.lang.traced import origins
+from kernelab.host.traced import origins
 
 kernels = kl.compile("""
 def square(x: array[float], y: array[float]):

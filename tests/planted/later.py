@@ -157,7 +157,7 @@ LATER = (
     ),
     Fault(
         "a number that is computed from another forgets where that was taken",
-        "kernelab/lang",
+        "kernelab/host",
         "return traced(compute(untraced(self), untraced(other)), origins(self, other))",
         "return compute(untraced(self), untraced(other))",
         (f"{CONTRACT}taken.py",),

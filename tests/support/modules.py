@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kernelab"
 
-DERIVING = ("guidance", "lang", "builtins", "frontend", "passes", "codegen", "backend")
+DERIVING = ("guidance", "lang", "host", "builtins", "frontend", "passes", "codegen", "backend")
 RUNNING = ("runtime", "autodiff", "views", "warp", "jupyter", ".")
 FOLDERS = DERIVING + RUNNING
 """From left to right: a folder imports only those before it (`tests/test_layers.py`)."""

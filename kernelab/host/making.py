@@ -1,18 +1,73 @@
-"""Calls of types on the host: vectors, matrices, quaternions and transforms of their components or parts.
+"""Types on the host: called they make values, and they can be tested for and inherited from.
 
 Knows types and host values; must not know kernels.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.rounding import widened
-from kernelab.lang.traced import follow, untraced
-from kernelab.lang.types import Mat, Transform, Vec
-from kernelab.lang.values import Host, as_components, value_of
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.host.aliases import base_of
+from kernelab.host.traced import follow, untraced
+from kernelab.host.values import Host, as_components, type_of, value_of
+from kernelab.lang.rounding import BFLOAT16, rounded, widened
+from kernelab.lang.types import Mat, Scalar, Transform, Vec
+
+
+def install() -> None:
+    """Let the types be called, be tested for by `isinstance`, and be bases of class statements."""
+    shaped = {"__instancecheck__": _is_one, "__mro_entries__": _bases}
+    _add(Scalar, {"__call__": _number})
+    _add(Vec, {"__call__": _vector} | shaped)
+    _add(Transform, {"__call__": _motion})
+    _add(Mat, {"__call__": _matrix} | shaped)
+
+
+def _add(kind: type, methods: Mapping[str, Callable[..., Any]]) -> None:
+    for name, method in methods.items():
+        setattr(kind, name, method)
+
+
+def _is_one(self: Vec | Mat, value: Any) -> bool:
+    return type_of(value) == self
+
+
+def _bases(self: Vec | Mat, _: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (base_of(self),)
+
+
+def _number(self: Scalar, value: Any = 0) -> Any:
+    """The NumPy scalar of this type nearest to `value`; raises for what is no number, or does not fit."""
+    try:
+        given = untraced(value) if value is not None else ""
+        made = rounded(np.float64(given), BFLOAT16)[()] if self.flavor else self.dtype.type(given)
+        return follow(made, value)
+    except (TypeError, ValueError):
+        message = f"{value!r} cannot become {self}"
+        raise KernelTypeError(Diagnostic(message, code="value", hint="pass a number")) from None
+    except OverflowError:
+        raise KernelValueError(Diagnostic(f"{value} does not fit {self}", code="range")) from None
+
+
+def _vector(self: Vec, *components: Any) -> Any:
+    """A vector on the host of no components (zeros), of one (repeated, or a sequence), or of all."""
+    return made_of(self, components)
+
+
+def _matrix(self: Mat, *components: Any) -> Any:
+    """A matrix on the host of no entries (zeros), of one (repeated, or nested), or of all by rows."""
+    return made_of(self, components)
+
+
+def _motion(self: Transform, *components: Any, **parts: Any) -> Any:
+    """A rigid motion on the host: of its 7 numbers, or of `p` and `q`, one number filling all.
+
+    What is left out moves nothing.  Raises KernelTypeError for other components.
+    """
+    return moved_by(self, components, parts)
 
 
 def made_of(type: Vec | Mat, components: tuple[Any, ...]) -> Any:

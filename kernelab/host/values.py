@@ -20,9 +20,10 @@ from kernelab.errors import (
     KernelValueError,
     KernelZeroDivisionError,
 )
-from kernelab.lang import ops, unsuited
+from kernelab.host import unsuited
+from kernelab.host.traced import FLAT, Traced, follow, origins, traced, untraced
+from kernelab.lang import ops
 from kernelab.lang.rounding import BFLOAT16, computed, rounded, widened
-from kernelab.lang.traced import FLAT, Traced, follow, origins, traced, untraced
 from kernelab.lang.types import (
     LARGEST,
     SCALARS,
