@@ -173,6 +173,7 @@ class Observer:
     """The recorder of a first run: runs launches plainly, and notes what comes from outside."""
 
     sees_values = True
+    copies_again = True
 
     def __init__(self, recording: Recording, place: Place) -> None:
         self._recording = recording
@@ -248,9 +249,9 @@ class Observer:
 
     def copied(self, dest: array, src: array, how: str) -> None:
         """Note a copy."""
+        self._look_for_unseen(dest, own=1)
         for source in leaves_of(src):
             self.reads(source)
-        self._look_for_unseen(dest, own=1)
         self.signature.copy(dest, src)
         for target in leaves_of(dest):
             self.writes(target)
@@ -312,6 +313,8 @@ def _array_of(argument: array | Reference) -> array:
 
 class Replaying(Recording):
     """The inner tape of a second run, which it signs as the first was signed."""
+
+    copies_again = True
 
     def __init__(self) -> None:
         super().__init__(Guard("save"))

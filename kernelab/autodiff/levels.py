@@ -44,6 +44,7 @@ class Level:
     """Where programs run; also the recorder that a user's launches and copies come to."""
 
     sees_values = False
+    copies_again = True
 
     def __init__(self, parent: "Level") -> None:
         self.parent = parent

@@ -252,6 +252,7 @@ class Recording:
     """
 
     sees_values = True
+    copies_again = False
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard

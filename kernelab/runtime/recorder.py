@@ -23,10 +23,12 @@ Elements = Any
 class Recorder(Protocol):
     """What the runtime tells a recorder.
 
-    It `sees_values` where the arrays of a launch hold what the kernel computes with.
+    It `sees_values` where the arrays of a launch hold what the kernel computes with.  It `copies_again` where
+    it makes copies once more of which it hears: the source must still hold its elements then.
     """
 
     sees_values: bool
+    copies_again: bool
 
     def launch(self, call: Any) -> None:
         """Run a validated launch, a `launch.Call`, and record it."""

@@ -72,8 +72,8 @@ def transfer(dest: Strided, src: Strided, how: str) -> None:
     if dest.allocation.folded or not dest.allocation.writable:
         require_writable(dest)
     recorder = RECORDER.get()
-    if recorder is not None and not recorder.sees_values and share_bytes(dest, src):
-        src = copy(src)  # a transform moves the elements once more, and has to find them
+    if recorder is not None and recorder.copies_again and share_bytes(dest, src):
+        src = copy(src)  # who copies once more has to find the elements
     dest.allocation.will_write(dest)
     (low, high), (start, stop) = dest.extent, src.extent
     apart = high <= start or stop <= low

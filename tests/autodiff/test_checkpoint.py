@@ -413,6 +413,32 @@ def test_slices_of_an_array_that_the_function_changes_may_be_read(
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
 
+OVERLAPPING: dict[str, Callable[[kl.array], None]] = {
+    "item": lambda w: w.__setitem__(slice(2, 6), w[0:4]),
+    "copy": lambda w: kl.copy(w[2:6], w[0:4]),
+    "backwards": lambda w: kl.copy(w[1:5], w[1:5][::-1]),
+    "assign": lambda w: w[0:4].assign(w[1:5]),
+}
+
+
+@pytest.mark.parametrize("how", OVERLAPPING)
+def test_copies_within_an_array_that_the_function_closes_over_find_the_old_elements_again(how: str) -> None:
+    found = []
+    for call in (kl.checkpoint, lambda steps: steps()):
+        x, y = leaf([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), zeros(6)
+        with kl.Tape() as tape:
+            w = kl.clone(x)
+
+            def steps(w: kl.array = w, y: kl.array = y) -> None:
+                OVERLAPPING[how](w)
+                sliced["times"][6](w, w, y)
+
+            call(steps)
+        tape.backward(grads={y: [1, 2, 3, 4, 5, 6]})
+        found.append(x.grad.list())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
 @pytest.mark.parametrize("first", ["reads", "writes"])
 def test_a_change_before_the_checkpoint_that_the_tape_did_not_see_is_noticed(first: str) -> None:
     def steps(x: kl.array, w: kl.array) -> kl.array:
