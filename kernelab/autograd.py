@@ -3,6 +3,7 @@
 A thin face: the computation is in `kernelab.autodiff`, what is shown in `kernelab.views`.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from kernelab.autodiff.gradcheck import (
     check,
     require_choice,
 )
+from kernelab.autodiff.hostchains import through_host
 from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
 from kernelab.autodiff.jacobian import jacobians as by_adjoint
 from kernelab.autodiff.sparse import sparse_jacobians
@@ -27,12 +29,20 @@ from kernelab.autodiff.taylor import TaylorReport, taylor
 from kernelab.autodiff.tolerance import Tolerance, require_step
 from kernelab.autodiff.trees import refusal
 from kernelab.backend.launch_config import config_of
-from kernelab.errors import Diagnostic, GradientError, KernelTypeError, Related, a_thing
+from kernelab.errors import (
+    Diagnostic,
+    GradientError,
+    KernelTypeError,
+    KernelWarning,
+    Related,
+    a_thing,
+)
 from kernelab.guidance.calls import telling
 from kernelab.guidance.offers import face
 from kernelab.runtime.device import get_device
 from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.operands import require_place
+from kernelab.runtime.recorder import caller
 from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
 from kernelab.views import display, figures, heatmap, reports, sparsity
@@ -159,9 +169,21 @@ def jacobian_fd(
     selection = Selection(input_output_mask, 0, max_inputs_per_var)
     with apart("jacobian_fd"), configured(config_of(block_dim, max_blocks)):
         found = differences(subject, selection, eps, labels=labels)
+        by_host = through_host(subject, labels)
+    if by_host:
+        _warn_of_host(subject, sorted(by_host))
     if plot_jacobians:
         plot_kernel_jacobians(found, title=f"Jacobians of {subject.name} by differences")
     return found
+
+
+def _warn_of_host(subject: Subject, outputs: Sequence[str]) -> None:
+    place = caller()
+    message = f"the differences of {subject.name} leave out what the host computes: {', '.join(outputs)} "
+    message += "follows the inputs through NumPy or numbers"
+    hint = "compute with kernels what is to be differentiated"
+    told = Diagnostic(message, place.span, "host", "warning", hint=hint)
+    warnings.warn_explicit(told.render(), KernelWarning, place.filename, place.line)
 
 
 @telling()
@@ -461,6 +483,9 @@ def _failure(report: GradcheckReport, subject: Subject) -> Diagnostic:
     if worst.verdict == "race":
         message = f"the result of {report.kernel} depends on the order of its threads: {worst.explanation}"
         return Diagnostic(message, worst.span or span, "gradcheck", hint=_advice(report))
+    if worst.verdict == "host":
+        message = f"the gradient of {report.kernel} leaves out what the host computes for {worst.output}"
+        return Diagnostic(message, span, "gradcheck", hint=_advice(report))
     message = (
         f"the gradient of {report.kernel} is not its derivative: "
         f"d {worst.output}{list(worst.output_index)} / d {worst.input}{list(worst.input_index)} "

@@ -157,6 +157,15 @@ def _shifted(
     return subject.targets(found, labels), looked
 
 
+def moved(subject: Subject, moves: Sequence[Floats]) -> list[Floats]:
+    """All outputs in float64, where the inputs are moved; what the host has seen of them stays as it was."""
+    started, level = subject.start(), Wide(BASE)
+    for elements, move in zip(started.inputs, moves, strict=True):
+        values = scalars(level.wide(elements)).host()
+        values += move.reshape(values.shape)
+    return [scalars(level.wide(out)).host().reshape(-1) for out in started.go(level)]
+
+
 def extrapolated(y: Floats, steps: Floats) -> Floats:
     """Central differences, extrapolated by Richardson: `y` holds values at +step, -step and half of these."""
     coarse, fine = (y[0] - y[1]) / (2.0 * steps), (y[2] - y[3]) / steps

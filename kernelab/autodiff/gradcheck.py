@@ -18,6 +18,7 @@ import numpy as np
 
 from kernelab.autodiff.blame import blame, blame_infinite
 from kernelab.autodiff.differences import Floats
+from kernelab.autodiff.hostchains import through_host
 from kernelab.autodiff.jacobian import Jacobians, Selection
 from kernelab.autodiff.order import Raced, races
 from kernelab.autodiff.screening import Screened, screen
@@ -99,6 +100,8 @@ VERDICTS = {
     "kink": "the function has a kink or a jump near these inputs, where it has no derivative",
     "race": "the result depends on the order in which threads run: several store to one element, or read "
     "what others change, so there is no derivative",
+    "host": "the result follows the inputs through values that the host computes, by NumPy or as numbers, "
+    "through which no derivative goes: compute them with kernels",
     "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
     "adjoint": "the tangent agrees with the differences: the adjoint is at fault, by an overwritten value, a "
     "race between threads, or a wrong custom gradient",
@@ -187,18 +190,32 @@ def check(
     limit, chosen = tolerance or Tolerance(), selection or Selection()
     require_choice(fast, "fast", "gradcheck")
     with apart("gradcheck"):
-        raced = races(subject, labels)
-        if fast and not raced:
-            screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
-            if screening.agreed:
-                return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
-            if screening.suspects:
-                some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
-                found = _entry_by_entry(subject, some, limit)
-                if screening.complete or not all(result.passed for result in found):
-                    return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
-        asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
-        found = _entry_by_entry(subject, asked, limit)
+        report = _compared(subject, limit, chosen, labels, fast)
+        by_host = through_host(subject, labels)
+    if not by_host:
+        return report
+    pairs = (
+        replace(pair, passed=False, verdict="host") if pair.output in by_host else pair
+        for pair in report.pairs
+    )
+    return replace(report, pairs=tuple(pairs))
+
+
+def _compared(
+    subject: Subject, limit: Tolerance, chosen: Selection, labels: Sequence[str], fast: Fast
+) -> GradcheckReport:
+    raced = races(subject, labels)
+    if fast and not raced:
+        screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
+        if screening.agreed:
+            return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
+        if screening.suspects:
+            some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
+            found = _entry_by_entry(subject, some, limit)
+            if screening.complete or not all(result.passed for result in found):
+                return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
+    asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
+    found = _entry_by_entry(subject, asked, limit)
     found = [_raced(subject, pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
     return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
 
