@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.levels import Level, active_with, fresh, sharing
+from kernelab.autodiff.narrow import narrow_sums
 from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Program, Pullback
 from kernelab.backend.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
@@ -68,6 +69,17 @@ class Run:
     inner: dict[int, int]
     config: LaunchConfig
 
+    @property
+    def reached(self) -> list[array]:
+        """The arrays that adjoints flow to."""
+        active = self.pullback.active if isinstance(self.pullback, Pullback) else ()
+        return [given for i in active if isinstance(given := self.arguments[i], array)]
+
+    @property
+    def written(self) -> list[array]:
+        """The arrays that it changed."""
+        return [given for i in self.program.changed if isinstance(given := self.arguments[i], array)]
+
     def pull(self, level: Level, bars: Adjoints) -> None:
         if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
             return
@@ -98,6 +110,14 @@ class Move:
     dest: array
     src: array
     add: bool
+
+    @property
+    def reached(self) -> tuple[array]:
+        return (self.src,)
+
+    @property
+    def written(self) -> tuple[array]:
+        return (self.dest,)
 
     def pull(self, level: Level, bars: Adjoints) -> None:
         if not bars.reach(self.dest):
@@ -205,12 +225,17 @@ class Reverse(Level):
 
         What is left are the adjoints of what was tracked from the beginning: all others are let go of.
         """
+        narrow = narrow_sums(self.entries, range(len(self.entries)))
         for i in range((len(self.entries) if end is None else end) - 1, first - 1, -1):
             self.entries[i].pull(level, bars)
+            if narrow is not None:
+                narrow.take(i, bars, level)
             for memory in self._made.get(i, ()):
                 bar = bars.drop(memory)
                 if bar is not None:
                     level.forget(bar)
+        if narrow is not None:
+            narrow.give(bars, level)
 
     def forget(self, memory: Allocation) -> None:
         """What runs here is remembered, with all its memories."""

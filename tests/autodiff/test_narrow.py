@@ -57,3 +57,45 @@ def test_in_a_checkpoint_they_add_up_too(kernels: dict[str, Any]) -> None:
         y = kl.checkpoint(several, w)
     tape.backward(grads={y: np.ones((600, 1))})
     assert float(w.grad.numpy()[0]) == 600.0
+
+
+def summed(kernels: dict[str, Any], name: str, launches: int) -> Any:
+    """A function whose result reads its argument, a half, in many launches."""
+    dtype = getattr(kl, name)
+    x = kl.ones(2, dtype=dtype)
+
+    def f(w: Any) -> Any:
+        y = kl.zeros((launches, 2), dtype=dtype)
+        for k in range(launches):
+            kernels[f"scale_{name}"][2](x, w, y[k])
+        return y
+
+    return f
+
+
+@pytest.mark.parametrize(("name", "launches"), [("float16", 2000), ("bfloat16", 600)])
+def test_in_transforms_they_add_up_too(kernels: dict[str, Any], name: str, launches: int) -> None:
+    dtype, f = getattr(kl, name), summed(kernels, name, launches)
+    ones = kl.ones((launches, 2), dtype=dtype)
+    _, pull = kl.func.vjp(f, kl.ones(1, dtype=dtype))
+    for _ in range(2):
+        assert float(pull(ones)[0].numpy()[0]) == 2.0 * launches
+
+
+def test_in_lanes_they_add_up_too(kernels: dict[str, Any]) -> None:
+    f, ones = summed(kernels, "bfloat16", 600), kl.ones((600, 2), dtype=kl.bfloat16)
+    found = kl.func.vmap(lambda w: kl.func.vjp(f, w)[1](ones)[0])(kl.ones((3, 1), dtype=kl.bfloat16))
+    assert found.numpy().astype(float).tolist() == [[1200.0]] * 3
+
+
+def test_derivatives_of_such_sums_are_right(kernels: dict[str, Any]) -> None:
+    f = summed(kernels, "bfloat16", 600)
+
+    def pulled(seed: Any) -> Any:
+        return kl.func.vjp(f, kl.ones(1, dtype=kl.bfloat16))[1](seed)[0]
+
+    seeds = kl.ones((600, 2), dtype=kl.bfloat16)
+    assert kl.func.jvp(pulled, (seeds,), (seeds,))[1].numpy().astype(float).tolist() == [1200.0]
+    assert np.all(
+        kl.func.vjp(pulled, seeds)[1](kl.ones(1, dtype=kl.bfloat16))[0].numpy().astype(float) == 1.0
+    )
