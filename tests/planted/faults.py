@@ -419,8 +419,8 @@ HAZARDS = (
     Fault(
         "an array ends one element early",
         RUNTIME,
-        "found = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))",
-        "low, high = bounds(self.ptr, self.shape, self.strides, itemsize(self.dtype))\n"
+        "found = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))",
+        "low, high = bounds(self._address, self.shape, self.strides, itemsize(self.dtype))\n"
         "            found = (low, high - itemsize(self.dtype))",
         TAPES,
     ),
