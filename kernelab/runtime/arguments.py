@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, LaunchError, Span, a_thing, type_name
+from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.host.traced import untraced
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
@@ -24,6 +24,7 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype
 from kernelab.runtime.strided import array
@@ -128,7 +129,7 @@ class Parameter:
             hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
             if isinstance(argument, bool | int | float | np.number):
                 hint = "inputs, then outputs, fill the parameters in the order of the kernel's definition"
-            raise self.wrong(_described(argument), hint, "type")
+            raise self.wrong(described(argument, by_shape=True), hint, "type")
         if found.dtype != wanted.elem:
             other = f"or annotate {self.name}: {found.type}"
             hint = f"convert it: kl.array({self.name}, dtype=kl.{wanted.elem}), {other}"
@@ -177,7 +178,7 @@ class Parameter:
         value = untraced(argument)
         value = value.item() if isinstance(value, np.generic) else value
         if not isinstance(value, (int, float) if wanted.is_float else int):
-            raise self.wrong(_described(argument), _number_hint(argument, wanted), "type")
+            raise self.wrong(described(argument, by_shape=True), _number_hint(argument, wanted), "type")
         try:
             if wanted == bfloat16:
                 return _rounded(float(value), wanted)
@@ -200,7 +201,7 @@ class Parameter:
             values = np.empty(0)
         if values.shape not in (shape, (size_of(wanted),)):
             hint = f"pass kl.{wanted}(...), a tuple or a NumPy array of shape {shape}"
-            raise self.wrong(_described(argument), hint, "shape")
+            raise self.wrong(described(argument, by_shape=True), hint, "shape")
         if values.dtype.kind in "SU":
             values = np.asarray(argument, object)  # each component as it was given
         return b"".join(self._number(component, scalar) for component in values.reshape(-1).tolist())
@@ -238,20 +239,6 @@ def _dimensions(ndim: int) -> str:
 def _taken_out(argument: Any) -> Any:
     """The number in an array of NumPy's without axes; anything else itself."""
     return argument[()] if isinstance(argument, np.ndarray) and argument.ndim == 0 else argument
-
-
-def _described(argument: Any) -> str:
-    if argument is None:
-        return "None"
-    if isinstance(argument, str):
-        return f"the str {argument!r}"
-    if isinstance(argument, bool | int | float | np.number):
-        return f"the {type_name(argument)} {argument!s}"
-    if isinstance(argument, list | tuple):
-        return f"{a_thing(argument)} of {len(argument)}"
-    if isinstance(argument, np.ndarray):
-        return f"a NumPy array of shape {argument.shape}"
-    return f"{a_thing(argument)}"
 
 
 def _number_hint(argument: Any, wanted: Scalar) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, type_name
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, type_name
 from kernelab.host.traced import untraced
 from kernelab.lang.rounding import largest, rounded, widened
 from kernelab.lang.types import Scalar
@@ -57,19 +57,19 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
     return made
 
 
-def described(data: Any) -> str:
-    """What host data are, as a message says it."""
-    if data is None or data is _NONE:
+def described(data: Any, by_shape: bool = False) -> str:
+    """What host data are, as a message says it: of an array the dtype, or the shape where that matters."""
+    if data is _NONE:
         return "None"
     if isinstance(data, np.ndarray):
-        return f"a NumPy array of {data.dtype}"
+        return f"a NumPy array of {f'shape {data.shape}' if by_shape else data.dtype}"
     if isinstance(data, str):
         return f"the text {data[:20]!r}"
-    name = type_name(data)
-    if isinstance(data, bool | int | float):
-        # An int may have thousands of digits, which Python refuses to write.
-        return "a large int" if isinstance(data, int) and abs(data) >= 10**30 else f"the {name} {data}"
-    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
+    if isinstance(data, int) and abs(data) >= 10**30:
+        return "a large int"  # it may have thousands of digits, which Python refuses to write
+    if isinstance(data, bool | int | float | np.number):
+        return f"the {type_name(data)} {data!s}"
+    return a_thing(data)
 
 
 def _outside(values: HostArray, made: HostArray, scalar: Scalar) -> HostArray:

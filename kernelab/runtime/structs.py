@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError, a_thing, type_name
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError
 from kernelab.host.traced import Origins, follow, traced, untraced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.rounding import rounded, widened
@@ -27,6 +27,7 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
+from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type
 from kernelab.runtime.recorder import caller
@@ -402,7 +403,7 @@ def _converted(entry: Field, value: Any, struct: str) -> Any:
             return _number(entry, scalar, value, struct)
         case Vec() | Mat() as type:
             return _components(entry, type, value, struct)
-    raise _wrong(entry, struct, _described(value))
+    raise _wrong(entry, struct, described(value, by_shape=True))
 
 
 def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
@@ -423,7 +424,7 @@ def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
         given = int(given) if scalar.is_int else bool(given)
     kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
     if not isinstance(given, kinds) or (isinstance(given, bool) and scalar.kind != "bool"):
-        raise _wrong(entry, struct, _described(value))
+        raise _wrong(entry, struct, described(value, by_shape=True))
     if scalar.is_int and not np.iinfo(scalar.dtype).min <= given <= np.iinfo(scalar.dtype).max:
         raise _wrong(entry, struct, f"{given}, which it cannot hold")
     with np.errstate(over="ignore"):
@@ -438,28 +439,18 @@ def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
     try:
         given = widened(np.asarray(untraced(value)))
     except ValueError:
-        raise _wrong(entry, struct, _described(value)) from None
+        raise _wrong(entry, struct, described(value, by_shape=True)) from None
     kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
     fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
     if not fits:
         hint = f"give {size_of(type)} numbers, or kl.{type}(...)"
-        raise _wrong(entry, struct, _described(value), hint)
+        raise _wrong(entry, struct, described(value, by_shape=True), hint)
     return follow(value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type))), value)
 
 
 def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
     message = f"the field {entry.name} of {struct} is {entry.type}, not {found}"
     return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, Instance):
-        return f"a {value._struct}"
-    if isinstance(value, bool | int | float | str):
-        return f"the {type_name(value)} {value!r}"
-    if isinstance(value, np.ndarray):
-        return f"a NumPy array of {value.dtype} and shape {value.shape}"
-    return f"{a_thing(value)}"
 
 
 def _kept(held: Any, type: Any) -> Any:

@@ -109,7 +109,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: kl.launch(h.k, 3, [h.x], 1.0), LaunchError, r"`outputs` is a list of arguments"),
     (lambda h: kl.launch(h.k, 3, [h.x, 10**400, 1]), LaunchError, r"`s` .* not an int of so many digits"),
     (lambda h: kl.launch(h.k, 3, [h.x, 1.0, 10**400]), LaunchError, r"`n` .* not an int of so many digits"),
-    (lambda h: kl.launch(h.moved, 3, [h.x, (1, "a", 2)]), LaunchError, r"`by` .* a vec3, not the str 'a'"),
+    (lambda h: kl.launch(h.moved, 3, [h.x, (1, "a", 2)]), LaunchError, r"`by` .* a vec3, not the text 'a'"),
     (lambda h: kl.launch(h.k, h.x, [h.x, 1.0, 1]), LaunchError, r"pass len\(x\), x.size or x.shape"),
     (lambda h: kl.launch(h.k, True, [h.x, 1.0, 1]), LaunchError, r"cannot have the dimensions True"),
     (lambda h: kl.launch(h.k, (1,) * 5, [h.x, 1.0, 1]), LaunchError, r"1 to 4 ints"),

@@ -93,7 +93,7 @@ def test_fields_are_converted_to_their_types_and_copied(made: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("name", "value", "found"),
     [
-        ("mass", "heavy", "the field mass of Particle is float32, not the str 'heavy'"),
+        ("mass", "heavy", "the field mass of Particle is float32, not the text 'heavy'"),
         ("mass", [1, 2], "the field mass of Particle is float32, not a list"),
         ("mass", 10**400, "the field mass of Particle is float32, not an int of so many digits"),
         ("id", 1.5, "the field id of Particle is int32, not the float 1.5"),
