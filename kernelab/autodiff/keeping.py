@@ -112,7 +112,8 @@ class Kept:
 
 def checksum(values: HostArray) -> int:
     """A checksum of the bytes of some values."""
-    return zlib.crc32(np.ascontiguousarray(values).data.cast("B")) if values.size else 0
+    # As bytes, since brain floats give no buffer of their own.
+    return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data) if values.size else 0
 
 
 def encloses(target: array, needed: array) -> bool:

@@ -42,6 +42,15 @@ class Publications:
         """The leaves, each with the step that reads it first."""
         return ((i, p.source) for i, group in self.after.items() for p in group if p.leaf)
 
+    def start_from(self, seed: array, steps: Sequence[Step]) -> None:
+        """Publish what a sweep starts from: an input adds it to its gradient, a result shows it."""
+        # Of elements that no record touches, too, the gradient is that of the value at the end.
+        if any(seed.overlaps(target) for step in reversed(steps) for target in step.written):
+            self.before.insert(0, seed)
+            return
+        first = next(i for i, step in enumerate(steps) if any(seed.overlaps(one) for one in step.read))
+        self.after.setdefault(first, []).append(Publication(seed, True, seed))
+
     def all(self) -> Iterator[Publication]:
         for elements in self.before:
             yield Publication(elements, False, elements)

@@ -47,7 +47,10 @@ def seeds_of(
     for target, cotangent in by_leaves(grads or {}):
         given = _checked_cotangent(target, cotangent)
         seeds[target] = values_of(seeds[target]) + values_of(given) if target in seeds else given
-    for target in [target for target in seeds if not _is_written(recording, target)]:
+    unwritten = [target for target in seeds if not _is_written(recording, target)]
+    for target in unwritten:
+        if len(unwritten) < len(seeds) and target.requires_grad and _is_read(recording, target):
+            continue  # an input of the tape: its cotangent adds to what comes from the others
         is_named = target is loss or target in (grads or {})
         # Of a struct, a field that no launch wrote may have the cotangent zero.
         if is_named or values_of(seeds[target]).any() or len(seeds) == 1:
@@ -109,6 +112,10 @@ def _is_written(recording: Recording, target: array) -> bool:
         for record in reversed(recording.records)
         for written in record.written
     )
+
+
+def _is_read(recording: Recording, target: array) -> bool:
+    return any(target.overlaps(source) for record in recording.records for source in record.read)
 
 
 def _unrecorded(recording: Recording, target: array) -> TapeError:

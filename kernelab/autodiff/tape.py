@@ -250,8 +250,9 @@ class Tape(Observed, Habits):
             replaced = frozenset(target.allocation for target in seeds)
         adjoints = seeded(seeds, replaced)
         self._seeds = list(seeds)
-        # Of elements that no record touches, too, the gradient is that of the value at the end.
-        plan.before[:0] = [target for target in seeds if target.requires_grad]
+        for target in seeds:
+            if target.requires_grad:
+                plan.start_from(target, steps)
         refuse_shared_gradients(plan, replaced)
         token = RECORDER.set(None)
         try:

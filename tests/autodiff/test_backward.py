@@ -413,3 +413,30 @@ def test_the_buffers_of_a_backward_pass_are_freed_when_it_ends() -> None:
         assert not [found for found in gc.get_objects() if isinstance(found, Adjoints)]
     finally:
         gc.enable()
+
+
+def test_a_cotangent_of_an_input_adds_to_what_comes_from_the_others() -> None:
+    x, y = leaf(1, 2, 3), result(2)
+    with kl.Tape() as tape:
+        square[2](x[:2], y)
+    for times in (1, 2):
+        tape.backward(grads={x: [10, 20, 30], y: [1, 1]})
+        assert gradient(x) == [12 * times, 24 * times, 30 * times]
+        assert gradient(y) == [1, 1]
+
+
+def test_cotangents_of_overlapping_parts_of_an_input_add_up() -> None:
+    x, y = leaf(1, 2, 3), result(3)
+    with kl.Tape() as tape:
+        square[3](x, y)
+    tape.backward(grads={x[1:]: [10, 20], y: [1, 1, 1], x[:2]: [100, 200]})
+    assert gradient(x) == [102, 214, 26]
+
+
+def test_a_cotangent_of_what_the_tape_has_not_read_is_refused_beside_others_too() -> None:
+    x, y, other = leaf(1, 2), result(2), leaf(1, 2)
+    with kl.Tape() as tape:
+        square[2](x, y)
+    for grads in ({other: [1, 1], y: [1, 1]}, {x: [1, 1]}):
+        with pytest.raises(kl.TapeError, match="did not see how"):
+            tape.backward(grads=grads)

@@ -288,3 +288,20 @@ def test_a_training_loop_saves_and_warns_of_nothing() -> None:
             tape.reset()
             x.assign(x.numpy() - 0.1 * np.array(slope))
     np.testing.assert_allclose(x.list(), np.array([1, 2, 3]) * 0.8**3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64", "vec3", "mat22"])
+def test_an_array_of_any_type_may_have_a_numpy_view_on_a_tape(dtype: str) -> None:
+    text = "def scale(x: array[{0}], s: array[{1}], y: array[{0}]):\n    i = tid()\n    y[i] = x[i] * s[i]\n"
+    scalar = dtype if "float" in dtype else "float32"
+    scale = kl.compile(text.format(dtype, scalar))["scale"]
+    x, y = (kl.zeros(3, dtype=getattr(kl, dtype), requires_grad=True) for _ in range(2))
+    s = kl.ones(3, dtype=getattr(kl, scalar), requires_grad=True)
+    views = [x.numpy(), s.numpy()]
+    with kl.Tape() as tape:
+        scale[3](x, s, y)
+    tape.backward(grads={y: kl.ones_like(y)})
+    assert (x.grad.numpy() == 1).all()
+    views[1][0] = 2
+    with pytest.raises(kl.TapeError, match="changed through a NumPy view"):
+        tape.backward(grads={y: kl.ones_like(y)})
