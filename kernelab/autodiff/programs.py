@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from kernelab.backend.base import Entry
-from kernelab.backend.order import independent, may_meet
 from kernelab.codegen.totals import is_deferred
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Block, Const, Function, Load, Storage, Store, Var, defs, walk
@@ -18,6 +17,7 @@ from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, Value, int32, is_differentiable, scalar_of
 from kernelab.passes import batch
 from kernelab.passes.effects import effects
+from kernelab.passes.independence import independent, may_meet
 from kernelab.passes.jvp import jvp
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.sparsity import dependencies, traceable

@@ -11,7 +11,6 @@ from typing import Any, NoReturn, assert_never
 import numpy as np
 
 from kernelab.backend.lanes import Frame, LaneStack, Numpy
-from kernelab.backend.order import independent
 from kernelab.backend.printing import Output
 from kernelab.backend.sums import Sums
 from kernelab.backend.turns import in_turn
@@ -61,6 +60,7 @@ from kernelab.lang.ir import (
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.rounding import computed
 from kernelab.lang.types import Array, Scalar, bfloat16, scalar_of, shape_of
+from kernelab.passes.independence import independent
 
 Failing = Load | Store | Atomic | Assert | Save | Append
 """The statements that can end a launch."""

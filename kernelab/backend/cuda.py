@@ -23,13 +23,12 @@ from kernelab.backend.base import (
 from kernelab.backend.cache import Cache, key_of
 from kernelab.backend.driver import Driver
 from kernelab.backend.launch_config import LAUNCH_CONFIG, current_stream
-from kernelab.backend.order import in_turn, overlapping, repeated, summed, unordered
+from kernelab.backend.order import in_turn, overlapping, repeated, unordered
 from kernelab.backend.pending_launches import PendingLaunch, PendingLaunches, fields
 from kernelab.backend.specialization import is_specializable, misaligned
 from kernelab.backend.stream_sync import StreamSync
 from kernelab.backend.tiered import BETTER, Pending, Tiered
 from kernelab.backend.workspace import Scratch, Snapshot, Workspace, threads_of
-from kernelab.codegen.apart import changed
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import (
     ABI_VERSION,
@@ -48,6 +47,7 @@ from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWar
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import HALVES, Array, scalar_of
+from kernelab.passes.independence import changed, summed
 from kernelab.settings import settings
 
 WAVES = 16

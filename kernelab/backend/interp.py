@@ -20,11 +20,11 @@ from kernelab.backend.lanes import Frame, Numpy
 from kernelab.backend.patience import Patient
 from kernelab.backend.printing import Output
 from kernelab.backend.sums import Sums
-from kernelab.codegen.apart import changed
 from kernelab.codegen.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Var
 from kernelab.lang.types import Array, bytes_of, scalar_of
+from kernelab.passes.independence import changed
 
 WIDTH = 1 << 14
 """How many threads run at once: enough to hide Python, few enough to stay in the cache."""

@@ -38,6 +38,7 @@ from kernelab.lang.ir import (
     walk,
 )
 from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
+from kernelab.passes.independence import is_apart
 
 
 def totals(function: Function) -> tuple[Atomic, ...]:
@@ -54,16 +55,14 @@ def wide(function: Function) -> tuple[Atomic, ...]:
     if function.aliased:
         return ()
     looked_at, known = _looked_at(function), _totals(function)
-    threads, own = frozenset(function.threads), function.linear
-    sums = (stmt for stmt in _repeated(function.body, threads, own) if known.get(stmt, True))
+    sums = (stmt for stmt in _repeated(function, function.body) if known.get(stmt, True))
     return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
 
 
 @lru_cache(16)
 def _totals(function: Function) -> dict[Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
-    threads, own = frozenset(function.threads), function.linear
-    return {stmt: _comes_again(stmt, turns, threads, own) for stmt, turns in _sums(function)}
+    return {stmt: _comes_again(function, stmt, turns) for stmt, turns in _sums(function)}
 
 
 def _sums(function: Function) -> Iterator[tuple[Atomic, tuple["_Turns", ...]]]:
@@ -87,27 +86,20 @@ def is_deferred(function: Function) -> bool:
     return bool(totals(function) or wide(function))
 
 
-def _repeated(
-    block: Block, threads: frozenset[Var], own: Var | None, loops: frozenset[Var] = frozenset()
-) -> Iterator[Atomic]:
-    """The atomics whose indices do not tell all threads and iterations apart; `own` tells threads apart."""
+def _repeated(function: Function, block: Block, loops: frozenset[Var] = frozenset()) -> Iterator[Atomic]:
+    """The atomics whose indices do not tell all threads and iterations apart."""
     for stmt in block.stmts:
         match stmt:
             case Atomic(indices=indices):
-                if not (_apart(stmt, threads, own) and loops <= {*indices}):
+                if not (is_apart(function, [indices]) and loops <= {*indices}):
                     yield stmt
             case If(then=then, orelse=orelse):
-                yield from _repeated(then, threads, own, loops)
-                yield from _repeated(orelse, threads, own, loops)
+                yield from _repeated(function, then, loops)
+                yield from _repeated(function, orelse, loops)
             case For(index=index, body=body):
-                yield from _repeated(body, threads, own, loops | {index})
+                yield from _repeated(function, body, loops | {index})
             case While(carries=carries, body=body):
-                yield from _repeated(body, threads, own, loops | {*carries})
-
-
-def _apart(stmt: Atomic, threads: frozenset[Var], own: Var | None) -> bool:
-    """Whether each thread has elements of its own."""
-    return own in stmt.indices or (bool(threads) and threads <= {*stmt.indices})
+                yield from _repeated(function, body, loops | {*carries})
 
 
 @lru_cache(16)
@@ -164,10 +156,10 @@ def _until_steady(turns: tuple[_Turns, ...], indices: tuple[Atom, ...]) -> tuple
     return turns
 
 
-def _comes_again(stmt: Atomic, turns: tuple[_Turns, ...], threads: frozenset[Var], own: Var | None) -> bool:
+def _comes_again(function: Function, stmt: Atomic, turns: tuple[_Turns, ...]) -> bool:
     """Whether two of those turns may have the same element."""
     counted = {var for turn in turns for var in turn.counted}
-    return bool(turns) and not (_apart(stmt, threads, own) and counted <= {*stmt.indices})
+    return bool(turns) and not (is_apart(function, [stmt.indices]) and counted <= {*stmt.indices})
 
 
 @dataclass(frozen=True, slots=True)

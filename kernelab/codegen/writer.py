@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kernelab.codegen import atomics, spelling
-from kernelab.codegen.apart import never_negative, own_atomics, read_only
 from kernelab.codegen.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
 from kernelab.codegen.flavors import Flavor
 from kernelab.codegen.names import Names
@@ -25,6 +24,7 @@ from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
+from kernelab.passes.independence import never_negative, own_atomics, read_only
 
 
 class Writer:

@@ -15,7 +15,6 @@ from typing import Literal
 from kernelab.errors import Span
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import (
-    Atom,
     Atomic,
     AtomicKind,
     Block,
@@ -33,6 +32,7 @@ from kernelab.lang.ir import (
     walk,
 )
 from kernelab.lang.types import Array, int64, with_scalar
+from kernelab.passes.independence import is_apart, uses
 
 Use = Literal["store", "load", "atomic"]
 USES: tuple[Use, ...] = ("store", "load", "atomic")
@@ -60,17 +60,9 @@ class Marked:
 
 def contested(function: Function) -> frozenset[str]:
     """The array parameters that the kernel stores to, unless each thread has elements of its own."""
-    found: dict[Var, list[tuple[Atom, ...]]] = {}
-    stored: set[Var] = set()
-    for stmt in walk(function.body):
-        match stmt:
-            case Load(_, array, indices) | Atomic(_, _, array, indices):
-                found.setdefault(array, []).append(indices)
-            case Store(array, indices):
-                found.setdefault(array, []).append(indices)
-                stored.add(array)
-    params = stored.intersection(function.params)
-    return frozenset(array.hint for array in params if not _is_own(function.threads, found[array]))
+    places = {array: use.places for array, use in uses(function).items() if "store" in use.kinds}
+    arrays = (array for array in function.params if array in places)
+    return frozenset(array.hint for array in arrays if not is_apart(function, places[array]))
 
 
 def stored(function: Function) -> frozenset[str]:
@@ -87,14 +79,6 @@ def unseen(function: Function) -> dict[str, Span]:
         if isinstance(stmt, Native)
         for array in stmt.changed
     }
-
-
-def _is_own(threads: tuple[Var, ...], accesses: list[tuple[Atom, ...]]) -> bool:
-    """Whether each thread index alone is the index along some axis of every access."""
-    axes = range(len(accesses[0]))
-    return bool(threads) and all(
-        any(all(indices[axis] is thread for indices in accesses) for axis in axes) for thread in threads
-    )
 
 
 def marked(function: Function, watched: Collection[str]) -> Marked:

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 
 from kernelab.backend import interp
 from kernelab.backend.base import get
-from kernelab.backend.order import independent
 from kernelab.backend.packing import pack
 from kernelab.codegen.entry import layout_of
 from kernelab.errors import KernelInterrupt
@@ -31,6 +31,7 @@ from kernelab.lang.types import (
     uint64,
 )
 from kernelab.lang.verify import verify
+from kernelab.passes.independence import independent
 from tests.codegen import kernels
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
@@ -377,3 +378,25 @@ def test_threads_that_store_to_an_element_and_add_to_it_take_turns() -> None:
     y = np.zeros(1, np.float32)
     interp.run(function, (3,), {"x": np.array([1, 2, 4], np.float32), "y": y})
     assert y[0] == 4
+
+
+MEETING = {
+    "by one store or another": "    if x[i] > 0.0:\n        y[0] = x[i]\n    else:\n        y[0] = -x[i]\n",
+    "by a store that some threads repeat": "    for k in range(int(abs(x[i]))):\n        y[0] = x[i]\n",
+    "by two stores": "    if x[i] > 1.5:\n        y[i % 2] = x[i]\n    y[0] = 0.5\n",
+    "by one store": "    y[i % 2] = x[i]\n",
+    "nowhere": "    for k in range(int(abs(x[i]))):\n        y[i] = float(k)\n    y[i] = y[i] + 1.0\n",
+}
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("how", MEETING)
+def test_where_threads_store_to_one_element_the_last_one_counts(how: str, descending: bool) -> None:
+    function = lowered("def k(x: array[float], y: array[float]):\n    i = tid()\n" + MEETING[how], "k")
+    function = replace(function, descending=descending)
+    x = np.array([1, -3, 2], np.float32)
+    together, one_by_one = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    interp.run(function, (3,), {"x": x, "y": together})
+    evaluate(function, (3,), {"x": x, "y": one_by_one})
+    np.testing.assert_array_equal(together, one_by_one)
+    assert independent(function) == (how == "nowhere" or (how == "by one store" and not descending))

@@ -14,13 +14,13 @@ from kernelab.backend.base import slots_of
 from kernelab.backend.cuda import CudaBackend, CudaEntry
 from kernelab.backend.packing import pack
 from kernelab.backend.specialization import MOST, is_specializable
-from kernelab.codegen.apart import own_atomics
 from kernelab.codegen.cpp import emit
 from kernelab.codegen.entry import layout_of
 from kernelab.codegen.flavors import Cuda
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array, float32
+from kernelab.passes.independence import own_atomics
 from kernelab.passes.scalarise import scalarise
 from kernelab.passes.vjp import vjp
 from tests.codegen import kernels

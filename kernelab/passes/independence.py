@@ -1,0 +1,298 @@
+"""Independence: whether the threads of a function may run in any order, or at once, proved from its text.
+
+    y[i // 8, i % 8] += x[i]      each thread has an element of its own
+    s[0] += x[i]                  threads meet, and add up the same in any order
+    x[i] = x[i + 1]               a thread reads what another changes: the order matters
+
+Where this says yes it is a proof; where it says no, threads have to run one after another to give what a
+sequential run gives.  The proofs hold where elements of an array do not share bytes, and arrays do not share
+them with each other: that belongs to a launch.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kernelab.lang.ir import (
+    Append,
+    Atom,
+    Atomic,
+    Block,
+    Const,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Native,
+    Stmt,
+    Store,
+    Var,
+    While,
+    blocks,
+    locals_of,
+    reads,
+    walk,
+)
+from kernelab.lang.ops import SHAPE
+
+Place = tuple[Atom, ...]
+"""The indices of an access, one an axis."""
+
+Pin = tuple[Var, int]
+"""A number, such as a thread index, and the only value that it has at some place."""
+
+COMMUTATIVE = frozenset({"add", "min", "max", "and", "or", "xor"})
+"""The atomics that leave the same in whatever order threads come, but for rounding."""
+
+
+@dataclass(slots=True)
+class Use:
+    """How a function accesses an array: where, by which kinds of change, and whether it sees the values.
+
+    `pinned` are the thread indices that have one value wherever the array is accessed.  `steps` are the
+    stores and other changes of which the last one counts, `repeats` says that one of them is in a loop.
+    """
+
+    places: list[Place] = field(default_factory=list)
+    pinned: frozenset[Pin] | None = None
+    kinds: set[str] = field(default_factory=set)
+    is_read: bool = False
+    steps: int = 0
+    repeats: bool = False
+
+    @property
+    def depends_at_once(self) -> bool:
+        """Whether the order of threads that meet can be seen, where they run at once."""
+        return self.is_read or len(self.kinds) > 1 or self.steps > 0
+
+    @property
+    def depends_in_step(self) -> bool:
+        """The same where they do each statement together, the first of them first."""
+        return self.is_read or len(self.kinds) > 1 or self.steps > 1 or self.repeats
+
+
+@lru_cache(16)
+def uses(function: Function) -> dict[Var, Use]:
+    """How a function accesses its arrays; a load of what is known already is no access."""
+    seen, known, found = frozenset(reads(function.body)), _pins(function), dict[Var, Use]()
+    for stmt, in_loop in _accesses(function.body, False):
+        use = found.setdefault(stmt.array, Use())
+        use.places.append(stmt.indices)
+        use.pinned = known[stmt] if use.pinned is None else use.pinned & known[stmt]
+        if isinstance(stmt, Load):
+            use.is_read = True
+            continue
+        use.kinds.add("store" if isinstance(stmt, Store) else stmt.kind)
+        if isinstance(stmt, Atomic):
+            use.is_read |= stmt.out in seen and stmt.held is None
+        if isinstance(stmt, Store) or stmt.kind not in COMMUTATIVE:
+            use.steps += 1
+            use.repeats |= in_loop
+    return found
+
+
+def _accesses(block: Block, in_loop: bool) -> Iterator[tuple[Load | Store | Atomic, bool]]:
+    for stmt in block.stmts:
+        if isinstance(stmt, Store | Atomic) or (isinstance(stmt, Load) and stmt.held is None):
+            yield stmt, in_loop
+        for inner in blocks(stmt):
+            yield from _accesses(inner, in_loop or isinstance(stmt, For | While))
+
+
+def _owned(function: Function, use: Use) -> bool:
+    """Whether no two threads meet at an element of an array."""
+    return is_apart(function, use.places, {index for index, _ in use.pinned or ()})
+
+
+def independent(function: Function) -> bool:
+    """Whether threads that do each statement together compute what they do one after another.
+
+    Sums by atomics may differ in their rounding.
+    """
+    return all(
+        _owned(function, use)
+        for _, use in _changed_uses(function)
+        if use.depends_in_step or (use.steps and function.descending)
+    )
+
+
+def contested(function: Function) -> Iterator[Var]:
+    """The arrays at whose elements threads may meet where their order matters, if they run at once."""
+    for array, use in _changed_uses(function):
+        if use.depends_at_once and not _owned(function, use):
+            yield array
+
+
+def _changed_uses(function: Function) -> Iterator[tuple[Var, Use]]:
+    shared = changed(function) - locals_of(function.body)
+    return ((array, use) for array, use in uses(function).items() if array in shared)
+
+
+def may_meet(function: Function) -> bool:
+    """Whether two threads may plainly store to one element, or read what another one changes.
+
+    Those that take turns by the results of atomics do not count: these say themselves who is next.
+    """
+    seen = frozenset(reads(function.body))
+    if any(isinstance(stmt, Atomic) and stmt.out in seen for stmt in walk(function.body)):
+        return False
+    stores: dict[Var, list[Place]] = {}
+    for stmt in walk(function.body):
+        if isinstance(stmt, Store) and stmt.array not in locals_of(function.body):
+            stores.setdefault(stmt.array, []).append(stmt.indices)
+    return not independent(function) or not all(is_apart(function, places) for places in stores.values())
+
+
+def summed(function: Function) -> frozenset[str]:
+    """The arrays that a function only adds to, by name: they may share memory, whoever comes first."""
+    handed = {array for stmt in walk(function.body) if isinstance(stmt, Native) for _, array in stmt.arrays}
+    found = uses(function).items()
+    return frozenset(
+        array.hint for array, use in found if use.kinds == {"add"} and not use.is_read and array not in handed
+    )
+
+
+def own_atomics(function: Function) -> frozenset[Atomic]:
+    """The atomics on elements that no other thread touches in the whole launch."""
+    shared: set[Var] = set()
+    for stmt in walk(function.body):
+        match stmt:
+            case Native():
+                shared |= {array for _, array in stmt.arrays}
+            case Append(array):
+                shared.add(array)
+    atomics = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic)]
+    own = {
+        array
+        for array in {stmt.array for stmt in atomics} - shared
+        if is_apart(function, uses(function)[array].places)
+    }
+    return frozenset(stmt for stmt in atomics if stmt.array in own)
+
+
+def changed(function: Function) -> frozenset[Var]:
+    """The arrays that a function stores to or accumulates into."""
+    plain = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic)}
+    natives = (stmt.changed for stmt in walk(function.body) if isinstance(stmt, Native))
+    return frozenset(plain.union(*natives))
+
+
+def read_only(function: Function) -> frozenset[Var]:
+    """The parameters that a function reads and nobody changes while it runs."""
+    read = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Load)}
+    return frozenset(read - changed(function) - locals_of(function.body))
+
+
+def _pins(function: Function) -> dict[Stmt, frozenset[Pin]]:
+    """The numbers that branches leave a single value, for the statements within these."""
+    found: dict[Stmt, frozenset[Pin]] = {}
+    tested: dict[Var, Pin] = {}
+
+    def visit(block: Block, known: frozenset[Pin]) -> None:
+        for stmt in block.stmts:
+            found[stmt] = known
+            match stmt:
+                case Let(out, op, (Var() as index, Const(value))) if op.name == "eq":
+                    tested[out] = index, int(value)
+                case If(_, Var() as cond, then, orelse) if cond in tested:
+                    visit(then, known | {tested[cond]})
+                    visit(orelse, known)
+                case _:
+                    for inner in blocks(stmt):
+                        visit(inner, known)
+
+    visit(function.body, frozenset())
+    return found
+
+
+def is_apart(function: Function, places: Sequence[tuple[Atom, ...]], pinned: Collection[Var] = ()) -> bool:
+    """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much.
+
+    So may the quotient and the remainder that it is split into.  Those that are `pinned` have the same value
+    wherever one comes to these places.
+    """
+    shifted, parts = _sums(function), _parts(function)
+
+    def shift(atom: Atom, alike: Collection[Atom]) -> int | None:
+        if atom in alike:
+            return 0
+        args = shifted[atom] if isinstance(atom, Var) and atom in shifted else ()
+        numbers = [int(arg.value) for arg in args if isinstance(arg, Const)]
+        # Below zero an index would count from the end, and might meet another there.
+        return numbers[0] if any(arg in alike for arg in args) and numbers and numbers[0] >= 0 else None
+
+    def alone(axis: int, alike: Collection[Atom]) -> bool:
+        found = {shift(indices[axis], alike) for indices in places}
+        return len(found) == 1 and None not in found
+
+    def told(alike: Collection[Var]) -> bool:
+        """Whether threads for which a number, that all of these hold, is not the same do not meet."""
+        if any(var in pinned for var in alike) or any(alone(axis, alike) for axis in axes):
+            return True
+        return any(
+            told(part.quotients) and told(part.remainders) for var in alike for part in parts.get(var, ())
+        )
+
+    axes = range(len(places[0]))
+    if function.linear is not None and any(alone(axis, (function.linear,)) for axis in axes):
+        return True
+    return bool(function.threads) and all(told((thread,)) for thread in function.threads)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a number that is not negative gives divided by one that is positive: the two tell it."""
+
+    quotients: list[Var] = field(default_factory=list)
+    remainders: list[Var] = field(default_factory=list)
+
+
+@lru_cache(16)
+def _sums(function: Function) -> dict[Var, tuple[Atom, ...]]:
+    lets = (stmt for stmt in walk(function.body) if isinstance(stmt, Let))
+    return {stmt.out: stmt.args for stmt in lets if stmt.op.name == "add"}
+
+
+@lru_cache(16)
+def _parts(function: Function) -> dict[Var, list[_Parts]]:
+    """How numbers are split by divisors that are the same for all threads: thread indices and their parts."""
+    positive: set[Var] = set()
+    found: dict[tuple[Atom, Atom], _Parts] = {}
+    lets = [stmt for stmt in walk(function.body) if isinstance(stmt, Let)]
+    for stmt in lets:
+        if _is_positive(stmt, function.params):
+            positive.add(stmt.out)
+    for stmt in lets:
+        if stmt.op.name not in ("floordiv", "mod"):
+            continue
+        split, divisor = stmt.args
+        if divisor in positive or (isinstance(divisor, Const) and divisor.value > 0):
+            parts = found.setdefault((split, divisor), _Parts())
+            (parts.quotients if stmt.op.name == "floordiv" else parts.remainders).append(stmt.out)
+    by_number: dict[Var, list[_Parts]] = {}
+    for (split, _), parts in found.items():
+        if isinstance(split, Var):
+            by_number.setdefault(split, []).append(parts)
+    return by_number
+
+
+def _is_positive(stmt: Let, params: Collection[Var]) -> bool:
+    """Whether a number is the same for all threads, and above zero, or the extent of an array."""
+    if stmt.op is SHAPE:
+        return True
+    bounds = [arg for arg in stmt.args if isinstance(arg, Const) and arg.value > 0]
+    return stmt.op.name == "max" and bool(bounds) and any(arg in params for arg in stmt.args)
+
+
+def never_negative(function: Function) -> frozenset[Var]:
+    """The integers that cannot be below zero, unless they are too large for their type."""
+    found = {*function.threads}
+    for stmt in walk(function.body):
+        match stmt:
+            case For(index=index):
+                found.add(index)
+            case Let(out, op, args) if op.name in ("add", "mul"):
+                if all(arg.value >= 0 if isinstance(arg, Const) else arg in found for arg in args):
+                    found.add(out)
+    return frozenset(found)
