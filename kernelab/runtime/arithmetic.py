@@ -1,11 +1,12 @@
-"""Python's arithmetic operators on arrays: which there are, and what each stands for.
+"""Python's operators on arrays, comparisons included: which there are, and what each stands for.
 
-Knows the operators only; `elementwise` makes kernels of them.  `==` is not among them: arrays are compared by
-identity, so that they can be keys of a dict.
+Knows the operators only; `elementwise` makes kernels of them.  ``==`` compares elements: the package itself
+compares arrays by ``is``, and as keys of a dict they count by identity.
 """
 
 from typing import Any
 
+from kernelab.errors import Diagnostic, KernelValueError
 from kernelab.runtime import hooks
 
 
@@ -79,6 +80,35 @@ class Arithmetic:
 
     def __ipow__(self, other: Any) -> Any:
         return _change("**", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return _operate("==", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _operate("!=", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _operate("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _operate("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _operate(">", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _operate(">=", self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        """The truth of the only element; raises KernelValueError for an array of more, or of none."""
+        elements: Any = self
+        if elements.size == 1:
+            return bool(elements.flatten()[0])
+        message = f"an array of {elements.size} elements is neither true nor false"
+        hint = "write x.numpy().all() or .any(); x.size > 0, or x is not None, where that is meant"
+        raise KernelValueError(Diagnostic(message, code="truth", hint=hint))
 
     def __neg__(self) -> Any:
         return _operate("-", self)

@@ -59,6 +59,7 @@ LARGEST_EXPONENT = 16
 
 _NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow", "abs": "abs",
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
 }  # fmt: skip
 
 

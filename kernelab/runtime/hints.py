@@ -8,8 +8,6 @@ from kernelab.guidance.objects import ARRAYS, KERNELS
 from kernelab.guidance.offers import Offers
 from kernelab.host.single import Single
 
-_MAP = "apply a function to every element: kl.map(lambda a: ..., x)"
-
 
 class KernelHints(Offers, Single):
     """The part of a kernel that answers what it has not."""
@@ -40,11 +38,6 @@ class Hints(Offers):
         raise _no_operator("@", "write kl.utils.array_inner(x, y), or a kernel with a loop")
 
     __rmatmul__ = __matmul__
-
-    def __lt__(self, other: Any) -> Any:
-        raise _no_operator("<, <=, > and >=", f"{_MAP}; on the host, x.numpy() < 1")
-
-    __le__ = __gt__ = __ge__ = __lt__
 
 
 @lru_cache(maxsize=256)

@@ -61,7 +61,7 @@ Shape = tuple[int, ...]
 
 
 class array(Arithmetic, Exchange, Views, Hints, Fixed):  # noqa: N801 (the name users know)
-    """Elements of one dtype in 1 to 4 dimensions; compared by identity.
+    """Elements of one dtype in 1 to 4 dimensions; ``==`` compares these one by one.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
     where the dtype fits); ``array(ptr=, dtype=, shape=, strides=)`` looks at an address, which must stay

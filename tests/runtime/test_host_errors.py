@@ -129,7 +129,7 @@ CASES: list[tuple[Callable[[Host], Any], type[Exception], str]] = [
     (lambda h: h.x.gard, AttributeError, r"an array has no gard\n  hint: did you mean grad\?"),
     (lambda h: h.x.item(), KernelValueError, r"item\(\) takes the one element .* this one has 3"),
     (lambda h: h.x @ h.x, KernelTypeError, r"arrays have no @\n.*array_inner"),
-    (lambda h: h.x < 1, KernelTypeError, r"arrays have no <.*\n.*kl.map"),
+    (lambda h: bool(h.x), KernelValueError, r"elements is neither true nor false\n.*x.numpy\(\).all\(\)"),
     # the rest of the library
     # calls that do not fit
     (lambda h: kl.launch(h.k, dim=2, output=[h.g]), KernelTypeError, r"no argument output\n.*outputs=\?"),
