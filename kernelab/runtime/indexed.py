@@ -26,7 +26,7 @@ from kernelab.runtime.interop import HostArray
 from kernelab.runtime.kernel import Kernel, compile_source
 from kernelab.runtime.launch import run
 from kernelab.runtime.recorder import RECORDER
-from kernelab.runtime.strided import array, require_array
+from kernelab.runtime.strided import array, duplicate, require_array
 from kernelab.runtime.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.viewing import keys_of, require_inside
 
@@ -233,6 +233,8 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
 
     def _move(self, how: str, elements: array) -> None:
         if RECORDER.get() is not None:
+            if elements.overlaps(self.data):
+                elements = duplicate(elements, elements.requires_grad, "clone")
             run(
                 _kernels(self.type)[how], self.shape, [self.data, *map(self._row, range(self.ndim)), elements]
             )

@@ -23,6 +23,12 @@ VIEWS = (
     ),
     *("B[1:3][0][1:]", "B[::-1, 0]"),
 )
+RAW = ("A[0:3]", "A[2:5]", "A[1:7:2]", "B[0, 0:3]", "B[:, 1]", "A[::3]")
+"""Views that may be made again over their address, whose strides are positive."""
+
+PLACES = ("[2, 0, 1]", "[0, 1, 2]", "[1, 1, 2]", "[0, -1, 0]", "I[0:3]", "I[5:2:-1]")
+"""Indices that pick elements of a view, some of them twice."""
+
 INDICES = ("I[0:3]", "I[2:5]", "I[3:6]", "I[5:2:-1]", "I[0:6:2]")
 KERNELS = {
     "pick": """
@@ -155,7 +161,8 @@ class _Host(Drawing):
 
     def view(self) -> str:
         names = [f"t{n}" for n in range(1, self.temporaries + 1)]
-        return str(self.one([*VIEWS, *names, *names]))
+        found = str(self.one([*VIEWS, *names, *names]))
+        return f"raw({found})" if found in RAW and self.chance() else found
 
     def place(self) -> str:
         """A view that can be assigned to."""
@@ -181,9 +188,11 @@ class _Host(Drawing):
 
     def change(self) -> str:
         """A statement that changes arrays."""
-        kind = self.number(-3 if self.careless else -1, 8)
+        kind = self.number(-3 if self.careless else -1, 12)
         if kind <= -2:
             return self.careless_statement()
+        if kind >= 9:
+            return self.utility()
         if kind == -1:
             changes = ["assign({}, [2, 0, 1])", "fill({}, 1)", f"copy({{}}, {self.one(INDICES)})"]
             return str(self.one(changes)).format(self.one(INDICES))
@@ -199,6 +208,20 @@ class _Host(Drawing):
             return f"{self.place()} {self.one(['+=', '*=', '-='])} {self.one([self.view(), '0.5'])}"
         return f"{self.place()} = {self.view()}"
 
+    def utility(self) -> str:
+        view, other = self.view(), self.view()
+        picked = f"pick({view}, {self.one(PLACES)})"
+        made = [
+            *(f"sort({view})", f"sort_pairs({view}, {other})", f"total({view}, {other})"),
+            *(f"scan({view}, {other})", f"inner({view}, {other}, {self.view()})"),
+            *(f"{name}({other}, {picked})" for name in ("copy", "take")),
+            *(f"{self.place()} = {picked}", f"put({view}, {self.one(PLACES)}, {other})"),
+            f"mapped_into({view}, {other}, {self.view()})",
+        ]
+        if self.careless:  # in lanes the numbers of runs differ
+            made.append(f"runs({view}, {other})")
+        return str(self.one(made))
+
     def creation(self) -> str:
         made = self.one(
             [
@@ -206,6 +229,8 @@ class _Host(Drawing):
                 f"{self.view()} * {self.view()}",
                 f"{self.view()} - 0.5 * {self.view()}",
                 "blank()",
+                f"mapped({self.view()}, {self.view()})",
+                f"clone(pick({self.view()}, {self.one(PLACES)}))",
             ]
         )
         self.temporaries += 1

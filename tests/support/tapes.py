@@ -69,7 +69,57 @@ class _Oracle:
     def checkpoint(func: Callable[[], None]) -> None:
         func()
 
+    @staticmethod
+    def raw(view: Complex) -> Complex:
+        return view
+
+    @staticmethod
+    def pick(view: Complex, places: Any) -> Complex:
+        return view[np.array(places)]
+
+    @staticmethod
+    def put(view: Complex, places: Any, values: Complex) -> None:
+        for place, value in zip(np.array(places), values.copy(), strict=True):
+            view[place] = value
+
+    @staticmethod
+    def sort(view: Complex) -> None:
+        view[...] = view[_order(view)]
+
+    @staticmethod
+    def sort_pairs(keys: Complex, values: Complex) -> None:
+        order = _order(keys)
+        sorted_keys, sorted_values = keys[order], values[order]
+        keys[...] = sorted_keys
+        values[...] = sorted_values
+
+    @staticmethod
+    def runs(view: Complex, dest: Complex) -> None:
+        values = [x for k, x in enumerate(view) if k == 0 or x.real != view[k - 1].real]
+        dest[: len(values)] = values
+
+    @staticmethod
+    def scan(view: Complex, dest: Complex) -> None:
+        dest[...] = np.cumsum(view)
+
+    @staticmethod
+    def total(view: Complex, dest: Complex) -> None:
+        dest[0] = view.sum()
+
+    @staticmethod
+    def inner(a: Complex, b: Complex, dest: Complex) -> None:
+        dest[0] = (a * b).sum()
+
+    @staticmethod
+    def mapped(a: Complex, b: Complex) -> Complex:
+        return np.array([x * cmath.cos(y) for x, y in zip(a, b, strict=True)]).view(_ViewsOfComplex)
+
+    @staticmethod
+    def mapped_into(a: Complex, b: Complex, dest: Complex) -> None:
+        dest[...] = _Oracle.mapped(a, b)
+
     unrecorded = run
+    take = copy
 
 
 class _Kernelab:
@@ -99,7 +149,52 @@ class _Kernelab:
     def unrecorded(name: str, *views: kl.array) -> None:
         kl.launch(kernels[name], 3, list(views), record_tape=False)
 
+    @staticmethod
+    def raw(view: kl.array) -> kl.array:
+        return kl.array(ptr=view.ptr, dtype=view.dtype, shape=view.shape, strides=view.strides)
+
+    @staticmethod
+    def pick(view: kl.array, places: Any) -> Any:
+        return view[places]
+
+    @staticmethod
+    def put(view: kl.array, places: Any, values: kl.array) -> None:
+        view[places] = values
+
+    @staticmethod
+    def take(dest: kl.array, values: Any) -> None:
+        dest.assign(values)
+
+    @staticmethod
+    def sort(view: kl.array) -> None:
+        kl.utils.radix_sort_pairs(view, kl.zeros(3, dtype=int), 3)
+
+    @staticmethod
+    def sort_pairs(keys: kl.array, values: kl.array) -> None:
+        kl.utils.radix_sort_pairs(keys, values, 3)
+
+    @staticmethod
+    def runs(view: kl.array, dest: kl.array) -> None:
+        kl.utils.runlength_encode(view, dest, kl.zeros(3, dtype=int))
+
+    @staticmethod
+    def total(view: kl.array, dest: kl.array) -> None:
+        kl.utils.array_sum(view, out=dest[0:1])
+
+    @staticmethod
+    def inner(a: kl.array, b: kl.array, dest: kl.array) -> None:
+        kl.utils.array_inner(a, b, out=dest[0:1])
+
+    @staticmethod
+    def mapped(a: kl.array, b: kl.array) -> Any:
+        return kl.map(lambda x, y: x * kl.cos(y), a, b)
+
+    @staticmethod
+    def mapped_into(a: kl.array, b: kl.array, dest: kl.array) -> None:
+        kl.map(lambda x, y: x * kl.cos(y), a, b, out=dest)
+
     checkpoint = staticmethod(kl.checkpoint)
+    scan = staticmethod(kl.utils.array_scan)
     copy = staticmethod(kl.copy)
     clone = staticmethod(kl.clone)
 
@@ -117,9 +212,13 @@ class _ViewsOfComplex(np.ndarray):  # type: ignore[type-arg]
         return self.reshape(-1)
 
 
+def _order(keys: Complex) -> Any:
+    """The stable order of real parts, in which -0.0 comes before 0.0."""
+    return np.lexsort((~np.signbit(keys.real), keys.real))
+
+
 def _words(source: type) -> dict[str, Any]:
-    words = ("run", "copy", "fill", "assign", "clone", "blank", "poke", "unrecorded", "checkpoint")
-    return {name: getattr(source, name) for name in words}
+    return {name: getattr(source, name) for name in vars(source) if not name.startswith("_")}
 
 
 def check_tape(program: tuple[str, str], seed: int = 0, policy: Policy = "save") -> None:

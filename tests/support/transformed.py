@@ -77,6 +77,9 @@ def _check(program: str, seed: int) -> None:
     _close(moved, dots, "the tangents")
     slope = _inner(w, dots)
     _near(_inner(seen(pulled(*_arrays(x))), along), slope, slope, 1e-9, "the adjoint")
+    whole = kl.func.vjp(lambda a, b: (f(a, b), b, a), *_arrays(x))[1]((_arrays(w), *_arrays(across[::-1])))
+    slope += _inner(across, along)
+    _near(_inner(seen(whole), along), slope, slope, 1e-9, "the adjoint of what returns its inputs, too")
     _check_lanes(program, f, x, (along, across))
     _check_second(program, pulled, x, along, across, w)
 
