@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 ASKS = {"look_at", "looked_at", "readable", "require_readable", "unreadable", "_origins"}
 """Each raises, or says so, where the values of an array differ between lanes."""
 
-READERS = {"hosting", "memory", "spaces", "transfers"}
+READERS = {"layout", "memory", "spaces", "transfers"}
 """The modules that move bytes, and of which the others ask."""
 
 EXEMPT = {
