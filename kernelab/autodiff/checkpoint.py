@@ -244,6 +244,13 @@ class Observer:
         for target in written:
             self.writes(target)
 
+    def left_out(self, call: Call) -> None:
+        """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""
+        for elements in (*read_by(call), *(call.arguments[i] for i in call.kernel.plan.written)):
+            if self.signature.is_outside(elements):
+                self._keeps.setdefault(stretch(elements), Keep(elements))
+        self.signature.launch(call)
+
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Nothing has changed."""
 
@@ -323,6 +330,9 @@ class Replaying(Recording):
     def launch(self, call: Call) -> None:
         self.signature.launch(call)
         super().launch(call)
+
+    def left_out(self, call: Call) -> None:
+        self.signature.launch(call)
 
     def copied(self, dest: array, src: array, how: str) -> None:
         self.signature.copy(dest, src)

@@ -133,6 +133,9 @@ class Level:
         given = zip(call.arguments, call.parts[1:], strict=True)
         self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
 
+    def left_out(self, call: Call) -> None:
+        """What no level has seen is looked for where it matters."""
+
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Nothing has changed."""
 

@@ -427,6 +427,9 @@ class Recording:
             found = self._outlines[key] = outline_of(call, shared, settled)
         return found
 
+    def left_out(self, call: Call) -> None:
+        """What others write is looked for where it matters."""
+
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Remember which kernel wrote nothing here, and where it was launched."""
         self.idle |= dict.fromkeys((target.allocation for target in targets), (name, caller()))

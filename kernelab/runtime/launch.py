@@ -156,6 +156,8 @@ def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_t
             _set_apart(kernel, arguments)
         recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
     else:
+        if recorder is not None:
+            recorder.left_out(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
         if will_write(kernel, grid, arguments) and record_tape:
             read, written = ([arguments[i].allocation for i in those] for those in (plan.read, plan.written))
             note_origin(kernel.name, read, written)

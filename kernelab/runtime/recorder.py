@@ -33,6 +33,9 @@ class Recorder(Protocol):
     def launch(self, call: Any) -> None:
         """Run a validated launch, a `launch.Call`, and record it."""
 
+    def left_out(self, call: Any) -> None:
+        """A validated launch that is not to be recorded is about to run."""
+
     def launched_nothing(self, name: str, targets: Sequence[Elements]) -> None:
         """A launch of the kernel of this name had no threads, so it did not write to `targets`."""
 

@@ -521,3 +521,22 @@ def test_a_result_that_numpy_changed_after_a_launch_computed_it_has_no_way_back(
         y = kl.checkpoint(steps, x)
     with pytest.raises(kl.TapeError, match="the tape did not see how"):
         tape.backward(grads={y: np.ones(4)})
+
+
+def test_a_launch_that_is_not_recorded_runs_again_on_what_it_found() -> None:
+    found = []
+    for call in (kl.checkpoint, lambda steps: steps()):
+        x, y, factor = leaf(), zeros(), kl.full(4, 2.0, dtype=float)
+
+        def steps(x: kl.array = x, y: kl.array = y, factor: kl.array = factor) -> None:
+            kl.launch(squash, 4, [factor], record_tape=False)
+            sliced["times"][4](x, factor, y)
+
+        with kl.Tape() as tape:
+            call(steps)
+            call(steps)
+        before = factor.list(), y.list()
+        tape.backward(grads={y: np.ones(4)})
+        assert (factor.list(), y.list()) == before
+        found.append(x.grad.list())
+    assert found[0] == found[1]

@@ -42,7 +42,10 @@ def test_a_tape_says_what_to_write_for_what_it_has_not(name: str, message: str) 
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda y: y[0], r"not the float32 [0-9.]+: a number of the host .*\n(.*\n)*.*array_sum\(y, out=loss\)"),
+        (
+            lambda y: y[0],
+            r"not the float32 [0-9.]+: a number of the host .*\n(.*\n)*.*array_sum\(y, out=loss\)",
+        ),
         (
             lambda y: kl.utils.array_sum(y),
             r"not the float 14.0: a (.*\n)*.*array_sum\(y, out=loss\)",
