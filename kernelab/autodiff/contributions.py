@@ -173,10 +173,10 @@ class _Sweep:
             return None
         bars, residuals, replaced = record.handed_over(reverse, self.adjoints)
         near = any(bar.allocation is self.bar.allocation for bar in bars)
-        if not near or not can_be_pointed(reverse.program.adjoint):
+        if not near or not can_be_pointed(reverse.adjoint_by_line):
             return None
         parts = record.call.adjoint_parts(bars, residuals, replaced)
-        return changes_of(reverse.program.adjoint, b"".join(parts), self.bytes)
+        return changes_of(reverse.adjoint_by_line, b"".join(parts), self.bytes)
 
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""

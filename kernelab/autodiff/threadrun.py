@@ -85,7 +85,7 @@ def trace_thread(
     _seed(kernel, given, bars, adjoints)
     saved = [made for one in kept for made in one.arrays()]
     slots = [*parts, *(bars[i].packed for i in reverse.active), *(made.packed for made in saved)]
-    adjoint = watch(program.adjoint, b"".join(slots), linear, MOST)
+    adjoint = watch(reverse.adjoint_by_line, b"".join(slots), linear, MOST)
     known = {param.hint for param in program.primal.params}
     return ThreadRun(
         kernel.name, position, tuple(primal), tuple(one for one in adjoint if _is_adjoint(one, known))

@@ -29,15 +29,19 @@ from kernelab.passes.effects import Groups, aliases, block_effects
 _Element = tuple[object, ...]
 
 
-def forward(function: Function, groups: Groups = ()) -> Function:
-    """The function without the loads whose value is known."""
-    return _Forwarder(function, groups).function(function)
+def forward(function: Function, groups: Groups = (), by_line: bool = False) -> Function:
+    """The function without the loads whose value is known.
+
+    With `by_line`, every load of an array that the function does not change stays where it stands.
+    """
+    return _Forwarder(function, groups, by_line).function(function)
 
 
 class _Forwarder(Copier):
-    def __init__(self, function: Function, groups: Groups) -> None:
+    def __init__(self, function: Function, groups: Groups, by_line: bool) -> None:
         super().__init__()
         self.shared = aliases(function, groups)
+        self.merged = block_effects(function.body).changed if by_line else None
         self.known: dict[_Element, Atom] = {}
         self.loaded: set[Atom] = set()
 
@@ -77,6 +81,8 @@ class _Forwarder(Copier):
             self._share_name(self.known[element], stmt)
             return
         super().load(stmt)
+        if self.merged is not None and self.shared[stmt.array].isdisjoint(self.merged):
+            return
         self.known[element] = self.atom(stmt.out)
         self.loaded.add(self.atom(stmt.out))
 

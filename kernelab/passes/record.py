@@ -45,12 +45,14 @@ def record(
     groups: Groups = (),
     keep: Collection[int] | None = None,
     intact: Collection[str] = (),
+    by_line: bool = False,
 ) -> Recorded:
     """Record the sites of a function, by default all; `keep` lists the positions of those to keep.
 
-    A site that is not kept is left as it is, for an adjoint that does not need its value.
+    A site that is not kept is left as it is, for an adjoint that does not need its value.  `by_line` is that
+    of `forward`.
     """
-    function = forward(function, groups)
+    function = forward(function, groups, by_line)
     chosen = [site for i, site in enumerate(sites(function, groups, intact)) if keep is None or i in keep]
     appended = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Append)}
     if not chosen and not appended and not any(isinstance(stmt, Save) for stmt in walk(function.body)):

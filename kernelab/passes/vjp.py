@@ -88,6 +88,7 @@ def vjp(
     groups: Groups = (),
     storage: Storage = "save",
     intact: Collection[str] = (),
+    by_line: bool = False,
 ) -> Vjp:
     """Differentiate a kernel in reverse with respect to the parameters named in `active`.
 
@@ -95,19 +96,20 @@ def vjp(
     parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then
     each residual and its starts.  `groups` are sets of array parameters that may share memory, `storage` is
     that of loops whose user did not choose, `intact` names arrays of which nothing that was read is changed
-    afterwards.  Raises KernelTypeError where there is no derivative.
+    afterwards.  With `by_line`, the adjoint adds apart what different loads of one element contribute.
+    Raises KernelTypeError where there is no derivative.
     """
     names = frozenset(active)
     refuse_lost_reads(function, groups)
     refuse_unrepeatable(function)
     function = ascending(expanded(function))
-    every = record(function, groups, intact=intact)
+    every = record(function, groups, None, intact, by_line)
     made = _pair(every, names, storage)
     needed = effects(made.adjoint).reads
     used = {every.residuals[k] for k in made.memories}
     keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
     if len(keep) < len(every.residuals):
-        made = _pair(record(function, groups, keep, intact), names, storage)
+        made = _pair(record(function, groups, keep, intact, by_line), names, storage)
         return replace(made, sites=keep)
     is_plain = not every.reopened and all(residual.memory is None for residual in every.residuals)
     return replace(made, sites=keep, again=every.replayable if is_plain else None)

@@ -29,8 +29,8 @@ class Reverse:
 
     `active` are positions of parameters, `reached` those of them whose adjoint the adjoint program changes,
     `needed` those of arrays whose elements it reads, with their regions; `residuals` are the element types of
-    what the augmented primal keeps.  `frugal` derives them again, with checkpoints where loops save every
-    iteration; `spilled` counts the sweeps that went on with that.
+    what the augmented primal keeps.  `derive` derives them again, with another storage of loops; `spilled`
+    counts the sweeps that went on with that.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class Reverse:
         primal: Function,
         program: Vjp,
         active: tuple[int, ...],
-        frugal: Callable[[], Vjp],
+        derive: Callable[..., Vjp],
         clearer: Callable[[Region], Region],
     ) -> None:
         self.program = program
         self.active = active
-        self._frugal = frugal
+        self._derive = derive
         self.spilled = 0
         self._ahead: Pending[Placed] | None = None
         self.residuals = tuple(elem_of(residual.array) for residual in program.residuals)
@@ -68,7 +68,15 @@ class Reverse:
     @cached_property
     def frugal(self) -> Vjp:
         """The programs whose loops keep checkpoints where they would save every iteration."""
-        return self._frugal()
+        return self._derive("checkpoint")
+
+    @cached_property
+    def adjoint_by_line(self) -> Function:
+        """The adjoint that adds apart what different lines contribute to one element, if it can be had."""
+        found = self._derive("save", by_line=True)
+        known = [param.type for param in self.program.adjoint.params]
+        same = [param.type for param in found.adjoint.params] == known and found.sites == self.program.sites
+        return found.adjoint if same else self.program.adjoint
 
     @cached_property
     def frugal_entry(self) -> Entry:

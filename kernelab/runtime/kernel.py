@@ -326,15 +326,13 @@ class Kernel(KernelHints):
             function = replace(self.laid_out, aliased=bool(groups))
 
             @put_off()
-            def derive(storage: Storage) -> Vjp:
-                return flat_pair(vjp(function, active, shared, storage, intact))
+            def derive(storage: Storage, by_line: bool = False) -> Vjp:
+                return flat_pair(vjp(function, active, shared, storage, intact, by_line))
 
             program = derive("save")
             names = [param.hint for param in self.primal.params]
             positions = tuple(i for i, name in enumerate(names) if name in active)
-            self._reverse[key] = Reverse(
-                self.primal, program, positions, lambda: derive("checkpoint"), self.clearer
-            )
+            self._reverse[key] = Reverse(self.primal, program, positions, derive, self.clearer)
         return self._reverse[key]
 
     @property

@@ -219,17 +219,67 @@ def test_parts_add_up_whatever_a_program_overwrites_and_every_launch_tells_its_t
     @settings(max_examples=40, deadline=None, database=None)
     @given(host_programs(), st.integers(0, 9))
     def check(program: tuple[str, str], seed: int) -> None:
-        tape, seeds = recorded(program[0], seed)
+        tape, seeds, leaves = recorded(program[0], seed)
         tape.backward(grads=seeds)
-        for target in seeds:
-            index = np.unravel_index(seed % target.size, target.shape)
-            found = kl.contributions(tape, target, list(map(int, index)), grads=seeds)
+        for target in (*seeds, *leaves):
             assert target.grad is not None
-            np.testing.assert_allclose(found.total, target.grad.numpy()[index], rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(summed(found), found.total, rtol=1e-9, atol=1e-12)
-            launches = [part for part in found.parts if part.title.startswith("the launch")]
-            assert all(part.thread is not None for part in launches)
-            threads.update(part.thread for part in launches)
+            for index in np.ndindex(target.shape):
+                found = kl.contributions(tape, target, index, grads=seeds)
+                np.testing.assert_allclose(found.total, target.grad.numpy()[index], rtol=1e-9, atol=1e-12)
+                np.testing.assert_allclose(summed(found), found.total, rtol=1e-9, atol=1e-12)
+                launches = [part for part in found.parts if part.title.startswith("the launch")]
+                assert all(part.thread is not None for part in launches)
+                threads.update(part.thread for part in launches)
 
     check()
     assert len(threads) >= 3
+
+
+LINES = kl.compile(
+    """def lines(x: array[float64], y: array[float64]):
+    i = tid()
+    a = sin(x[i])
+    b = x[i] * x[i]
+    for k in range(2):
+        b += 3.0 * x[i]
+    if x[i] > 0.0:
+        a += cos(x[i])
+    y[i] = a + b * 2.0
+
+def changed(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = sin(x[i])
+    x[i] = x[i] * 2.0
+    y[i] += x[i] * x[i]
+"""
+)
+
+
+@pytest.mark.parametrize("value", [0.7, -0.7])
+def test_what_lines_contribute_through_one_element_is_told_apart(value: float) -> None:
+    x = kl.array([1.3, value], dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(2, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        LINES["lines"][2](x, y)
+    found = kl.contributions(tape, x, 1, grads={y: np.ones(2)})
+    parts = {part.line.line: float(part.value) for part in found.parts if part.line is not None}
+    expected = {3: np.cos(value), 4: 4.0 * value, 6: 12.0} | ({8: -np.sin(value)} if value > 0.0 else {})
+    assert parts == pytest.approx(expected)
+    assert float(found.total) == pytest.approx(sum(expected.values()))
+
+    trace = kl.trace(LINES["lines"], 1, dim=2, inputs=[x], outputs=[y])
+    told: dict[int, float] = {}
+    for seen in trace.adjoint:
+        if seen.name.startswith("x_bar") and seen.sign == "+=":
+            told[seen.span.line] = told.get(seen.span.line, 0.0) + float(seen.value)
+    assert told == pytest.approx(expected)
+
+
+def test_lines_that_change_the_element_between_reads_still_add_up() -> None:
+    x = kl.array([1.3, 0.7], dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(2, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        LINES["changed"][2](x, y)
+    found = kl.contributions(tape, x, 1, grads={y: np.ones(2)})
+    assert float(found.total) == pytest.approx(np.cos(0.7) + 8.0 * 0.7)
+    assert float(sum(part.value for part in found.parts)) == pytest.approx(float(found.total))
