@@ -54,6 +54,7 @@ def examine() -> tuple[Finding, ...]:
     return (
         Finding(Mark.OK, "Python", f"{sys.version.split()[0]} at {sys.executable}"),
         Finding(Mark.OK, "kernelab", f"{__version__} at {Path(__file__).parent}"),
+        examine_numpy(metadata.version("numpy")),
         examine_compiler(),
         examine_cache(cache_dir()),
         examine_package("ipykernel", "ipykernel", "pip install ipykernel"),
@@ -150,6 +151,13 @@ def examine_package(subject: str, package: str, advice: str) -> Finding:
     if version is None:
         return Finding(Mark.OPTIONAL, subject, "not installed", advice)
     return Finding(Mark.OK, subject, version)
+
+
+def examine_numpy(version: str) -> Finding:
+    """Whether NumPy is one whose integers do what kernelab's seeds and constants need."""
+    if int(version.partition(".")[0]) < 2:
+        return Finding(Mark.BROKEN, "NumPy", f"{version}: it is too old", "pip install 'numpy>=2'")
+    return Finding(Mark.OK, "NumPy", version)
 
 
 def _version(package: str) -> str | None:

@@ -274,3 +274,8 @@ def test_golden_shows_what_changed_and_names_the_command_that_writes_it(tmp_path
     assert "-three\n+two\n" in summary
     assert "2 passed" in run_inner(tmp_path, USES_GOLDEN, "--update-golden")
     assert changed.read_text() == "one\ntwo\n"
+
+
+def test_doctor_refuses_a_numpy_whose_integers_are_others() -> None:
+    assert doctor.examine_numpy("1.26.4").mark is doctor.Mark.BROKEN
+    assert doctor.examine_numpy("2.0.1").mark is doctor.Mark.OK

@@ -14,7 +14,7 @@ from kernelab.errors import Diagnostic, KernelSyntaxError, Source
 from kernelab.frontend.cell import lower_tree
 from kernelab.frontend.functions import UserFunction
 from kernelab.frontend.jumps import returns_value
-from kernelab.frontend.source import Places, source_of
+from kernelab.frontend.source import Places, refuse_other_text, source_of
 
 Position = tuple[int, int]
 
@@ -47,6 +47,7 @@ def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], lab
 def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
     code = function.__code__
     try:
+        refuse_other_text(function)
         lines, _ = inspect.findsource(function)
         tree = ast.parse("".join(lines))
     except (OSError, SyntaxError):

@@ -375,7 +375,7 @@ def _numpy_scalar(value: np.generic) -> Typed | None:
 
 def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
     scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
-    if scalar is None or value.size > LARGEST:
+    if scalar is None or value.size > LARGEST or np.ma.is_masked(value):
         return None
     known = type_of(value)
     if known is not None:
@@ -393,7 +393,7 @@ def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
 
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return f"a NumPy array of shape {value.shape}"
+        return f"a {'masked' if np.ma.is_masked(value) else 'NumPy'} array of shape {value.shape}"
     if callable(value) and not isinstance(value, type):
         return "a function of the notebook"
     name = type(value).__name__

@@ -9,7 +9,8 @@ import linecache
 import re
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any, NoReturn
 
 from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
@@ -110,6 +111,7 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     Raises KernelSyntaxError for a function whose text Python does not keep (`exec`, a plain console).
     """
     try:
+        refuse_other_text(function)
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
         name = getattr(function, "__name__", repr(function))
@@ -127,6 +129,32 @@ def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
     if indent == 0:
         return source, parse(source)
     return _indented(text, source, indent)
+
+
+def refuse_other_text(function: Callable[..., Any]) -> None:
+    """Raise OSError where the text that Python keeps is not what the function was made of.
+
+    Text that is not in a file goes by a name like `<string>`, which other text may have, too: from Python
+    3.13 on, what `exec` runs under `python -c` is looked for in the text of the command line.
+    """
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or code.co_filename not in ("<string>", "<stdin>"):
+        return
+    text = "".join(linecache.getlines(code.co_filename))
+    try:
+        made = compile(text, code.co_filename, "exec", dont_inherit=True)
+    except SyntaxError:
+        raise OSError from None
+    if code not in _codes(made):
+        raise OSError
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a text, and of all that is defined in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
 
 
 def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Module]:

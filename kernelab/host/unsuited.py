@@ -6,6 +6,8 @@ Knows types; must not know host values.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kernelab.errors import Diagnostic, KernelTypeError, type_name
 from kernelab.lang.types import Mat, Transform, Type, Vec
 
@@ -57,3 +59,14 @@ def ambiguous(name: str, type: Type | None) -> KernelTypeError:
     message = f"{SYMBOLS[name]} of a {type} and a NumPy array could mean two things"
     hint = f"write kl.{type}(...) for the language's, np.asarray(v) for component by component"
     return KernelTypeError(Diagnostic(message, hint=hint, code="overload"))
+
+
+def refuse_mask(data: Any) -> None:
+    """Raise KernelTypeError for a masked array, or a list of them, of which something is masked."""
+    several = isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray)
+    for part in data if several else [data]:
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            count = np.count_nonzero(part.mask)
+            message = f"{count} of {part.size} elements are masked, and arrays of kernelab have no masks"
+            hint = "fill them in: x.filled(0.0); where the mask matters pass it along: kl.array(x.mask)"
+            raise KernelTypeError(Diagnostic(message, code="data", hint=hint))

@@ -307,6 +307,7 @@ def frozen(type: Type, numbers: Host) -> Any:
 
 def as_components(given: Any, scalar: Scalar) -> Host:
     """Numbers in the dtype of a scalar type; raises what NumPy does."""
+    unsuited.refuse_mask(given)
     return rounded(given, BFLOAT16) if scalar.dtype == BFLOAT16 else np.asarray(given, scalar.dtype)
 
 

@@ -24,6 +24,7 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
+from kernelab.host.unsuited import refuse_mask
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype
@@ -195,6 +196,7 @@ class Parameter:
 
     def _components(self, argument: Any, wanted: Value) -> bytes:
         shape, scalar = shape_of(wanted), scalar_of(wanted)
+        refuse_mask(argument)
         try:
             values = np.asarray(untraced(argument))
         except ValueError:

@@ -13,6 +13,7 @@ from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thi
 from kernelab.host.traced import untraced
 from kernelab.lang.rounding import largest, rounded, widened
 from kernelab.lang.types import Scalar
+from kernelab.host.unsuited import refuse_mask
 
 _NONE = object()
 
@@ -21,6 +22,7 @@ HostArray = np.ndarray[Any, Any]
 
 def as_numpy(data: Any, purpose: str = "make an array from") -> HostArray:
     """Host data as a NumPy array of numbers; raises KernelTypeError or KernelValueError for anything else."""
+    refuse_mask(data)
     try:
         values = untraced(data) if isinstance(data, np.ndarray) else np.asarray(data)
     except ValueError:

@@ -1,9 +1,12 @@
 """Where text comes from, and that every statement of the IR knows its exact place in it."""
 
 import ast
+import linecache
+from typing import Any
 
 import pytest
 
+import kernelab as kl
 from kernelab.errors import KernelSyntaxError, Source
 from kernelab.frontend import lower_tree, source_of
 from kernelab.lang.ir import Function, Stmt, walk
@@ -51,6 +54,31 @@ def test_a_function_whose_text_python_does_not_keep_is_refused() -> None:
     assert callable(made)
     with pytest.raises(KernelSyntaxError, match=r"the source text of made cannot be found"):
         source_of(made)
+
+
+GIVEN = "def made(x):\n    return x + 1.0\n\nother = lambda v: v * 3.0\n"
+COMMAND = "import kernelab\n\nother = lambda v: v * 2.0\ndef made(x):\n    return x - 1.0\n"
+
+
+def test_text_of_another_origin_with_the_same_name_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What Python 3.13 does with the text of `python -c`, where `exec` runs another text.
+    entry = (len(COMMAND), None, COMMAND.splitlines(keepends=True), "<string>")
+    monkeypatch.setitem(linecache.cache, "<string>", entry)
+    scope: dict[str, Any] = {}
+    exec(GIVEN, scope)
+    with pytest.raises(KernelSyntaxError, match=r"the source text of made cannot be found"):
+        source_of(scope["made"])
+    with pytest.raises(KernelSyntaxError, match=r"the source text of this lambda cannot be found"):
+        kl.map(scope["other"], kl.ones(2))
+
+
+def test_the_text_of_the_command_line_is_taken_for_what_it_defines(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = (len(COMMAND), None, COMMAND.splitlines(keepends=True), "<string>")
+    monkeypatch.setitem(linecache.cache, "<string>", entry)
+    scope: dict[str, Any] = {}
+    exec(COMMAND, scope)
+    assert source_of(scope["made"])[0].text == "def made(x):\n    return x - 1.0\n"
+    assert kl.map(scope["other"], kl.ones(2)).numpy().tolist() == [2.0, 2.0]
 
 
 TEXT = """
