@@ -87,7 +87,7 @@ def test_doctor_finds_everything_that_kernels_on_the_cpu_need() -> None:
 def test_doctor_reports_on_every_part() -> None:
     subjects = [finding.subject for finding in doctor.examine()]
     assert subjects == [
-        *("Python", "kernelab", "C++ compiler", "cache", "ipykernel", "JupyterLab", "live tape"),
+        *("Python", "kernelab", "NumPy", "C++ compiler", "cache", "ipykernel", "JupyterLab", "live tape"),
         *("cuda-python", "NVRTC", "NVIDIA driver"),
     ]
 

@@ -11,13 +11,23 @@ What is no float has no adjoint: in `b_bar` it is what it is in `b`.
 import ast
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelab.errors import Diagnostic
 from kernelab.frontend.definitions import Template, template
 from kernelab.frontend.jumps import leaves
 from kernelab.frontend.names import PREFIXES
-from kernelab.frontend.values import ArrayRef, Bound, Meaning, StructArrayRef, TupleOf, Typed, is_struct
+from kernelab.frontend.values import (
+    ArrayRef,
+    Bound,
+    Meaning,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    ViewType,
+    is_struct,
+)
 from kernelab.lang.build import zero
 from kernelab.lang.ir import Atom, Var
 from kernelab.lang.structs import Struct, StructArray
@@ -42,7 +52,8 @@ def has_floats(kind: Bound) -> bool:
     """Whether arguments of this kind have a derivative, or something in them has."""
     if isinstance(kind, Struct | StructArray):
         return any(is_differentiable(leaf.type) for leaf in leaves_of(kind, ""))
-    return isinstance(kind, Type) and is_differentiable(kind)
+    held = kind.array if isinstance(kind, ViewType) else kind
+    return isinstance(held, Type) and is_differentiable(held)
 
 
 def is_float(meaning: Meaning) -> bool:
@@ -50,7 +61,7 @@ def is_float(meaning: Meaning) -> bool:
     match meaning:
         case Typed():
             return is_differentiable(meaning.type)
-        case ArrayRef(var):
+        case ArrayRef(var) | View(var):
             return is_differentiable(var.type)
         case TupleOf(items, Struct()):
             return any(map(is_float, items))
@@ -79,8 +90,8 @@ def _bar(name: str, meaning: Meaning) -> Meaning:
     match meaning:
         case Typed() if is_float(meaning):
             return Typed(zero(meaning.type))
-        case ArrayRef(var) if is_float(meaning):
-            return ArrayRef(Var(var.type, name, var.span))
+        case ArrayRef(var) | View(var) if is_float(meaning):
+            return replace(meaning, var=Var(var.type, name, var.span))
         case TupleOf(items, Struct(_, fields)):
             entries = zip(fields, items, strict=True)
             return meaning.of([_bar(f"{name}.{entry.name}", item) for entry, item in entries])
@@ -106,6 +117,8 @@ def float_part(tangent: Meaning, primal: Meaning) -> Meaning:
             pairs = zip(dots, vars, strict=True)
             own = tuple(dot if is_differentiable(dot.type) else var for dot, var in pairs)
             return StructArrayRef(name, struct, own, indices)
+        case ArrayRef(var) | View(var), ArrayRef() | View() if is_float(tangent):
+            return replace(primal, var=var)
         case _:
             return tangent if is_float(tangent) else primal
 

@@ -19,10 +19,14 @@ from kernelab.frontend.operators import binary
 from kernelab.frontend.promote import convert
 from kernelab.frontend.threads import threads
 from kernelab.frontend.values import (
+    ArrayRef,
     BuiltinRef,
+    Evaluated,
     Meaning,
+    StructArrayRef,
     TupleOf,
     Typed,
+    View,
     Weak,
     describe,
 )
@@ -57,6 +61,7 @@ def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
 
 def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
     """Give a target a value; several targets take a tuple or the components of a vector."""
+    target = _beyond_tuples(frame, target)
     match target:
         case ast.Name(name):
             local.refuse_alias(frame, value, name, source)
@@ -81,6 +86,23 @@ def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> 
                 frame.set_at[place.name] = frame.places(target)
         case _:
             raise Poisoned
+
+
+def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
+    """The target `t[0][i]` with the array that a tuple `t` holds in the place of `t[0]`."""
+    prefixes = [target]
+    while isinstance(inner := prefixes[-1], ast.Subscript | ast.Attribute):
+        prefixes.append(inner.value)
+    root, *longer = reversed(prefixes)
+    found = frame.env.get(root.id) if isinstance(root, ast.Name) else None
+    for prefix in longer[:-1]:
+        if not isinstance(found, TupleOf) or found.struct is not None:
+            return target
+        found = expr(frame, prefix)
+        if isinstance(found, ArrayRef | View | StructArrayRef):
+            known = ast.copy_location(Evaluated(frame.places.text(prefix), found), prefix)
+            return several.replaced(target, prefix, known)
+    return target
 
 
 def _assign_within(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
@@ -126,7 +148,7 @@ def _augmented(frame: Frame, stmt: ast.AugAssign, target: ast.expr) -> Weak | Ty
 
 def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
     """Lower `x += value` and its kin."""
-    match stmt.target:
+    match _beyond_tuples(frame, stmt.target):
         case ast.Name(name) as target:
             value = _augmented(frame, stmt, target)
             set_name(frame, name, value, frame.places(stmt.target))

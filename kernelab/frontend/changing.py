@@ -8,6 +8,7 @@ from kernelab.lang.ir import (
     Block,
     Call,
     Const,
+    Function,
     If,
     Load,
     Native,
@@ -26,6 +27,12 @@ def may_change(stmts: Sequence[Stmt], array: Var | None, indices: Sequence[Atom]
     return any(written is array and not _apart(at, indices) for written, at in writes)
 
 
+def changed_by(function: Function) -> list[Var]:
+    """The array parameters that a function changes, also through the functions that it calls."""
+    written = {array for array, _ in _writes(function.body)}
+    return [param for param in function.params if param in written]
+
+
 def _writes(block: Block) -> Iterator[tuple[Atom, Sequence[Atom]]]:
     """The arrays that a block writes, each with the indices there; without indices, anywhere."""
     for stmt in walk(block):
@@ -37,7 +44,7 @@ def _writes(block: Block) -> Iterator[tuple[Atom, Sequence[Atom]]]:
             case Native():
                 yield from ((array, ()) for array in stmt.changed)
             case Call(_, function, args):
-                changed = {array for array, _ in _writes(function.body)}
+                changed = changed_by(function)
                 pairs = zip(function.params, args, strict=True)
                 yield from ((arg, ()) for param, arg in pairs if param in changed)
 

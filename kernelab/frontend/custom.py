@@ -20,6 +20,7 @@ from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend import structs
 from kernelab.frontend.adjoints import Adjoints, bars, float_part, has_floats, is_float, numbers
 from kernelab.frontend.annotations import annotation
+from kernelab.frontend.changing import changed_by
 from kernelab.frontend.definitions import Template
 from kernelab.frontend.frame import BrokenCall, Mistake, counted
 from kernelab.frontend.functions import UserFunction, as_meaning, lower_rule
@@ -36,9 +37,9 @@ from kernelab.frontend.values import (
     Weak,
 )
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atomic, Call, CustomRules, Function, Native, Store, Var, walk
+from kernelab.lang.ir import CustomRules, Function, Var
 from kernelab.lang.structs import Struct, StructArray, leaves
-from kernelab.lang.types import Array, Type, is_differentiable
+from kernelab.lang.types import Type, is_differentiable
 
 RuleKind = Literal["func_grad", "func_replay", "func_jvp"]
 KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
@@ -213,7 +214,7 @@ class _Lowering:
                     f"{self.callee.name} changes {name}, but {rule.name} says nothing of adjoint[{name}]",
                     f"take what a result contributes out of adjoint[{name}], or return it instead",
                 )
-            if rule.checked and isinstance(meaning, ArrayRef | StructArrayRef):
+            if rule.checked and isinstance(meaning, ArrayRef | View | StructArrayRef):
                 raise self.mistake(
                     rule,
                     f"{rule.name} never adds to adjoint[{name}]",
@@ -325,27 +326,3 @@ _WHAT: dict[RuleKind, str] = {
     "func_replay": "replay",
     "func_jvp": "jvp function",
 }
-
-
-# ------------------------------------------------------------------------- what a function changes
-
-
-def changed_by(function: Function) -> list[Var]:
-    """The array parameters that a function changes, also through the functions that it calls."""
-    return [array for array in dict.fromkeys(_changed(function)) if array in function.params]
-
-
-def _changed(function: Function) -> Iterator[Var]:
-    for stmt in walk(function.body):
-        match stmt:
-            case Store(array) | Atomic(_, _, array):
-                yield array
-            case Native():
-                yield from stmt.changed
-            case Call(_, callee, args):
-                inner = set(_changed(callee))
-                for param, arg in zip(callee.params, args, strict=True):
-                    if param in inner and isinstance(arg, Var) and isinstance(arg.type, Array):
-                        yield arg
-            case _:
-                pass

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from kernelab.frontend import places, views
 from kernelab.frontend.frame import Evaluate, Frame
 from kernelab.frontend.promote import convert
-from kernelab.frontend.values import ArrayRef, Meaning, TupleOf, Typed, View, describe
+from kernelab.frontend.values import ArrayRef, Evaluated, Meaning, TupleOf, Typed, View, describe
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Atom, For, Var
 from kernelab.lang.types import Array, Vec, int32
@@ -55,6 +55,8 @@ def _subscripts(node: ast.expr) -> tuple[ast.expr, places.Groups]:
 
 def _variable(frame: Frame, root: ast.expr) -> Meaning | None:
     """The variable that is an array, or the struct that holds one in a field."""
+    if isinstance(root, Evaluated):
+        return root.meaning
     if isinstance(root, ast.Name):
         return frame.env.get(root.id)
     while isinstance(root, ast.Attribute):

@@ -132,7 +132,7 @@ def assign_within(
     root = ast.copy_location(ast.Name(_HELD, ast.Load()), part)
     frame.env[_HELD] = held
     place = places.place(
-        frame, _with(target, part, root), lambda f, node: held if node is root else evaluate(f, node)
+        frame, replaced(target, part, root), lambda f, node: held if node is root else evaluate(f, node)
     )
     places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
     assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source, evaluate)
@@ -166,15 +166,15 @@ _HELD = "%part"
 """The variable that holds a part while its components are assigned."""
 
 
-def _with(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
+def replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
     """The same target with another expression inside."""
     match target:
         case _ if target is old:
             return new
         case ast.Attribute(value=value, attr=attr, ctx=ctx):
-            made: ast.expr = ast.Attribute(_with(value, old, new), attr, ctx)
+            made: ast.expr = ast.Attribute(replaced(value, old, new), attr, ctx)
         case ast.Subscript(value=value, slice=slice, ctx=ctx):
-            made = ast.Subscript(_with(value, old, new), slice, ctx)
+            made = ast.Subscript(replaced(value, old, new), slice, ctx)
         case _:
             raise AssertionError(target)
     return ast.copy_location(made, target)
