@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span
 from kernelab.host.traced import untraced
+from kernelab.host.unsuited import refuse_mask
 from kernelab.lang.ir import Var
 from kernelab.lang.rounding import rounded
 from kernelab.lang.types import (
@@ -24,7 +25,6 @@ from kernelab.lang.types import (
     shape_of,
     size_of,
 )
-from kernelab.host.unsuited import refuse_mask
 from kernelab.runtime.conversion import described
 from kernelab.runtime.device import CPU
 from kernelab.runtime.interop import HostArray, array_type, scalar_of_dtype

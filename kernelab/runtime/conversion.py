@@ -11,9 +11,9 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, a_thing, type_name
 from kernelab.host.traced import untraced
+from kernelab.host.unsuited import refuse_mask
 from kernelab.lang.rounding import largest, rounded, widened
 from kernelab.lang.types import Scalar
-from kernelab.host.unsuited import refuse_mask
 
 _NONE = object()
 
