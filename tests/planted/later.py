@@ -80,9 +80,9 @@ LATER = (
     ),
     Fault(
         "one thread index among the indices counts as an element of one's own",
-        CODEGEN,
-        "(bool(threads) and threads <= {*stmt.indices})",
-        "bool(threads & {*stmt.indices})",
+        PASSES,
+        "all(told((thread,)) for thread in function.threads)",
+        "any(told((thread,)) for thread in function.threads)",
         SUMS,
     ),
     Fault(
@@ -123,9 +123,16 @@ LATER = (
     Fault(
         "one access at the thread's own index proves that there is no race",
         PASSES,
-        "any(all(indices[axis] is thread for indices in accesses) for axis in axes)",
-        "any(any(indices[axis] is thread for indices in accesses) for axis in axes)",
+        "return len(found) == 1 and None not in found",
+        "return len(found - {None}) == 1",
         RACES,
+    ),
+    Fault(
+        "a store in a loop counts as one that each thread does once",
+        PASSES,
+        "use.repeats |= in_loop",
+        "use.repeats |= False",
+        ("tests/backend/test_interp.py",),
     ),
     Fault(
         "the last thread to read an element is not marked",
