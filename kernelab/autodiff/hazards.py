@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kernelab.autodiff.keeping import Kept, checksum
+from kernelab.autodiff.keeping import Kept
 from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
 from kernelab.passes.boxes import Box, Region, covers
 from kernelab.runtime.arguments import Reference
+from kernelab.runtime.interop import checksum
 from kernelab.runtime.launch import Call
 from kernelab.runtime.recorder import Place, caller, name_in_caller, name_of_memory
 from kernelab.runtime.strided import array

@@ -6,13 +6,12 @@ An adjoint then reads an array that has the shape of the argument but holds the 
 ones, and those that still stand in the argument.  Knows arrays; must not know policies.
 """
 
-import zlib
 from typing import Any
 
 import numpy as np
 
 from kernelab.passes.boxes import Box
-from kernelab.runtime.interop import HostArray, itemsize
+from kernelab.runtime.interop import HostArray, checksum, itemsize
 from kernelab.runtime.memory import allocate, copy_bytes
 from kernelab.runtime.strided import array
 
@@ -108,12 +107,6 @@ class Kept:
         """A checksum of the elements that still stand in the argument."""
         values = self.needed.seen()
         return checksum(values if self._gone is None else values[~self._gone])
-
-
-def checksum(values: HostArray) -> int:
-    """A checksum of the bytes of some values."""
-    # As bytes, since brain floats give no buffer of their own.
-    return zlib.crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data) if values.size else 0
 
 
 def encloses(target: array, needed: array) -> bool:

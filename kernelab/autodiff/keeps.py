@@ -5,13 +5,13 @@ overwritten, and else those that the user has marked as read.
 """
 
 import warnings
-import zlib
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.hazards import Guard
 from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
+from kernelab.runtime.interop import checksum
 from kernelab.runtime.recorder import Place, called, caller
 from kernelab.runtime.strided import array
 
@@ -25,7 +25,7 @@ class Keep:
         self.elements = elements
         self._values: bytes | None = None
         self._extent = elements.extent
-        self._checksum = _checksum(elements) if elements.allocation.is_exposed else None
+        self._checksum = checksum(elements.host()) if elements.allocation.is_exposed else None
         elements.allocation.watch(self, self._extent)
 
     @property
@@ -41,19 +41,15 @@ class Keep:
     def exposed(self) -> None:
         """From here on the elements may change unseen."""
         if self._checksum is None:
-            self._checksum = _checksum(self.elements)
+            self._checksum = checksum(self.elements.host())
 
     def restore(self) -> bool:
         """Put the elements back as they were; false if they have changed unseen."""
         if self._values is None:
-            return self._checksum is None or self._checksum == _checksum(self.elements)
+            return self._checksum is None or self._checksum == checksum(self.elements.host())
         values = self.elements.host()
         values[...] = _from_bytes(self._values, values)
-        return self._checksum is None or self._checksum == zlib.crc32(self._values)
-
-
-def _checksum(elements: array) -> int:
-    return zlib.crc32(elements.host().tobytes())
+        return self._checksum is None or self._checksum == checksum(self._values)
 
 
 def _from_bytes(kept: bytes, like: Any) -> Any:

@@ -5,13 +5,13 @@ one through a NumPy view changes what the tape computed behind its back.  The ne
 a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
-import zlib
 from dataclasses import dataclass
 
 from kernelab.autodiff.adjoints import Adjoints
 from kernelab.autodiff.moves import End
 from kernelab.errors import Diagnostic, TapeError
 from kernelab.lang.types import uint8
+from kernelab.runtime.interop import checksum
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.recorder import Place, name_of_memory
 from kernelab.runtime.strided import array
@@ -118,4 +118,4 @@ class WrittenMemory:
         """The checksum of what was summed at first: borrowed memory may have grown since."""
         start, nbytes = self._summed
         skipped = start - self._memory.address
-        return zlib.crc32(memoryview(self._memory.seen())[skipped : skipped + nbytes])
+        return checksum(memoryview(self._memory.seen())[skipped : skipped + nbytes])

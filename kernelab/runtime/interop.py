@@ -6,6 +6,7 @@ Knows NumPy and the kernel types; must not know arrays.
 import difflib
 import functools
 import re
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -258,6 +259,14 @@ def strides_tuple(strides: Sequence[int], shape: tuple[int, ...]) -> tuple[int, 
     message = f"an array of shape {shape} cannot have the strides {steps}"
     hint = "give the bytes from one element to the next for each axis, 0 or more"
     raise KernelValueError(Diagnostic(message, code="strides", hint=hint))
+
+
+def checksum(data: bytes | memoryview | HostArray, start: int = 0) -> int:
+    """A checksum of bytes, or of the elements of a NumPy array in order, that goes on from `start`."""
+    if isinstance(data, np.ndarray):
+        # As bytes, since brain floats give no buffer of their own.
+        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
+    return zlib.crc32(data, start)
 
 
 def extents_of(shape: tuple[Any, ...]) -> tuple[int, ...]:

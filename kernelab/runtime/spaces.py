@@ -10,7 +10,6 @@ copies and clearing, is.  Knows the driver; must not know kernels or launches.
 import ctypes
 import sys
 import threading
-import zlib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from kernelab.backend.cuda import CudaBackend
 from kernelab.backend.driver import Driver, LostError
 from kernelab.backend.stream_sync import Partner
 from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError, LaunchError
+from kernelab.runtime.interop import checksum
 from kernelab.runtime.memory import Allocation, Bytes, spanning
 from kernelab.runtime.ranges import Ranges
 from kernelab.runtime.recorder import caller
@@ -330,12 +330,12 @@ class DeviceAllocation(Allocation):
         return self._mirror
 
     def _remember(self) -> None:
-        self._sum = zlib.crc32(self._image()[: self.nbytes]) if self.space.watchful else None
+        self._sum = checksum(self._image()[: self.nbytes]) if self.space.watchful else None
 
     def _require_untouched(self) -> None:
         if self._sum is not None and self._newer == "both":
             message = "memory of a device was written through a view that had been given up"
-            assert self._sum == zlib.crc32(self._image()[: self.nbytes]), message
+            assert self._sum == checksum(self._image()[: self.nbytes]), message
 
     # --------------------------------------------------------------------------------- without the host
 
