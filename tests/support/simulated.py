@@ -51,7 +51,7 @@ class SimulatedDriver:
     """Whether copies come straight from another device."""
 
     _shared: "list[ctypes.Array[ctypes.c_char]]" = []  # noqa: RUF012 (of all devices)
-    _numbers = itertools.count(1)
+    _numbers = itertools.count(LEGACY + 1)
     _events: "dict[int, _Moment]" = {}  # noqa: RUF012 (of all devices: they wait for each other's)
 
     identity = f"shim {zlib.crc32(' '.join((shim.BEFORE, shim.AFTER, *shim.FLAGS)).encode())}"
