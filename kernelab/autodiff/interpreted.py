@@ -40,7 +40,7 @@ class Interpreted(Wide):
         if made.threads > self.most or function is None:
             super().run(program, grid, arguments)
             return
-        will_write(program, arguments)
+        will_write(program, grid, arguments)
         params = program.function.params
         given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         parts = [made.packed, *(packed(each, made.threads, None) for each in given)]

@@ -6,8 +6,6 @@ An adjoint then reads an array that has the shape of the argument but holds the 
 ones, and those that still stand in the argument.  Knows arrays; must not know policies.
 """
 
-from typing import Any
-
 import numpy as np
 
 from kernelab.passes.boxes import Box
@@ -63,8 +61,8 @@ class Kept:
             memory = allocate(high - low, cleared=False, beside=held)
             copy_bytes(memory, 0, held, low - held.address, high - low)
             return array.over(memory, 0, shape, self.needed.strides, self.needed.dtype)
-        made, view = room(self._argument, self._box)
-        view[...] = self.needed.seen()
+        made, elements = room(self._argument, self._box)
+        elements.host()[...] = self.needed.seen()
         return made
 
     def _keep_some(self, lost: Lost) -> None:
@@ -99,8 +97,8 @@ class Kept:
         values = self.needed.seen().copy()
         for lost, kept in self._pieces:
             (self._in_order(values) if isinstance(lost, slice) else values)[lost] = kept
-        made, view = room(self._argument, self._box)
-        view[...] = values
+        made, elements = room(self._argument, self._box)
+        elements.host()[...] = values
         return made
 
     def checksum(self) -> int:
@@ -146,8 +144,8 @@ def _on_device(elements: array) -> bool:
     return elements.allocation.space is not None
 
 
-def room(argument: array, box: Box) -> tuple[array, HostArray]:
-    """Memory for the elements of a box alone, as an array like the argument, and as NumPy sees the box.
+def room(argument: array, box: Box) -> tuple[array, array]:
+    """Memory for the elements of a box alone, as an array like the argument, and as one of the box.
 
     The array's indices are the argument's; outside of the box there is nothing.  On a device there is room
     from index 0 on, since a launch finds the memory of an array by the address of its first element.
@@ -169,5 +167,4 @@ def room(argument: array, box: Box) -> tuple[array, HostArray]:
     made = array.over(memory, before - begin, argument.shape, tuple(strides), argument.dtype)
     shape = tuple(count for _, count, _ in box)
     steps = tuple(step * stride for (_, _, step), stride in zip(box, strides, strict=True))
-    view: Any = array.over(memory, before, shape, steps, argument.dtype).host()
-    return made, view
+    return made, array.over(memory, before, shape, steps, argument.dtype)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelab.autodiff.levels import Level, fresh, known, sharing
+from kernelab.autodiff.levels import Level, changed_part, fresh, known, sharing
 from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, Positions, Program
 from kernelab.backend.base import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
@@ -105,7 +105,7 @@ class Batch(Level):
         for i in program.changed.intersection(wide):
             given = arguments[i]
             if isinstance(given, array):
-                self._will_write(given)
+                self._will_write(given, changed_part(program, grid, arguments, i))
         self._run_wide(program, grid, arguments, wide, distinct)
         self.note_written(program, arguments)
 
@@ -130,9 +130,9 @@ class Batch(Level):
     def followed(self) -> Collection[Allocation]:
         return self.wide
 
-    def _will_write(self, target: array) -> None:
+    def _will_write(self, elements: array, target: array) -> None:
         """Tell those who need what differs between lanes; what stands in one place is used no more."""
-        self.widen(target)
+        self.widen(elements)
         target.allocation.will_write(target)
         level = self.parent
         while level.parent is not level:
@@ -195,7 +195,7 @@ class Batch(Level):
         self.look_at_arguments((dest, src))
         self._refuse_outside((dest,))
         if src.allocation in self.wide or dest.allocation in self.wide:
-            self._will_write(dest)
+            self._will_write(dest, dest)
             self.parent.move(self.view(dest), self.view(src), add)
             self.note(dest.allocation)
         else:

@@ -18,7 +18,16 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.outline import reverse_of
-from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Positions, Program
+from kernelab.autodiff.programs import (
+    Argument,
+    Extents,
+    Kept,
+    KeptStarts,
+    KeptValues,
+    Positions,
+    Program,
+    box_among,
+)
 from kernelab.autodiff.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
 from kernelab.autodiff.unseen import WrittenMemory
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
@@ -37,6 +46,7 @@ from kernelab.runtime.residual import Residual
 from kernelab.runtime.spaces import Space, space_of
 from kernelab.runtime.storage import run_within_budget
 from kernelab.runtime.structarray import leaves_of
+from kernelab.runtime.touched import part
 from kernelab.runtime.transfers import set_to_computed
 
 
@@ -273,7 +283,7 @@ class Base(Level):
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         made = grid_of(grid)
-        will_write(program, arguments)
+        will_write(program, grid, arguments)
         if made.threads:
             shares = program.totals and bool(sharing(program, arguments))
             space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
@@ -321,12 +331,22 @@ def packed(given: Argument, threads: int, space: Space | None) -> bytes:
             return kept.arrays(inner)[1].packed
 
 
-def will_write(program: Program, arguments: Sequence[Argument]) -> None:
+def will_write(program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
     """Warn those who need what a program is about to overwrite."""
     for i in program.changed:
         target = arguments[i]
         if isinstance(target, array):
-            target.allocation.will_write(target)
+            target.allocation.will_write(changed_part(program, grid, arguments, i))
+
+
+def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument], position: int) -> array:
+    """What a program changes of one of its arguments, as far as somebody wants to know."""
+    target = arguments[position]
+    assert isinstance(target, array)
+    if not target.allocation.watches.starts:
+        return target
+    box = box_among(program.regions_changed[position], grid, arguments)
+    return target[:0] if box is None else part(target, box)
 
 
 def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions, ...]:
@@ -385,6 +405,7 @@ class Forward(Level):
         found = {i for i in program.floats if self._moves(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
+            self.note_written(program, arguments)
             return
         active = active_with(found, program, sharing(program, arguments))
         dots = [self._tangent(arguments[i]) for i in active]
@@ -424,4 +445,4 @@ class Forward(Level):
         self.parent.move(dest, src, add)
         if dest.allocation in self.dots or src.allocation in self.dots:
             self.parent.move(self.dot(dest), self.dot(src), add)
-            self.note(dest.allocation)
+        self.note(dest.allocation)

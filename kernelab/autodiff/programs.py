@@ -16,6 +16,7 @@ from kernelab.lang.ir import Block, Const, Function, Load, Storage, Store, Var, 
 from kernelab.lang.rounding import epsilon
 from kernelab.lang.types import Array, Value, int32, is_differentiable, scalar_of
 from kernelab.passes import batch
+from kernelab.passes.boxes import Box, Region, regions
 from kernelab.passes.effects import effects
 from kernelab.passes.independence import independent, may_meet
 from kernelab.passes.jvp import jvp
@@ -28,6 +29,7 @@ from kernelab.runtime.kernel import Kernel
 from kernelab.runtime.residual import Residual
 from kernelab.runtime.rulecheck import check_rules
 from kernelab.runtime.strided import array
+from kernelab.runtime.touched import box_of
 
 Positions = tuple[int, ...]
 Made = TypeVar("Made")
@@ -70,6 +72,17 @@ Argument = array | bytes | Kept | KeptValues | KeptStarts
 """An array, a number packed as a launch wants it, or what another program has kept."""
 
 Extents = tuple[int, ...]
+
+
+def box_among(region: Region, grid: Extents, arguments: Sequence[Argument]) -> Box | None:
+    """The box of a region in a run of a program, None if it touches nothing; all where it cannot be told."""
+    given: dict[int, Any] = {i: arguments[i] for i in (region.position, *region.uses) if i < len(arguments)}
+    for i, argument in given.items():
+        if isinstance(argument, bytes):
+            given[i] = int.from_bytes(argument, "little", signed=True)
+    if len(given) <= len(region.uses) or not all(isinstance(known, array | int) for known in given.values()):
+        return tuple((0, extent, 1) for extent in given[region.position].shape)
+    return box_of(region, grid, given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +164,16 @@ class Program:
         """The arrays whose elements it loads."""
         found = effects(self.flat).reads
         return frozenset(self._where(lambda var: var in found))
+
+    @cached_property
+    def regions_read(self) -> dict[int, Region]:
+        """Which elements of its arrays it loads, by position."""
+        return regions(self.flat, "read")
+
+    @cached_property
+    def regions_changed(self) -> dict[int, Region]:
+        """Which elements of its arrays it changes, by position."""
+        return regions(self.flat, "change")
 
     def _where(self, holds: Any) -> Positions:
         return tuple(i for i, var in enumerate(self.function.params) if holds(var))

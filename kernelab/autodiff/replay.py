@@ -19,6 +19,7 @@ from kernelab.autodiff.records import LaunchRecord, Record
 from kernelab.autodiff.reverse import Keeper, Reverse
 from kernelab.autodiff.tape import Tape
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
+from kernelab.passes.boxes import Box
 from kernelab.runtime.arguments import Reference
 from kernelab.runtime.gathered import Gathered
 from kernelab.runtime.kernel import Kernel
@@ -425,8 +426,8 @@ class AsTape(Reverse):
         self.begins: list[int] = []
         self.spoiled: list[tuple[int, array, int]] = []
 
-    def _keeper(self, elements: array) -> Keeper:
-        return super()._keeper(elements) if self.saves else _Noting(self, elements)
+    def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
+        return super().keeper(elements, box) if self.saves else _Noting(self, elements, box)
 
 
 class _Noting(Keeper):
@@ -434,14 +435,15 @@ class _Noting(Keeper):
 
     __slots__ = ("reader", "tape")
 
-    def __init__(self, tape: AsTape, elements: array) -> None:
+    def __init__(self, tape: AsTape, elements: array, box: Callable[[], Box | None]) -> None:
         self.tape, self.reader = tape, tape.at
-        super().__init__(tape.parent, elements)
+        super().__init__(tape.parent, elements, box)
 
-    def before_write(self, target: array) -> None:
-        if target.overlaps(self.elements):
+    def _keep(self) -> None:
+        if self._extent is not None:
             self.tape.spoiled.append((self.reader, self.elements, self.tape.at))
-            self.elements.allocation.unwatch(self, self.elements.extent)
+            self._unwatch()
+            self._part = None
 
     def exposed(self) -> None:
         """Runs hand out no views."""

@@ -4,52 +4,92 @@ What an adjoint will read is kept from just before it is overwritten.  Knows lev
 """
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.adjoints import Adjoints
+from kernelab.autodiff.keeping import room
 from kernelab.autodiff.levels import Level, active_with, fresh, sharing
 from kernelab.autodiff.narrow import narrow_sums
-from kernelab.autodiff.programs import Argument, Extents, Kept, KeptStarts, KeptValues, Program, Pullback
+from kernelab.autodiff.programs import (
+    Argument,
+    Extents,
+    Kept,
+    KeptStarts,
+    KeptValues,
+    Program,
+    Pullback,
+    box_among,
+)
 from kernelab.backend.launch_config import LAUNCH_CONFIG, LaunchConfig
 from kernelab.errors import KernelTypeError
-from kernelab.lang.types import Value, is_differentiable
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.boxes import Box, Region
 from kernelab.runtime.memory import Allocation
 from kernelab.runtime.streams import configured
 from kernelab.runtime.strided import array
+from kernelab.runtime.touched import part
 
 
 class Keeper:
-    """Keeps the elements of an array that an adjoint will read, from just before they are overwritten."""
+    """Keeps what an adjoint will read of an array, from just before any of it is overwritten.
 
-    __slots__ = ("__weakref__", "elements", "level", "saved")
+    It watches the whole array until something there changes; only then `box` says which elements matter.
+    """
 
-    def __init__(self, level: Level, elements: array) -> None:
+    __slots__ = ("__weakref__", "_box", "_extent", "_part", "elements", "level", "saved")
+
+    def __init__(self, level: Level, elements: array, box: Callable[[], Box | None]) -> None:
         self.level = level
         self.elements = elements
         self.saved: array | None = None
-        elements.allocation.watch(self, elements.extent)
+        self._box = box
+        self._part: array | None = None
+        self._extent: tuple[int, int] | None = elements.extent
+        elements.allocation.watch(self, self._extent)
         if elements.allocation.is_exposed:
             self._keep()
 
     @property
     def now(self) -> array:
-        """The elements as they were."""
+        """An array that holds the elements as they were."""
         return self.elements if self.saved is None else self.saved
 
     def before_write(self, target: array) -> None:
-        if target.overlaps(self.elements):
+        needed = self._needed()
+        if needed is not None and target.overlaps(needed):
             self._keep()
 
     def exposed(self) -> None:
         self._keep()
 
+    def _needed(self) -> array | None:
+        """The elements that matter; None if none does, or they are kept."""
+        if self._part is None and self._extent is not None:
+            box = self._box()
+            self._unwatch()
+            if box is None:
+                return None
+            self._part = part(self.elements, box)
+            self._extent = self._part.extent
+            self.elements.allocation.watch(self, self._extent)
+        return self._part
+
     def _keep(self) -> None:
-        if self.saved is None:
-            made = fresh(self.elements.shape, self.elements.dtype, self.elements)
-            self.elements.allocation.unwatch(self, self.elements.extent)
-            self.level.move(made, self.elements)
+        needed = self._needed()
+        if needed is not None:
+            box = self._box()
+            assert box is not None
+            made, kept = room(self.elements, box)
+            self._unwatch()
+            self._part = None
+            self.level.move(kept, needed)
             self.saved = made
+
+    def _unwatch(self) -> None:
+        assert self._extent is not None
+        self.elements.allocation.unwatch(self, self._extent)
+        self._extent = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,13 +181,14 @@ class Reverse(Level):
         self._appended: set[Kept] = set()
         self._made: dict[int, list[Allocation]] = {}
         self.entries: list[Run | Move] = []
-        self._keepers: dict[tuple[bytes, Value], weakref.ref[Keeper]] = {}
+        self._keepers: dict[Hashable, weakref.ref[Keeper]] = {}
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         self.look_at_arguments(arguments)
         found = {i for i in program.floats if self._is_tracked(arguments[i])}
         if not found:
             self.parent.run(program, grid, arguments)
+            self.note_written(program, arguments)
             return
         groups = sharing(program, arguments)
         active = active_with(found, program, groups)
@@ -162,7 +203,11 @@ class Reverse(Level):
             kept = tuple(Kept(elem) for elem in pullback.residuals)
             self.parent.run(pullback.primal, grid, [*arguments, *kept])
             read = ((i, arguments[i]) for i in pullback.needed)
-            keepers = tuple((i, self._keeper(given)) for i, given in read if isinstance(given, array))
+            keepers = tuple(
+                (i, self._keeper(given, pullback.adjoint.regions_read[i], grid, arguments))
+                for i, given in read
+                if isinstance(given, array)
+            )
         else:
             self.parent.run(program, grid, arguments)
         self.entries.append(
@@ -209,16 +254,24 @@ class Reverse(Level):
         if touched and is_differentiable(dest.dtype):
             self.entries.append(Move(dest, src, add))
             self._track(dest.allocation)
-            self.note(dest.allocation)
+        self.note(dest.allocation)
 
-    def _keeper(self, elements: array) -> Keeper:
-        key = elements.packed, elements.dtype
+    def _keeper(
+        self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
+    ) -> Keeper:
+        used = [arguments[i] for i in region.uses if i < len(arguments)]
+        uses = tuple(given.shape if isinstance(given, array) else given for given in used)
+        key = elements.packed, elements.dtype, region, grid, uses
         ref = self._keepers.get(key)
         found = None if ref is None else ref()
         if found is None or found.saved is not None:
-            found = Keeper(self.parent, elements)
+            found = self.keeper(elements, lambda: box_among(region, grid, arguments))
             self._keepers[key] = weakref.ref(found)
         return found
+
+    def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
+        """What keeps the elements of a box of an array."""
+        return Keeper(self.parent, elements, box)
 
     def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
         """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.

@@ -33,7 +33,7 @@ class Wide(Level):
         return array.over(memory, times * elements.offset, elements.shape, strides, dtype)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, arguments)
+        will_write(program, grid, arguments)
         params = program.function.params
         given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
         self.parent.run(program.widened, grid, given)

@@ -5,7 +5,7 @@ ahead; what was found is remembered for launches that agree in their grid and in
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelab.passes.boxes import Box, Region, Situation, covers
@@ -27,7 +27,9 @@ def part(elements: array, box: Box) -> array:
     return array.over(elements.allocation, offset, shape, strides, elements.dtype)
 
 
-def box_of(region: Region, extents: tuple[int, ...], arguments: Sequence[Any]) -> Box | None:
+def box_of(
+    region: Region, extents: tuple[int, ...], arguments: Sequence[Any] | Mapping[int, Any]
+) -> Box | None:
     """The box of a region in a launch of a grid, None if it touches nothing."""
     return _box(region, extents, *_facts(region, arguments))[0]
 
@@ -47,7 +49,7 @@ def is_settled(contests: tuple[Contest, ...], extents: tuple[int, ...], argument
     return _settled(contests, extents, *facts)
 
 
-def _facts(region: Region, arguments: Sequence[Any]) -> Facts:
+def _facts(region: Region, arguments: Sequence[Any] | Mapping[int, Any]) -> Facts:
     shape = arguments[region.position].shape
     return (shape, *[_fact(arguments[i]) for i in region.uses]) if region.uses else (shape,)
 

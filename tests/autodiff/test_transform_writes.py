@@ -1,5 +1,6 @@
 """What a function in a transform writes: seen, or refused, and never lost in silence."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -149,3 +150,66 @@ def test_in_vmap_arrays_of_its_own_are_written_as_ever() -> None:
 
     found = kl.func.vmap(f)(kl.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=float))
     np.testing.assert_array_equal(found.numpy(), [[2, 5, 6], [8, 8, 12]])
+
+
+TRAJECTORY = kl.compile("""
+def step(traj: array2d[float], t: int, tmp: array[float]):
+    i = tid()
+    tmp[i] = sin(traj[t, i])
+
+def store(tmp: array[float], traj: array2d[float], t: int):
+    i = tid()
+    traj[t + 1, i] = tmp[i] * tmp[i] + 0.5
+""")
+WIDTH = 500
+
+
+def trajectory(steps: int) -> Callable[[kl.array], kl.array]:
+    def f(x: kl.array) -> kl.array:
+        traj = kl.zeros((steps + 1, WIDTH), dtype=float)
+        kl.copy(traj[0], x)
+        for t in range(steps):
+            tmp = kl.zeros(WIDTH, dtype=float)
+            TRAJECTORY["step"][WIDTH](traj, t, tmp)
+            TRAJECTORY["store"][WIDTH](tmp, traj, t)
+        return traj[steps]
+
+    return f
+
+
+def pulled(steps: int, lanes: int) -> np.ndarray[Any, Any]:
+    xs = kl.array(np.linspace(0.1, 1.0, lanes * WIDTH, dtype=np.float32).reshape(lanes, WIDTH))
+
+    def gradient(x: kl.array) -> kl.array:
+        return kl.func.vjp(trajectory(steps), x)[1](kl.ones(WIDTH))[0]
+
+    if lanes == 1:
+        return gradient(xs[0]).numpy()[np.newaxis]
+    return kl.func.vmap(gradient)(xs).numpy()
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_memory_grows_with_the_length_of_a_trajectory_and_not_with_its_square(lanes: int) -> None:
+    peaks = []
+    for steps in (10, 40, 80):
+        pulled(2, lanes)
+        tracemalloc.start()
+        found = pulled(steps, lanes)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert np.isfinite(found).all()
+    assert peaks[2] < 2.5 * peaks[1]
+
+
+def test_a_part_that_is_overwritten_is_kept_and_the_rest_read_where_it_stands() -> None:
+    def f(x: kl.array) -> kl.array:
+        traj, tmp = kl.zeros((3, WIDTH), dtype=float), kl.zeros(WIDTH, dtype=float)
+        kl.copy(traj[1], x)
+        TRAJECTORY["step"][WIDTH](traj, 1, tmp)
+        traj[1:2, 1:].fill_(3.0)
+        TRAJECTORY["store"][WIDTH](tmp, traj, -1)
+        return traj[0]
+
+    x = np.linspace(0.1, 1.0, WIDTH, dtype=np.float32)
+    found = kl.func.vjp(f, kl.array(x))[1](kl.ones(WIDTH))[0]
+    np.testing.assert_allclose(found.numpy(), np.sin(2 * x), rtol=1e-5)
