@@ -25,7 +25,7 @@ from kernelab.autodiff.jacobian import Selection
 from kernelab.autodiff.levels import duplicate
 from kernelab.autodiff.progress import steps
 from kernelab.autodiff.records import LaunchRecord, Record
-from kernelab.autodiff.replay import Line, NotReplayableError
+from kernelab.autodiff.replay import Line, NotReplayableError, extrema, move_away
 from kernelab.autodiff.steps import steps_of
 from kernelab.autodiff.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.tape import Tape
@@ -335,11 +335,17 @@ def _lost(record: LaunchRecord) -> str:
 
 def _subject(record: LaunchRecord) -> Subject:
     watches = {i: watch for i, watch in record.watches if watch.saved is not None}
-    arguments: list[Any] = []
+    away, arguments = extrema(record.kernel), list[Any]()
     for i, given in enumerate(record.call.arguments):
         value = given.array if isinstance(given, Reference) else given
         kept = watches.get(i)
-        arguments.append(value if kept is None else _as_read(value, kept))
+        if kept is not None:
+            value = _as_read(value, kept)
+        elif i in away:
+            requires_grad, value = value.requires_grad, duplicate(value)
+            value.requires_grad = requires_grad
+            move_away(value, away[i])
+        arguments.append(value)
     return of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
 
 

@@ -415,3 +415,43 @@ def test_a_tape_whose_gradient_is_not_a_number_fails(kernels: dict[str, Any]) ->
     with kl.Tape() as tape:
         root[2](x, y)
     assert not kl.autograd.gradcheck_tape(tape, show_summary=False, raise_exception=False)
+
+
+EXTREMA = kl.compile(
+    """
+def largest(x: array[float64], y: array[float64]):
+    i = tid()
+    atomic_max(y, i % y.shape[0], x[i] * x[i])
+
+def smallest(x: array[float64], y: array[float64]):
+    i = tid()
+    atomic_min(y, i % y.shape[0], x[i])
+
+def vectors(x: array[float64], y: array[vec2d]):
+    i = tid()
+    atomic_max(y, 0, vec2d(x[i], -x[i]))
+"""
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"fast": False}, {"whitelist": True}])
+@pytest.mark.parametrize("start", [-100.0, 0.0, 2.5, 100.0])
+@pytest.mark.parametrize("name", ["largest", "smallest", "vectors"])
+def test_reductions_to_an_extremum_pass(name: str, start: float, options: dict[str, Any]) -> None:
+    if options.get("whitelist"):
+        options = {"whitelist_kernels": [name]}
+    dtype: Any = kl.vec2d if name == "vectors" else kl.float64
+    x = kl.array([1.0, -3.0, 2.0, 1.5], dtype=kl.float64, requires_grad=True)
+    y = kl.full(2, start, dtype=dtype, requires_grad=True)
+    with kl.Tape() as tape:
+        EXTREMA[name][4](x, y)
+    assert kl.autograd.gradcheck_tape(tape, show_summary=False, **options)
+
+
+def test_an_extremum_at_a_tie_is_still_a_kink() -> None:
+    x = kl.array([1.0, 2.0, 2.0], dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(1, dtype=kl.float64, requires_grad=True)
+    with kl.Tape() as tape:
+        EXTREMA["largest"][3](x, y)
+    report = kl.autograd.gradcheck_tape(tape, raise_exception=False, show_summary=False)
+    assert not report
