@@ -52,6 +52,8 @@ def _of_node(node: ast.AST) -> list[str]:
             return ["ternary"]
         case ast.BoolOp():
             return ["short circuit"]
+        case ast.Compare(ops=[ast.In()]):
+            return ["membership"]
         case ast.Compare(ops=[_, _, *_]):
             return ["chained comparison"]
         case ast.Call(func=ast.Name(name)):
@@ -64,6 +66,8 @@ def _of_node(node: ast.AST) -> list[str]:
 
 
 def _of_range(args: list[ast.expr]) -> str:
+    if any(isinstance(arg, ast.Constant) and int(arg.value) > 2**30 for arg in args):
+        return "for that goes far"
     if any(not isinstance(arg, ast.Constant | ast.UnaryOp) for arg in args):
         return "for with run-time bounds"
     return "for with constant bounds"
@@ -131,7 +135,7 @@ EXPECTED = (
     ),
     *("write to d", "in place", "atomic whose old value is not used", "atomic_add()", "atomic_sub()"),
     *("atomic_min()", "atomic_max()", "atomic_exch()", "where()", "dot()", "cross()", "Pair()", "vec3d()"),
-    *("mat22d()", "zeros()"),
+    *("mat22d()", "zeros()", "membership", "moved()", "int()", "for that goes far"),
 )
 """The features of the text that a run must have drawn."""
 

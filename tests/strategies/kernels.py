@@ -16,6 +16,10 @@ STRUCT = """class Pair:
     f: float64
     h: vec2d
 """
+MOVED = """def moved(s: array[float64], k: int):
+    s[k] = 0.5 * s[k] + 0.1
+    return s[k]
+"""
 HELPER = "def helper(u: float64, w: float64, m: int, x: array[float64], row: array[float64]):"
 BOTH = "def both(u: float64, v: float64):"
 START = ["i = tid()", "m = n[i]", "u = x[i]", "v = a[i, m % 4] * 0.5"]
@@ -78,7 +82,7 @@ def programs(draw: st.DrawFn) -> str:
         names=names,
     )
     lines = [*START, "w = x[i + 1] * g", *VARIABLES, *writer.block(scope, 7, 3), *END, *RESULTS]
-    return "\n".join([STRUCT, *helper, "", *both, "", SIGNATURE, *indented(lines)]) + "\n"
+    return "\n".join([STRUCT, MOVED, *helper, "", *both, "", SIGNATURE, *indented(lines)]) + "\n"
 
 
 def _helper(writer: Statements, names: list[str]) -> list[str]:

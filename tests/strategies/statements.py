@@ -10,6 +10,7 @@ CHANGES = ("{} = sin({})", "{} += 0.3 * sin({})", "{} *= 0.5 + cos({})", "{} -= 
 ARRAY_CHANGES = ("{} = sin({})", "{} *= cos({})", "{} += 0.5 * sin({})", "{} /= 1.5 + abs({})")
 PARTS = ("p[{k}]", "p.y", "q[{j}, {l}]", "q[0, {j}]", "c[{k}]", "z.f", "z.h.x", "z.h[{j}]")
 RANGES = ("3", "m % 4", "n[i]", "1, 4", "3, -1, -1", "0, m % 5, 2", "0", "0, 4, 1 + m % 2", "m % 5, -1, -2")
+RANGES += ("-2000000000, 300000000, 1100000000", "1300000000, -1000000000, -1100000000")
 
 
 class Statements(Expressions):
@@ -28,6 +29,7 @@ class Statements(Expressions):
         kinds += [self.boolean] if scope.bools else []
         kinds += [self.part, self.part, self.whole] if scope.rich else []
         kinds += [self.common, self.atomic, self.counter, self.vector_element] if scope.shared else []
+        kinds += [self.membership, self.changing] if scope.shared else []
         kinds += [self.call] if scope.functions else []
         kinds += [self.branch, self.branch, self.for_, self.for_, self.while_] if scope.depth < 3 else []
         kinds += [self.jump, self.jump] if scope.in_loop else []
@@ -49,6 +51,9 @@ class Statements(Expressions):
         name, other = self.one(scope.ints), self.one(scope.whole_numbers)
         if "t" in scope.ints and self.chance():
             return [str(self.one(["t += 1", "t -= 2", "t += m", "t = t + i"]))]
+        if self.number(0, 3) == 3:
+            scale = self.one(["3.0", "1.0e12"])
+            return [f"{name} = int({scale} * {self.bounded(scope, 1)}) % 5"]
         sources = ["{0} = ({0} + {1}) % 5", "{0} = {1} % 3", "{0} = {0} if w > 0.1 else {1} % 5", "{0} //= 2"]
         return [str(self.one(sources)).format(name, other)]
 
@@ -131,6 +136,17 @@ class Statements(Expressions):
         name, place, value = self.one(scope.ints), self.small(scope, 3), self.one(scope.whole_numbers)
         kinds = [f"atomic_exch(hits, {place}, {value}) % 5", f"atomic_add(hits, {place}, 1) % 4"]
         return [f"{name} = {self.one(kinds)}", f"{self.one(scope.floats)} *= x[{name} % 4]"]
+
+    def membership(self, scope: Scope) -> Lines:
+        """Items that are computed by an effect."""
+        counted = f"atomic_add(hits, {self.small(scope, 3)}, 1) % 4"
+        found = f"{self.one(scope.whole_numbers)} % 4 in ({counted}, {self.one(scope.whole_numbers)} % 3)"
+        return [f"{self.one(scope.ints)} = 1 if {found} else 2", f"{self.one(scope.floats)} *= 0.75"]
+
+    def changing(self, scope: Scope) -> Lines:
+        """The right side changes the element, perhaps, that the statement changes."""
+        change = str(self.one(["{} *= 0.5 + {}", "{} /= 1.5 + abs({})"]))
+        return [change.format(f"s[{self.small(scope, 3)}]", f"moved(s, {self.small(scope, 3)})")]
 
     # ------------------------------------------------------------------------------------ control flow
 

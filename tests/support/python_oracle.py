@@ -156,7 +156,15 @@ def _zeros(shape: Any, dtype: Any = float) -> Elements:
     return Elements(array, array.ndim)
 
 
+def _int(number: Any) -> int:
+    """A float out of range becomes the nearest int, NaN 0."""
+    if isinstance(number, float) and math.isnan(number):
+        return 0
+    return int(min(max(number, -(2**31)), 2**31 - 1)) if isinstance(number, float) else int(number)
+
+
 WORDS: dict[str, Any] = {
+    "int": _int,
     "range": lambda *bounds, adjoint="": range(*bounds),
     "zeros": _zeros,
     "atomic_add": _atomic(lambda old, value: old + value),
@@ -178,7 +186,7 @@ WORDS: dict[str, Any] = {
     "mat33": _matrix(3),
     "float32": float,
     "float64": float,
-    "int32": int,
+    "int32": _int,
     "int64": int,
 } | {
     name: getattr(math, name) for name in ("sin", "cos", "tan", "atan", "exp", "log", "sqrt", "floor", "tanh")
