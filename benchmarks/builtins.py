@@ -24,13 +24,13 @@ os.environ.setdefault("KERNELAB_CACHE_DIR", tempfile.mkdtemp())
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import kernelab as kl
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.packing import pack
-from kernelab.codegen.entry import layout_of
-from kernelab.frontend.names import language
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.codegen.common.entry import layout_of
+from kernelab.frontend.meaning.name_lookup import language
 from kernelab.lang import ops
 from kernelab.lang.types import Scalar, bool_, float32, float64, int32, scalar_of, uint32
-from kernelab.passes.scalarise import scalarise
+from kernelab.passes.common.scalarise import scalarise
 from tests.support import checks
 from tests.support.table import LANES, Case, Numpy, cases, expected, named
 

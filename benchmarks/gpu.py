@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from compare import Peer
 from programs import SIZES
 
-from kernelab.backend.nvidia import open_driver
+from kernelab.backend.cuda.nvidia import open_driver
 from kernelab.errors import KernelError
 
 WORK = {"saxpy": 10**8, "stencil": 10**8, "springs": 10**7, "bodies": 20_000, "loop": 10**6}

@@ -14,9 +14,9 @@ from typing import Any as _Any
 
 from kernelab import _load as _load
 from kernelab import func
-from kernelab.autodiff.checkpoint import checkpoint
-from kernelab.autodiff.tape import Tape
-from kernelab.builtins.table import Builtin as _Builtin
+from kernelab.autodiff.tape.checkpoint import checkpoint
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.builtins.records.table import Builtin as _Builtin
 from kernelab.errors import (
     BuildError,
     GradientError,
@@ -39,13 +39,14 @@ from kernelab.errors import (
     TapeError,
 )
 from kernelab.errors import Diagnostic as _Diagnostic
-from kernelab.frontend.functions import UserFunction as Function
-from kernelab.guidance.calls import telling as _telling
+from kernelab.frontend.definitions.functions import UserFunction as Function
+from kernelab.guidance.bad_calls import telling as _telling
 from kernelab.guidance.offers import missing as _missing
 from kernelab.host.constants import BARE as _BARE
 from kernelab.host.constants import CONSTANTS as _CONSTANTS
-from kernelab.runtime.annotations import ref
-from kernelab.runtime.array import (
+from kernelab.runtime.array.host_annotations import ref
+from kernelab.runtime.context.conversion import described as _described
+from kernelab.runtime.host.create import (
     array,
     array1d,
     array2d,
@@ -64,23 +65,7 @@ from kernelab.runtime.array import (
     zeros,
     zeros_like,
 )
-from kernelab.runtime.capture import Graph, ScopedCapture, capture_begin, capture_end, capture_launch
-from kernelab.runtime.checked import find_races
-from kernelab.runtime.command import Launch
-from kernelab.runtime.conversion import described as _described
-from kernelab.runtime.decorators import (
-    compile,
-    func_grad,
-    func_jvp,
-    func_native,
-    func_replay,
-    kernel,
-    overload,
-    struct,
-)
-from kernelab.runtime.device import Device, get_device, get_devices
-from kernelab.runtime.elementwise import map
-from kernelab.runtime.foreign import (
+from kernelab.runtime.host.foreign import (
     device_from_torch,
     device_to_torch,
     dtype_from_numpy,
@@ -92,16 +77,27 @@ from kernelab.runtime.foreign import (
     to_dlpack,
     to_torch,
 )
-from kernelab.runtime.indexed import (
-    indexedarray,
-    indexedarray1d,
-    indexedarray2d,
-    indexedarray3d,
-    indexedarray4d,
+from kernelab.runtime.host.host_words import AdjointWord as _AdjointWord
+from kernelab.runtime.host.host_words import Word as _Word
+from kernelab.runtime.host.host_words import constant, static
+from kernelab.runtime.host.host_words import names as _language_names
+from kernelab.runtime.host.host_words import word as _word
+from kernelab.runtime.kernel.decorators import (
+    compile,
+    func_grad,
+    func_jvp,
+    func_native,
+    func_replay,
+    kernel,
+    overload,
+    struct,
 )
-from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import launch
-from kernelab.runtime.scoped import (
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.capture import Graph, ScopedCapture, capture_begin, capture_end, capture_launch
+from kernelab.runtime.launch.checked import find_races
+from kernelab.runtime.launch.command import Launch
+from kernelab.runtime.launch.launch import launch
+from kernelab.runtime.launch.scoped import (
     ScopedDevice,
     ScopedTimer,
     get_preferred_device,
@@ -110,7 +106,8 @@ from kernelab.runtime.scoped import (
     set_device,
     synchronize,
 )
-from kernelab.runtime.streams import (
+from kernelab.runtime.memory.device import Device, get_device, get_devices
+from kernelab.runtime.memory.streams import (
     Event,
     ScopedStream,
     Stream,
@@ -123,23 +120,26 @@ from kernelab.runtime.streams import (
     wait_event,
     wait_stream,
 )
-from kernelab.runtime.words import AdjointWord as _AdjointWord
-from kernelab.runtime.words import Word as _Word
-from kernelab.runtime.words import constant, static
-from kernelab.runtime.words import names as _language_names
-from kernelab.runtime.words import word as _word
+from kernelab.runtime.ops.elementwise import map
+from kernelab.runtime.ops.indexed import (
+    indexedarray,
+    indexedarray1d,
+    indexedarray2d,
+    indexedarray3d,
+    indexedarray4d,
+)
 from kernelab.views import install as _install_views
-from kernelab.views.display import show_now as _show_now
+from kernelab.views.pages.display import show_now as _show_now
 from kernelab.warp import names as _warp_names
 
 if _TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell as _Shell
 
-    from kernelab.autodiff.contributions import contributions
+    from kernelab.autodiff.inspect.contributions import contributions
 
 __version__ = "0.1.0"
 
-_LATER = {"contributions": "kernelab.autodiff.contributions"}
+_LATER = {"contributions": "kernelab.autodiff.inspect.contributions"}
 """Names that are loaded when they are first asked for, and where they stand."""
 
 _FACES = ("autograd", "config", "optim", "types", "utils")
@@ -196,7 +196,7 @@ class _Trace(_Builtin):
         for a thread outside of the grid, and what a launch raises.
         """
         if isinstance(kernel_or_matrix, Kernel):
-            from kernelab.autodiff.threadrun import trace_thread
+            from kernelab.autodiff.inspect.thread_run import trace_thread
 
             _install_reports()
             return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints)
@@ -216,7 +216,7 @@ trace = _Trace("trace")
 
 
 def _install_reports() -> None:
-    from kernelab.views import reports
+    from kernelab.views.checks import reports
 
     reports.install()
 

@@ -9,26 +9,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
-from kernelab.autodiff import tapecheck
-from kernelab.autodiff.differences import differences
-from kernelab.autodiff.gradcheck import (
-    VERDICTS,
-    Fast,
-    GradcheckReport,
-    check,
-    require_choice,
-)
-from kernelab.autodiff.hostchains import through_host
-from kernelab.autodiff.jacobian import Jacobian, Jacobians, Selection
-from kernelab.autodiff.jacobian import jacobians as by_adjoint
-from kernelab.autodiff.sparse import sparse_jacobians
-from kernelab.autodiff.subject import Key, Subject, apart, of_function, of_kernel
-from kernelab.autodiff.tape import Tape
-from kernelab.autodiff.tapecheck import LaunchCheck, TapeReport
-from kernelab.autodiff.taylor import TaylorReport, taylor
-from kernelab.autodiff.tolerance import Tolerance, require_step
-from kernelab.autodiff.trees import refusal
-from kernelab.backend.launch_config import config_of
+from kernelab.autodiff.checks import tapecheck
+from kernelab.autodiff.checks.gradcheck import VERDICTS, Fast, GradcheckReport, check, require_choice
+from kernelab.autodiff.checks.tapecheck import LaunchCheck, TapeReport
+from kernelab.autodiff.checks.taylor import TaylorReport, taylor
+from kernelab.autodiff.checks.tolerance import Tolerance, require_step
+from kernelab.autodiff.jacobians.differences import differences
+from kernelab.autodiff.jacobians.host_chains import through_host
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection
+from kernelab.autodiff.jacobians.jacobian import jacobians as by_adjoint
+from kernelab.autodiff.jacobians.sparse import sparse_jacobians
+from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_function, of_kernel
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.trees import refusal
+from kernelab.backend.cuda.launch_config import config_of
 from kernelab.errors import (
     Diagnostic,
     GradientError,
@@ -37,17 +31,18 @@ from kernelab.errors import (
     Related,
     a_thing,
 )
-from kernelab.guidance.calls import telling
+from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.offers import face
-from kernelab.runtime.device import get_device
-from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.operands import require_place
-from kernelab.runtime.recorder import caller
-from kernelab.runtime.streams import configured
-from kernelab.runtime.strided import array
-from kernelab.views import display, figures, heatmap, reports, sparsity
-from kernelab.views.report import gradcheck_view, tape_report_view
-from kernelab.views.taylor import taylor_view
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.memory.device import get_device
+from kernelab.runtime.memory.streams import configured
+from kernelab.runtime.ops.operands import require_place
+from kernelab.views.checks import heatmap, reports, sparsity
+from kernelab.views.checks.report import gradcheck_view, tape_report_view
+from kernelab.views.checks.taylor_view import taylor_view
+from kernelab.views.pages import display, figures
 
 __all__ = [
     "FunctionMetadata",

@@ -33,10 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.cache import VARIABLE
+from kernelab.backend.common.build_cache import VARIABLE
 from kernelab.errors import Diagnostic, KernelAttributeError, KernelValueError
 from kernelab.settings import Settings, change_settings, settings
-from kernelab.warp.settings import DEFAULTS, UNUSED
+from kernelab.warp.ignored_settings import DEFAULTS, UNUSED
 
 
 def _bytes(name: str, wanted: Any, meaning: str) -> int:

@@ -16,10 +16,16 @@ from importlib import metadata
 from pathlib import Path
 
 from kernelab import __version__
-from kernelab.backend.cache import cache_dir
-from kernelab.backend.compiler import Compiler, CompilerError, NoCompilerError, find_compiler, open_compiler
-from kernelab.backend.nvrtc import PACKAGES, compile_to_ptx
-from kernelab.codegen.entry import Line, Unit
+from kernelab.backend.common.build_cache import cache_dir
+from kernelab.backend.common.compiler import (
+    Compiler,
+    CompilerError,
+    NoCompilerError,
+    find_compiler,
+    open_compiler,
+)
+from kernelab.backend.cuda.nvrtc import PACKAGES, compile_to_ptx
+from kernelab.codegen.common.entry import Line, Unit
 from kernelab.errors import BuildError
 
 PROBE = (

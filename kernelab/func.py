@@ -4,7 +4,7 @@ They compose: ``vmap(jacfwd(f))``, ``jacfwd(jacrev(f))``.  A function takes arra
 returns arrays, alone or in tuples, lists or dicts; it must not change its arguments.  `requires_grad` plays
 no part.  A struct, or an array of structs, stands for its fields of floats: a gradient by it is such a struct
 (a number in it an array of one element), a Jacobian by it a dict by the names of fields.  A thin face: the
-computation is in `kernelab.autodiff.transforms`.
+computation is in `kernelab.autodiff.transforms.transforms`.
 
 The module is also the decorator ``@kl.func``, which makes a function that kernels may call.
 """
@@ -16,12 +16,11 @@ from itertools import cycle
 from types import ModuleType
 from typing import Any, Literal
 
-from kernelab.autodiff import transforms
-from kernelab.autodiff.apart import taken_apart, together_by_argument
-from kernelab.autodiff.levels import current
-from kernelab.autodiff.structs import is_struct
-from kernelab.autodiff.subject import mark_gradient
-from kernelab.autodiff.trees import (
+from kernelab.autodiff.jacobians.subject import mark_gradient
+from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms.levels import current
+from kernelab.autodiff.transforms.struct_arguments import is_struct
+from kernelab.autodiff.transforms.trees import (
     cotangents_of,
     is_whole,
     leaves,
@@ -32,10 +31,11 @@ from kernelab.autodiff.trees import (
     scalar_shape,
     shaped,
 )
+from kernelab.autodiff.transforms.unpacked_structs import taken_apart, together_by_argument
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.guidance.offers import face
-from kernelab.runtime import decorators
-from kernelab.runtime.strided import array
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel import decorators
 
 Function = Callable[..., Any]
 Randomness = Literal["error", "same", "different"]

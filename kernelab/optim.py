@@ -22,15 +22,15 @@ from kernelab.errors import (
     Source,
     a_thing,
 )
-from kernelab.guidance.calls import telling
+from kernelab.guidance.bad_calls import telling
 from kernelab.guidance.objects import OPTIMISERS
 from kernelab.guidance.offers import face
 from kernelab.lang.types import HALVES, Scalar, float32, is_differentiable, scalar_of, size_of
-from kernelab.runtime.array import zeros
-from kernelab.runtime.conversion import described
-from kernelab.runtime.kernel import Kernel, compile_source
-from kernelab.runtime.launch import run
-from kernelab.runtime.strided import array
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.host.create import zeros
+from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.launch.launch import run
 
 _TEXT = """
 def sgd_step(p: array[T], g: array[T], b: array[C], first: bool, lr: C, momentum: C, dampening: C,

@@ -18,10 +18,10 @@ from kernelab.lang.types import (
     size_of,
     type_named,
 )
-from kernelab.runtime.annotations import is_any, shaped_annotation
-from kernelab.runtime.interop import itemsize, value_type
-from kernelab.runtime.strided import array
-from kernelab.runtime.structs import Instance
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.host_annotations import is_any, shaped_annotation
+from kernelab.runtime.host.struct_instances import Instance
+from kernelab.runtime.memory.interop import itemsize, value_type
 
 
 def vector(length: int, dtype: Any = float) -> Vec:

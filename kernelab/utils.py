@@ -1,9 +1,9 @@
 """Helpers around arrays and programs: ``kl.utils.array_sum(x)``, ``kl.utils.ScopedTimer("step")``."""
 
 from kernelab.guidance.offers import face
-from kernelab.runtime.reductions import array_cast, array_inner, array_scan, array_sum
-from kernelab.runtime.scoped import ScopedDevice, ScopedTimer
-from kernelab.runtime.sorting import radix_sort_pairs, runlength_encode, segmented_sort_pairs
+from kernelab.runtime.launch.scoped import ScopedDevice, ScopedTimer
+from kernelab.runtime.ops.reductions import array_cast, array_inner, array_scan, array_sum
+from kernelab.runtime.ops.sorting import radix_sort_pairs, runlength_encode, segmented_sort_pairs
 
 __all__ = [
     "ScopedDevice",

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from kernelab.backend import nvidia
+from kernelab.backend.cuda import nvidia
 from kernelab.errors import KernelError
 from tests.support.hardware import VARIABLE
 

@@ -20,8 +20,8 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from kernelab.backend import nvrtc
-from kernelab.backend.cache import cache_dir, key_of
+from kernelab.backend.common.build_cache import cache_dir, key_of
+from kernelab.backend.cuda import nvrtc
 from kernelab.errors import BuildError
 from tests.support.harvest import VARIABLE
 from tests.support.usage import Usage, told, usages

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.backend.cache import cache_dir, clear
+from kernelab.backend.common.build_cache import cache_dir, clear
 
 
 @pytest.fixture

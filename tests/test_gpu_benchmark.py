@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.runtime.memory.spaces import OPEN, Space
 from tests.support.simulated import SimulatedDriver
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,6 +6,7 @@ Read from the syntax tree, so an import inside a function or under TYPE_CHECKING
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -17,7 +18,7 @@ PACKAGE = ROOT / "kernelab"
 FACES = ("autograd", "func", "types", "optim", "utils", "config", "warp", "_load")
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
-COMPOSER = "kernelab.runtime.kernel"
+COMPOSER = "kernelab.runtime.kernel.kernel"
 NOTEBOOK_PACKAGES = frozenset({"IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel"})
 
 LANGUAGE = frozenset({"errors", "lang"})
@@ -42,6 +43,67 @@ LEFT_OF: dict[str, frozenset[str]] = {
     "commands": CORE | {"runtime", "autodiff", "views", "faces", "kernelab"},
 }
 
+ROOMS: dict[str, tuple[str, ...]] = {
+    "builtins": (
+        "records",
+        "scalars",
+        "vectors",
+        "composed",
+    ),
+    "frontend": (
+        "syntax",
+        "meaning",
+        "regions",
+        "places",
+        "expressions",
+        "statements",
+        "definitions",
+    ),
+    "passes": (
+        "common",
+        "access",
+        "ad",
+        "programs",
+    ),
+    "codegen": (
+        "common",
+        "cpp",
+        "listing",
+    ),
+    "backend": (
+        "common",
+        "cpu",
+        "interpreter",
+        "cuda",
+    ),
+    "runtime": (
+        "context",
+        "memory",
+        "array",
+        "host",
+        "arguments",
+        "kernel",
+        "launch",
+        "ops",
+    ),
+    "autodiff": (
+        "overwrites",
+        "records",
+        "transforms",
+        "tape",
+        "jacobians",
+        "checks",
+        "inspect",
+    ),
+    "views": (
+        "pages",
+        "kernel",
+        "tape",
+        "checks",
+    ),
+}
+"""The packages of each layer, from left to right: a package imports only those before it."""
+
 
 def layer_of(module: str) -> str:
     """The layer of a module, given its dotted name; the package itself, with the public names, is one."""
@@ -50,6 +112,17 @@ def layer_of(module: str) -> str:
         return "kernelab"
     name = parts[1]
     return "faces" if name in FACES else "commands" if name in COMMANDS else name
+
+
+def room_of(module: str) -> int:
+    """The position of a module's package in its layer: the layer itself and modules beside its packages come
+    last.
+    """
+    parts = module.split(".")
+    rooms = ROOMS.get(layer_of(module), ())
+    if len(parts) == 2:
+        return len(rooms)
+    return rooms.index(parts[2]) if len(parts) > 2 and parts[2] in rooms else len(rooms) + 1
 
 
 def imports_of(module: str, text: str, is_package: bool = False) -> Iterator[str]:
@@ -68,9 +141,9 @@ def imports_of(module: str, text: str, is_package: bool = False) -> Iterator[str
 def _from_import(node: ast.ImportFrom, module: str, is_package: bool) -> Iterator[str]:
     base = _absolute(node, module, is_package)
     for alias in node.names:
-        # `from kernelab import errors` imports a layer, `from kernelab import launch` the public names.
+        # `from kernelab import errors` imports a module, `from kernelab import launch` the public names.
         inner = f"{base}.{alias.name}"
-        yield inner if base == "kernelab" and _is_module(inner) else base
+        yield inner if base.startswith("kernelab") and _is_module(inner) else base
 
 
 def _absolute(node: ast.ImportFrom, module: str, is_package: bool) -> str:
@@ -96,6 +169,11 @@ def violations(module: str, text: str, is_package: bool = False) -> list[str]:
         for name, layer in ours.items()
         if layer not in LEFT_OF[own] | {own}
     ]
+    wrong += [
+        f"{module} imports {name}, which is in a package to its right"
+        for name in ours
+        if own in ROOMS and layer_of(name) == own and room_of(name) > room_of(module)
+    ]
     if own != "jupyter":
         notebook = [name for name in names if name.partition(".")[0] in NOTEBOOK_PACKAGES]
         wrong += [f"{module} imports {name}; only kernelab/jupyter/ may" for name in notebook]
@@ -110,6 +188,30 @@ def module_name(path: Path) -> str:
 
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+MOST_FILES = 16
+"""How many modules a folder may have, the package's own included."""
+
+
+def test_no_folder_has_more_files_than_a_reader_can_hold() -> None:
+    counts = Counter(path.parent for path in SOURCES)
+    assert [str(folder) for folder, count in counts.items() if count > MOST_FILES] == []
+
+
+# Public modules have the name of what they show.
+SHOWN = frozenset({"types"})
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    counts = Counter(path.stem for path in SOURCES if path.stem not in SHOWN | {"__init__"})
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_every_package_has_its_place_in_its_layer() -> None:
+    folders = {path.parent.relative_to(PACKAGE).parts for path in SOURCES}
+    strangers = {parts for parts in folders if len(parts) > 1 and parts[1] not in ROOMS.get(parts[0], ())}
+    assert strangers == set(), "name its place in ROOMS"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
@@ -181,7 +283,9 @@ def between_packages(graph: Mapping[str, Collection[str]]) -> dict[str, set[str]
 def _package_of(module: str, graph: Collection[str]) -> str:
     is_package = any(name.startswith(f"{module}.") for name in graph)
     parent = module.rpartition(".")[0]
-    return module if is_package or parent in ("", "kernelab") else parent
+    if is_package:
+        return f"{module}.__init__"
+    return module if parent in ("", "kernelab") else parent
 
 
 GRAPH = import_graph(
@@ -226,14 +330,15 @@ def test_a_circle_of_packages_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("module", "text"),
     [
-        ("kernelab.lang.ir", "from kernelab.builtins.table import builtin"),
-        ("kernelab.passes.jvp", "import kernelab.builtins.scalar"),
-        ("kernelab.passes.jvp", "from ..builtins import table"),
-        ("kernelab.passes.jvp", "def rule():\n    from kernelab import builtins"),
-        ("kernelab.passes.jvp", "from kernelab.codegen import cpp"),
-        ("kernelab.autodiff.tape", "from kernelab.views import report"),
+        ("kernelab.lang.ir", "from kernelab.builtins.records.table import builtin"),
+        ("kernelab.passes.ad.jvp", "import kernelab.builtins.scalars.scalar"),
+        ("kernelab.passes.ad.jvp", "from ...builtins import table"),
+        ("kernelab.passes.ad.jvp", "def rule():\n    from kernelab import builtins"),
+        ("kernelab.passes.ad.jvp", "from kernelab.codegen import cpp"),
+        ("kernelab.autodiff.tape.tape", "from kernelab.views import report"),
         ("kernelab.func", "from kernelab import launch"),
-        ("kernelab.views.code", "import ipywidgets"),
+        ("kernelab.passes.common.inline", "from kernelab.passes.ad import jvp"),
+        ("kernelab.views.kernel.code_view", "import ipywidgets"),
         ("kernelab.lang.show", "from IPython.display import HTML"),
         ("kernelab", "from kernelab import jupyter"),
     ],
@@ -251,8 +356,8 @@ from kernelab.backend import cpu
 
 
 def test_a_second_composer_of_frontend_passes_codegen_and_backend_is_noticed() -> None:
-    assert violations("kernelab.runtime.kernel", COMPOSITION) == []
-    assert len(violations("kernelab.autodiff.transforms", COMPOSITION)) == 1
+    assert violations("kernelab.runtime.kernel.kernel", COMPOSITION) == []
+    assert len(violations("kernelab.autodiff.transforms.transforms", COMPOSITION)) == 1
 
 
 def test_loading_the_notebook_extension_may_import_jupyter_late() -> None:
@@ -280,7 +385,8 @@ def test_kernelab_imports_without_jupyter_matplotlib_cuda_or_a_compiler() -> Non
 WITHOUT_WAITING = """
 import gc, sys
 import kernelab
-late = ["autodiff.gradcheck", "autodiff.jacobian", "autodiff.contributions", "views.heatmap"]
+late = ["autodiff.checks.gradcheck", "autodiff.jacobians.jacobian", "autodiff.inspect.contributions"]
+late += ["views.checks.heatmap"]
 print([name for name in late if f"kernelab.{name}" in sys.modules])
 late = ["numpy.random", "cProfile", "importlib.metadata", "matplotlib"]
 print([name for name in late if name in sys.modules])

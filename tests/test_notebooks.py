@@ -8,11 +8,11 @@ import pytest
 from nbclient import NotebookClient
 
 import kernelab as kl
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
-from kernelab.passes.scalarise import scalarise
-from kernelab.views.kernel import differentiable
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.views.kernel.kernel_facts import differentiable
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

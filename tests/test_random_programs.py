@@ -15,18 +15,19 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kernelab.backend import interp, packing
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common import packing
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
-from kernelab.passes.inline import inline
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.inline import inline
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
 from tests.strategies import GRID, LAYOUTS, Memory, exact, programs
 from tests.strategies.features import EXPECTED, EXPECTED_IR, features, statements
 from tests.support.lowering import lowered, raw
@@ -141,7 +142,7 @@ def compare(texts: list[str], grid: tuple[int, ...], same: Callable[[Any, Any], 
             compiled, interpreted = same_memory(arguments), same_memory(arguments)
             entry = entries[program.name]
             entry(packing.pack(entry.info.layout, grid, compiled))
-            interp.run(program, grid, interpreted)
+            interpreter.run(program, grid, interpreted)
             for name in arguments:
                 same(compiled[name], interpreted[name])
 

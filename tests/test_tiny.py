@@ -3,10 +3,10 @@
 import numpy as np
 
 from kernelab.lang.show import show
-from kernelab.passes.jvp import jvp
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.support.derivatives import derivatives, gradients, run
 from tests.support.lowering import lowered
 

@@ -3,32 +3,24 @@
 Importing this package fills the table.
 """
 
-from kernelab.builtins import (
-    arithmetic,
-    convert,
+from kernelab.builtins.composed import (
     decompositions,
-    elementwise,
     geometry,
-    matrix,
     noise,
     norms,
     quaternion,
     random,
     renamed,
     rotations,
-    scalar,
-    selection,
-    special,
-    surrogate,
     transform,
-    vector,
 )
+from kernelab.builtins.scalars import arithmetic, convert, scalar, special, surrogate
+from kernelab.builtins.vectors import matrix, selection, vector, vector_operators
 
 __all__ = [
     "arithmetic",
     "convert",
     "decompositions",
-    "elementwise",
     "geometry",
     "matrix",
     "noise",
@@ -43,4 +35,5 @@ __all__ = [
     "surrogate",
     "transform",
     "vector",
+    "vector_operators",
 ]

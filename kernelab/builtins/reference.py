@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from itertools import groupby
 
-from kernelab.builtins import library, words
-from kernelab.builtins.table import families, signature, title_of
+from kernelab.builtins.records import language_words, library
+from kernelab.builtins.records.table import families, signature, title_of
 from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
 
@@ -21,8 +21,8 @@ def reference() -> str:
     Of the constructors of vectors and matrices those of float32 stand for all.
     """
     sections = [_section(title, filter(_is_shown, records)) for title, records in families().items()]
-    sections.append(_words(library.__name__, words.functions()))
-    sections.append(_words(words.__name__, words.WORDS.items()))
+    sections.append(_words(library.__name__, language_words.functions()))
+    sections.append(_words(language_words.__name__, language_words.WORDS.items()))
     return "\n".join(["# Operations", "", INTRODUCTION, "", *sections]).rstrip() + "\n"
 
 

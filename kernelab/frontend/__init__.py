@@ -3,17 +3,17 @@
 Knows the language and the table of operations; must not know backends, arrays or notebooks.
 """
 
-from kernelab.frontend.anonymous import lower_python
-from kernelab.frontend.cell import Definition, Lowered, lower_source, lower_tree
-from kernelab.frontend.classes import StructDefinition, struct_of
-from kernelab.frontend.custom import attach
-from kernelab.frontend.functions import UserFunction
-from kernelab.frontend.generics import GenericKernel
-from kernelab.frontend.kernels import KernelDefinition
-from kernelab.frontend.names import Constant
-from kernelab.frontend.overloads import Overloads
-from kernelab.frontend.rules import rule_from
-from kernelab.frontend.source import file_of, source_of
+from kernelab.frontend.definitions.anonymous import lower_python
+from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source, lower_tree
+from kernelab.frontend.definitions.custom_derivatives import attach
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.generics import GenericKernel
+from kernelab.frontend.definitions.kernels import KernelDefinition
+from kernelab.frontend.definitions.overload_choice import Overloads
+from kernelab.frontend.definitions.rules import rule_from
+from kernelab.frontend.meaning.classes import StructDefinition, struct_of
+from kernelab.frontend.meaning.name_lookup import Constant
+from kernelab.frontend.meaning.source import file_of, source_of
 
 __all__ = [
     "Constant",

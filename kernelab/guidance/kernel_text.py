@@ -1,6 +1,6 @@
 """What people write in a kernel out of habit, from Python, NumPy, PyTorch or C, and what to write instead."""
 
-from kernelab.guidance.table import Table
+from kernelab.guidance.hint_table import Table
 
 NAMES = Table(r"""
 list: write array[float], or array2d[float]

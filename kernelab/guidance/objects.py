@@ -1,6 +1,6 @@
 """Attributes that arrays, kernels, tapes and optimisers lack, and what to write instead."""
 
-from kernelab.guidance.table import Table
+from kernelab.guidance.hint_table import Table
 
 ARRAYS = Table(r"""
 backward: launch on a tape, and ask it: with kl.Tape() as tape: ..., then tape.backward(loss)

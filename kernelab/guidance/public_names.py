@@ -1,6 +1,6 @@
 """Names of Warp, NumPy and PyTorch that kernelab's modules lack: why, and what to write instead."""
 
-from kernelab.guidance.table import Table
+from kernelab.guidance.hint_table import Table
 
 PUBLIC_NAMES = Table(r"""
 tile\w*|launch_tiled: tiles are not part of the language => write a loop over the elements

@@ -9,8 +9,8 @@ from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from kernelab.frontend.names import PREFIXES, language
-from kernelab.frontend.values import TypeRef
+from kernelab.frontend.meaning.meanings import TypeRef
+from kernelab.frontend.meaning.name_lookup import PREFIXES, language
 
 MAGIC = "%%kernel"
 ARRAY_ATTRIBUTES = ("ndim", "shape", "size")

@@ -13,7 +13,7 @@ from kernelab.jupyter.completion import matcher
 from kernelab.jupyter.inspection import Inspector, explain, explain_in_html
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, tell
 from kernelab.jupyter.stale import Watch
-from kernelab.views.errors import warning_lines
+from kernelab.views.pages.error_view import warning_lines
 
 HOOKS = {"text/plain": explain, "text/html": explain_in_html}
 """How IPython's inspector tells of kernels, by MIME type."""

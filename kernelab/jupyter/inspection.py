@@ -12,16 +12,16 @@ from typing import Any
 
 from IPython.utils.tokenutil import token_at_cursor
 
-from kernelab.builtins.table import Builtin
-from kernelab.builtins.words import said_of
-from kernelab.codegen.expressions import spelt
+from kernelab.builtins.records.language_words import said_of
+from kernelab.builtins.records.table import Builtin
+from kernelab.codegen.listing.listing_expressions import spelt
 from kernelab.errors import KernelError
 from kernelab.frontend import UserFunction
-from kernelab.frontend.names import language
-from kernelab.frontend.values import BuiltinRef
+from kernelab.frontend.meaning.meanings import BuiltinRef
+from kernelab.frontend.meaning.name_lookup import language
 from kernelab.jupyter.completion import is_kernel_cell
 from kernelab.lang import ops
-from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.kernel.kernel import Kernel
 
 Reply = dict[str, Any]
 Sections = list[tuple[str, str]]

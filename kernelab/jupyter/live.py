@@ -15,14 +15,14 @@ import anywidget
 import traitlets
 from IPython.core.getipython import get_ipython
 
-from kernelab.autodiff.tape import Tape
+from kernelab.autodiff.tape.tape import Tape
 from kernelab.jupyter.pump import PUMP
-from kernelab.views import page
-from kernelab.views.answers import answer
-from kernelab.views.digest import Digest
-from kernelab.views.display import bundle
-from kernelab.views.markup import words
-from kernelab.views.naming import names_now
+from kernelab.views.pages import page
+from kernelab.views.pages.display import bundle
+from kernelab.views.pages.markup import words
+from kernelab.views.tape.answers import answer
+from kernelab.views.tape.array_names import names_now
+from kernelab.views.tape.digest import Digest
 
 STATIC = Path(__file__).with_name("static")
 FRONT_END = STATIC / "tape.js"

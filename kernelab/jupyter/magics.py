@@ -19,15 +19,15 @@ from IPython.display import display
 
 from kernelab.errors import Diagnostic
 from kernelab.jupyter import cells
-from kernelab.runtime.device import get_device
-from kernelab.runtime.kernel import Compiled, Kernel, compile_source
-from kernelab.runtime.rulecheck import leave_unchecked
-from kernelab.views.code import DEFAULT, PANES
-from kernelab.views.display import View
-from kernelab.views.errors import diagnostic_lines
-from kernelab.views.kernel import differentiable, refusal, view
-from kernelab.warp.settings import OPTIONS as IDLE
-from kernelab.warp.settings import UNUSED
+from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
+from kernelab.runtime.kernel.rulecheck import leave_unchecked
+from kernelab.runtime.memory.device import get_device
+from kernelab.views.kernel.code_view import DEFAULT, PANES
+from kernelab.views.kernel.kernel_facts import differentiable, refusal, view
+from kernelab.views.pages.display import View
+from kernelab.views.pages.error_view import diagnostic_lines
+from kernelab.warp.ignored_settings import OPTIONS as IDLE
+from kernelab.warp.ignored_settings import UNUSED
 
 OPTIONS = ("--show", "--quiet", "--device", "--no-check", "--no-backward", "--fast-math", "--max-unroll")
 EVERYTHING, NOTHING = "all", "none"

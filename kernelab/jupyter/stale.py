@@ -13,8 +13,8 @@ from typing import Any
 
 from kernelab.errors import Diagnostic, Source
 from kernelab.frontend import UserFunction
-from kernelab.runtime.constants import current, same, short
-from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.stale_constants import current, same, short
 
 Holder = Kernel | UserFunction
 

@@ -7,21 +7,21 @@ computed when somebody asks for it, such as checks and Jacobians, wait in `repor
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelab.autodiff.progress import Progress
-from kernelab.autodiff.tape import Tape
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.progress import Progress
 from kernelab.errors import Diagnosed
 from kernelab.lang.ir import Function
-from kernelab.passes.vjp import Vjp
-from kernelab.runtime.indexed import indexedarray
-from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.strided import array
-from kernelab.views import display
-from kernelab.views.arrays import array_view, picked_view
-from kernelab.views.errors import error_lines
-from kernelab.views.kernel import program_text, program_view, view, vjp_view
-from kernelab.views.markup import Node
-from kernelab.views.progress import bar
-from kernelab.views.tape import svg_of, tape_view
+from kernelab.passes.ad.vjp import Vjp
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.ops.indexed import indexedarray
+from kernelab.views.kernel.kernel_facts import program_text, program_view, view, vjp_view
+from kernelab.views.pages import display
+from kernelab.views.pages.error_view import error_lines
+from kernelab.views.pages.markup import Node
+from kernelab.views.pages.progress_bar import bar
+from kernelab.views.tape.arrays import array_view, picked_view
+from kernelab.views.tape.tape_view import svg_of, tape_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Kernel: view,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelab.errors import Diagnostic, LaunchError
-from kernelab.runtime.capture import Graph
-from kernelab.runtime.conversion import described
-from kernelab.runtime.recorder import caller
-from kernelab.runtime.spaces import OPEN
-from kernelab.runtime.streams import Stream
-from kernelab.runtime.strided import array
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.launch.capture import Graph
+from kernelab.runtime.memory.spaces import OPEN
+from kernelab.runtime.memory.streams import Stream
 
 Body = Callable[..., Any] | Graph
 

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from kernelab.backend import nvidia, nvrtc
-from kernelab.backend.cache import clear
+from kernelab.backend.common.build_cache import clear
+from kernelab.backend.cuda import nvidia, nvrtc
 from kernelab.errors import (
     Diagnostic,
     KernelError,
@@ -14,9 +14,9 @@ from kernelab.errors import (
     KernelTypeError,
     KernelValueError,
 )
-from kernelab.frontend.options import MODULE
-from kernelab.runtime.device import Device, get_cuda_devices, get_device
-from kernelab.runtime.loading import MODULE_OPTIONS, Module, refuse_unknown
+from kernelab.frontend.syntax.options import MODULE
+from kernelab.runtime.kernel.loading import MODULE_OPTIONS, Module, refuse_unknown
+from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
 from kernelab.warp.branches import capture_if, capture_while
 
 LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR = 10, 20, 30, 40

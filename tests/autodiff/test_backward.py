@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.adjoints import Adjoints
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from tests.support.chains import kernels, scale, square, step, total, twice
 from tests.support.leaves import gradient, leaf, result
 

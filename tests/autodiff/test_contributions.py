@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
-from kernelab.autodiff.contributions import Contributions
+from kernelab.autodiff.inspect.contributions import Contributions
 from tests.strategies.hosts import host_programs
 from tests.support.tapes import recorded
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import Function
-from kernelab.passes.scalarise import scalarise
-from kernelab.runtime.kernel import Kernel
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.runtime.kernel.kernel import Kernel
 from tests.passes.test_custom import KERNELS, SURROGATE
 
 

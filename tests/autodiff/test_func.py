@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff import adjoints
+from kernelab.autodiff.records import adjoint_buffers
 from kernelab.errors import GradientError, KernelError, KernelTypeError, TapeError
-from kernelab.runtime import memory
+from kernelab.runtime.memory import memory
 from tests.support.functions import (
     RNG,
     K,
@@ -282,7 +282,7 @@ def test_adjoints_on_the_way_are_let_go_of(lanes: bool, monkeypatch: pytest.Monk
             x = sine(x)
         return x
 
-    monkeypatch.setattr(adjoints, "zeros_beside", counted)
+    monkeypatch.setattr(adjoint_buffers, "zeros_beside", counted)
     jacobian = kl.func.jacrev(f)
     found = kl.func.vmap(jacobian)(reals(1, 2)) if lanes else jacobian(reals(2))
     assert np.isfinite(found.numpy()).all()

@@ -11,8 +11,8 @@ import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError, KernelValueError
 from kernelab.lang.ir import Block, Function, Let
 from kernelab.lang.ops import Partials
-from kernelab.passes.vjp import Vjp
-from kernelab.runtime.kernel import Kernel
+from kernelab.passes.ad.vjp import Vjp
+from kernelab.runtime.kernel.kernel import Kernel
 
 CELL = """
 def wave(x: array[float], gain: float, y: array[float]):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.jacobian import Jacobian, Selection, columns, jacobians
-from kernelab.autodiff.subject import of_function, of_kernel
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, columns, jacobians
+from kernelab.autodiff.jacobians.subject import of_function, of_kernel
 from kernelab.errors import GradientError, KernelError, KernelTypeError, KernelValueError
 
 CELL = """
@@ -327,7 +327,7 @@ def test_rows_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     args = (K["gathered"], 6, [x], [kl.zeros(2)])
     whole = kl.autograd.jacobian(*args)[0, 0].numpy()
     numeric = kl.autograd.jacobian_fd(*args)[0, 0].numpy()
-    monkeypatch.setattr("kernelab.autodiff.transforms.CHUNK_BYTES", 1)
+    monkeypatch.setattr("kernelab.autodiff.transforms.transforms.CHUNK_BYTES", 1)
     np.testing.assert_array_equal(kl.autograd.jacobian(*args)[0, 0].numpy(), whole)
     np.testing.assert_array_equal(kl.autograd.jacobian_fd(*args)[0, 0].numpy(), numeric)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
-from kernelab.autodiff.endtoend import differs_in_sweep
-from kernelab.autodiff.replay import Line, NotReplayableError
+from kernelab.autodiff.checks.endtoend import differs_in_sweep
+from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError
 from tests.strategies.hosts import host_programs
 from tests.support.tapes import ran, recorded, seen
 from tests.support.zoo import ZOO, Animal

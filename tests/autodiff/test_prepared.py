@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.prepared import is_plain, prepared
-from kernelab.autodiff.subject import Subject, of_kernel
+from kernelab.autodiff.jacobians.prepared import is_plain, prepared
+from kernelab.autodiff.jacobians.subject import Subject, of_kernel
 from kernelab.errors import KernelIndexError
 
 CELL = """

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
-from kernelab.autodiff.coloring import color_columns, color_stars
-from kernelab.autodiff.jacobian import jacobians
-from kernelab.autodiff.pattern import Pattern, patterns
-from kernelab.autodiff.sparse import Stars
-from kernelab.autodiff.subject import of_function, of_kernel
+from kernelab.autodiff.jacobians.coloring import color_columns, color_stars
+from kernelab.autodiff.jacobians.jacobian import jacobians
+from kernelab.autodiff.jacobians.pattern import Pattern, patterns
+from kernelab.autodiff.jacobians.sparse import Stars
+from kernelab.autodiff.jacobians.subject import of_function, of_kernel
 
 CELL = """
 def band(x: array[float], y: array[float]):
@@ -186,7 +186,7 @@ def test_a_pattern_that_changed_is_found_again() -> None:
 
 
 def test_blocks_are_found_before_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelab.autodiff.pattern.MOST_LANES", 1)
+    monkeypatch.setattr("kernelab.autodiff.jacobians.pattern.MOST_LANES", 1)
     n = 300
     subject = of_kernel(K["band"], n, [reals(n)], [kl.zeros(n)], "jacobian")
     _, (pattern,) = patterns(subject, 0)
@@ -284,7 +284,7 @@ def test_every_row_of_a_stale_pattern_is_checked_by_its_own_terms(
 def test_a_pattern_that_holds_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
     monkeypatch.setattr(
-        "kernelab.autodiff.sparse.patterns", lambda *given: (found.append(1), patterns(*given))[1]
+        "kernelab.autodiff.jacobians.sparse.patterns", lambda *given: (found.append(1), patterns(*given))[1]
     )
     kernel = kl.compile(BRANCHING.replace("SCALAR", "float"))["branching"]
     x, scale, on = (

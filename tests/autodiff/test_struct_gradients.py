@@ -8,7 +8,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelWarning, TapeError
-from kernelab.runtime.launch import sharing
+from kernelab.runtime.launch.launch import sharing
 
 TEXT = """
 class Mass:

@@ -6,8 +6,8 @@ import weakref
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records import LaunchRecord
+from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.records import LaunchRecord
 from tests.support.chains import kernels, square
 from tests.support.leaves import gradient, leaf, result
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.threadrun import ThreadRun
+from kernelab.autodiff.inspect.thread_run import ThreadRun
 
 KERNELS = kl.compile(
     """def spring(x: array[vec3], rest: float, energy: array[float]):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelab.backend import cache as module
-from kernelab.backend.cache import Cache, cache_dir, key_of
-from kernelab.backend.cpu import CpuBackend
+from kernelab.backend.common import build_cache as module
+from kernelab.backend.common.build_cache import Cache, cache_dir, key_of
+from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 from tests.codegen import kernels
 
@@ -183,9 +183,9 @@ def test_what_a_killed_build_left_is_removed_after_a_day(folder: Path) -> None:
 BUILD_AND_RUN = """
     import sys
     import numpy as np
-    from kernelab.backend.cpu import CpuBackend
-    from kernelab.backend.packing import pack
-    from kernelab.codegen.entry import layout_of
+    from kernelab.backend.cpu.cpu_backend import CpuBackend
+    from kernelab.backend.common.packing import pack
+    from kernelab.codegen.common.entry import layout_of
     from tests.codegen import kernels
 
     entry = CpuBackend().build([kernels.saxpy().function])["saxpy"]
@@ -217,7 +217,7 @@ def test_a_build_that_is_killed_leaves_no_library(folder: Path) -> None:
     text = """
         import os
         from pathlib import Path
-        from kernelab.backend.cache import Cache
+        from kernelab.backend.common.build_cache import Cache
 
         def build(path):
             path.write_text("half of it")

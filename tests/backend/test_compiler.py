@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelab.backend import base
-from kernelab.backend.compiler import (
+from kernelab.backend.common import backends
+from kernelab.backend.common.compiler import (
     STRAIGHT,
     Compiler,
     CompilerError,
@@ -13,8 +13,8 @@ from kernelab.backend.compiler import (
     find_compiler,
     open_compiler,
 )
-from kernelab.backend.cpu import CpuBackend
-from kernelab.codegen.entry import Line, Unit
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.codegen.common.entry import Line, Unit
 from kernelab.errors import BuildError, KernelError, KernelWarning
 from tests.codegen import kernels
 from tests.codegen.writer import LINE
@@ -57,22 +57,22 @@ def test_without_a_compiler_the_interpreter_serves_after_one_warning(
     for variable in ("KERNELAB_CXX", "CXX"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    base._warn_that_there_is_no_compiler.cache_clear()
+    backends._warn_that_there_is_no_compiler.cache_clear()
     with pytest.raises(NoCompilerError, match="no C\\+\\+ compiler"):
         CpuBackend().build([kernels.saxpy().function])
     with pytest.warns(KernelWarning, match="apt-get install g\\+\\+"):
-        assert base.default() == "interp"
-    assert base.default() == "interp"
+        assert backends.default() == "interp"
+    assert backends.default() == "interp"
 
 
 def test_the_default_is_the_compiler_where_there_is_one() -> None:
-    assert base.default() == "cpu"
-    assert base.get("cpu").name == "cpu"
+    assert backends.default() == "cpu"
+    assert backends.get("cpu").name == "cpu"
 
 
 def test_an_unknown_backend_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(BuildError, match=r"no backend 'gpu'(.|\n)*cpu, interp"):
-        base.get("gpu")
+        backends.get("gpu")
 
 
 def test_a_complaint_of_the_compiler_names_the_line_of_the_cell(tmp_path: Path) -> None:

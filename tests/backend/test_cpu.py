@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
-from kernelab.backend.base import Entry
-from kernelab.backend.compiler import open_compiler
-from kernelab.backend.cpu import CpuBackend, CpuEntry
-from kernelab.backend.packing import pack
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import layout_of
-from kernelab.codegen.flavors import Cpu
+from kernelab.backend.common.backends import Entry
+from kernelab.backend.common.compiler import open_compiler
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cpu
 from kernelab.errors import (
     KernelAssertionError,
     KernelIndexError,
@@ -31,8 +31,8 @@ from kernelab.errors import (
 )
 from kernelab.lang.ir import Function
 from kernelab.lang.rounding import widened
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.ad.vjp import Vjp, vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Case
@@ -76,7 +76,7 @@ def test_machine_code_and_interpreter_agree(case: Case, seed: int, entries: dict
     given = case.draw(np.random.default_rng(seed))
     expected = copy.deepcopy(given)
     launch(entries[case.function.name], case.function, case.grid, **given)
-    interp.run(case.function, case.grid, expected)
+    interpreter.run(case.function, case.grid, expected)
     for name, value in expected.items():
         assert_equal(given[name], value, case.exact, name)
 
@@ -88,7 +88,7 @@ def test_the_zoo_computes_the_same_as_machine_code() -> None:
         given = animal.draw(np.random.default_rng(2))
         expected = copy.deepcopy(given)
         launch(built[animal.name], programs[animal.name], animal.grid, **given)
-        interp.run(programs[animal.name], animal.grid, expected)
+        interpreter.run(programs[animal.name], animal.grid, expected)
         for name, value in expected.items():
             assert_equal(given[name], value, False, f"{animal.name}: {name}")
 
@@ -118,7 +118,7 @@ def test_adjoints_agree_too() -> None:
             given[param.hint] = rng.uniform(-1, 1, shape).astype(_dtype(param))
         expected = copy.deepcopy(given)
         launch(built[adjoint.name], adjoint, case.grid, **given)
-        interp.run(adjoint, case.grid, expected)
+        interpreter.run(adjoint, case.grid, expected)
         for name, value in expected.items():
             assert_equal(given[name], value, False, f"{case.function.name}: {name}")
 
@@ -141,7 +141,7 @@ def test_an_adjoint_reads_what_its_primal_appended() -> None:
     program = vjp(case.function, ["x", "y"])
     built = CpuBackend().build([scalarise(program.primal), scalarise(program.adjoint)])
     found = _through(case, program, built["counters"], built["counters_adjoint"])
-    expected = _through(case, program, interp.entry(program.primal), interp.entry(program.adjoint))
+    expected = _through(case, program, interpreter.entry(program.primal), interpreter.entry(program.adjoint))
     np.testing.assert_array_equal(found, expected)
     assert np.count_nonzero(found) == np.count_nonzero(case.draw(np.random.default_rng(0))["x"] > 0)
 
@@ -183,7 +183,7 @@ def test_halves_need_no_machine_that_knows_them(tmp_path: Path) -> None:
     given = case.draw(np.random.default_rng(0))
     expected = copy.deepcopy(given)
     launch(entry, case.function, case.grid, **given)
-    interp.run(case.function, case.grid, expected)
+    interpreter.run(case.function, case.grid, expected)
     for name, value in expected.items():
         assert_equal(given[name], value, True, name)
 
@@ -235,7 +235,7 @@ def test_both_backends_say_the_same_of_an_error(entries: dict[str, Entry]) -> No
     function = kernels.transpose().function
     arguments = {"x": np.ones((3, 4)), "y": np.zeros((2, 3))}
     messages = []
-    for run in (entries["transpose"], interp.entry(function)):
+    for run in (entries["transpose"], interpreter.entry(function)):
         with pytest.raises(KernelIndexError) as caught:
             launch(run, function, (3, 4), **arguments)
         messages.append(str(caught.value))
@@ -269,9 +269,9 @@ def test_values_that_do_not_fit_into_memory_are_an_error_not_a_crash() -> None:
     text = """
         import resource
         import numpy as np
-        from kernelab.backend.cpu import CpuBackend, CpuEntry
-        from kernelab.backend.packing import pack
-        from kernelab.codegen.entry import layout_of
+        from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
+        from kernelab.backend.common.packing import pack
+        from kernelab.codegen.common.entry import layout_of
         from kernelab.errors import KernelError
         from tests.backend.test_cpu import BATCH
         from tests.codegen import kernels
@@ -307,9 +307,9 @@ def _environment() -> dict[str, str]:
 ENDLESS = """
 import signal
 import numpy as np
-from kernelab.backend.cpu import CpuBackend, CpuEntry
-from kernelab.backend.packing import pack
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
+from kernelab.backend.common.packing import pack
+from kernelab.codegen.common.entry import layout_of
 from tests.backend.test_cpu import BATCH
 from tests.codegen import kernels
 
@@ -433,9 +433,9 @@ def test_a_forked_child_launches_what_its_parent_built(entries: dict[str, Entry]
     text = """
         import os
         import numpy as np
-        from kernelab.backend.cpu import CpuBackend, CpuEntry
-        from kernelab.backend.packing import pack
-        from kernelab.codegen.entry import layout_of
+        from kernelab.backend.cpu.cpu_backend import CpuBackend, CpuEntry
+        from kernelab.backend.common.packing import pack
+        from kernelab.codegen.common.entry import layout_of
         from tests.backend.test_cpu import BATCH
         from tests.codegen import kernels
 

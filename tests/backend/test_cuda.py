@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
-from kernelab.backend.base import Args, Entry, StorageFull, slots_of
-from kernelab.backend.cuda import CudaBackend, CudaEntry
-from kernelab.backend.driver import Driver
-from kernelab.backend.packing import pack
-from kernelab.backend.workspace import Workspace
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import TILE, layout_of
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common.backends import Args, Entry, StorageFull, slots_of
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
+from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.workspace import Workspace
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import TILE, layout_of
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import (
     BuildError,
     KernelAssertionError,
@@ -34,9 +34,9 @@ from kernelab.lang.build import integer
 from kernelab.lang.ir import Function
 from kernelab.lang.rounding import widened
 from kernelab.lang.types import Array, Scalar, bfloat16, float16, float32, scalar_of, shape_of
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import Vjp, vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Case, Writer
@@ -88,7 +88,7 @@ def test_the_device_and_the_interpreter_agree(case: Case, driver: Watched, cases
     given = case.draw(np.random.default_rng(0))
     expected = copy.deepcopy(given)
     launch(driver, cases[case.function.name], case.function, case.grid, **given)
-    interp.run(case.function, case.grid, expected)
+    interpreter.run(case.function, case.grid, expected)
     for name, value in expected.items():
         assert_close(given[name], value, name)
 
@@ -102,13 +102,15 @@ def test_every_program_of_the_zoo_computes_the_same_on_the_device(
     primal, tangent, program = (table[animal.name] for table in (PRIMALS, TANGENTS, PROGRAMS))
     found, expected = copy.deepcopy(drawn), copy.deepcopy(drawn)
     launch(driver, zoo[animal.name], primal, animal.grid, **found)
-    interp.run(primal, animal.grid, expected)
+    interpreter.run(primal, animal.grid, expected)
     assert_all_close(found, expected, animal.name)
     found, expected = (derived(tangent, drawn) for _ in range(2))
     launch(driver, zoo[tangent.name], tangent, animal.grid, **found)
-    interp.run(tangent, animal.grid, expected)
+    interpreter.run(tangent, animal.grid, expected)
     assert_all_close(found, expected, tangent.name)
-    wanted = swept(program, interp.entry(program.primal), interp.entry(program.adjoint), animal, None)
+    wanted = swept(
+        program, interpreter.entry(program.primal), interpreter.entry(program.adjoint), animal, None
+    )
     got = swept(program, zoo[f"{animal.name}_kept"], zoo[program.adjoint.name], animal, driver)
     assert_all_close(got, wanted, program.adjoint.name)
 
@@ -280,7 +282,7 @@ def test_what_depends_on_the_order_of_threads_runs_in_order_and_says_so(
     x = np.arange(n, dtype=np.float32)
     found = {"x": x.copy(), "y": np.full(n + 1, -1, np.float32)}
     expected = copy.deepcopy(found)
-    interp.run(function, (n,), expected)
+    interpreter.run(function, (n,), expected)
     driver.launches.clear()
     if array:
         with pytest.warns(KernelWarning, match=f"`{name}` runs on one thread of cuda:0: .* `{array}`"):
@@ -305,7 +307,7 @@ def test_arguments_that_share_memory_run_in_order(driver: Watched, cases: dict[s
     assert driver.launches[-1] == (1, 1)
     driver.download(memory.ctypes.data, address, memory.nbytes)
     expected = np.arange(n + 1, dtype=np.float32)
-    interp.run(kernels.saxpy().function, (n,), {"x": expected[:n], "y": expected[1:], "a": two})
+    interpreter.run(kernels.saxpy().function, (n,), {"x": expected[:n], "y": expected[1:], "a": two})
     np.testing.assert_array_equal(memory, expected)
     driver.free(address)
 
@@ -334,7 +336,7 @@ def test_a_loop_that_keeps_much_runs_again_with_more_room_where_arrays_say_how_m
         driver.launches.clear()
         launch(driver, entry, program, (3,), **given)
         assert len(driver.launches) == launches
-    interp.run(program, (3,), expected)
+    interpreter.run(program, (3,), expected)
     assert_all_close(given, expected, "walk")
 
 

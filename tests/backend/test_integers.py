@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend import interp
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.cuda import CudaBackend
-from kernelab.backend.packing import pack
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cuda.cuda_backend import CudaBackend
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.rounding import rounded
@@ -44,7 +44,7 @@ def agrees_everywhere(edges: Sequence[Edge]) -> None:
         function, grid = edge.function, (len(edge.expected),)
         name, layout = function.name, layout_of(function)
         first, second, third = ({key: value.copy() for key, value in edge.given.items()} for _ in range(3))
-        interp.run(function, grid, first)
+        interpreter.run(function, grid, first)
         machine[name](pack(layout, grid, second))
         launch(driver, device[name], function, grid, **third)
         for target, after in (("interpreter", first), ("machine code", second), ("device", third)):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
-from kernelab.backend.base import get
-from kernelab.backend.packing import pack
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.common.backends import get
+from kernelab.backend.common.packing import pack
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
 from kernelab.errors import KernelInterrupt
 from kernelab.lang.build import FALSE, TRUE, Builder, constant, integer
 from kernelab.lang.ir import Atomic, Block, For, Function, If, Load, Restore, Save, Stack, Store, Var, While
@@ -31,7 +31,7 @@ from kernelab.lang.types import (
     uint64,
 )
 from kernelab.lang.verify import verify
-from kernelab.passes.independence import independent
+from kernelab.passes.access.independence import independent
 from tests.codegen import kernels
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
@@ -45,7 +45,7 @@ def test_one_thread_index_is_the_linear_index_whatever_the_rank_of_the_grid() ->
     out = w.array("out", int32)
     w.builder.store(out, [w.i], w.i)
     result = np.zeros(6, np.int32)
-    interp.run(w.done(), (2, 3), {"out": result})
+    interpreter.run(w.done(), (2, 3), {"out": result})
     assert result.tolist() == [0, 1, 2, 3, 4, 5]
 
 
@@ -56,7 +56,7 @@ def test_several_thread_indices_are_the_first_coordinates_and_linear_the_positio
     i, j = w.threads
     w.builder.store(out, [linear], w.apply("add", w.apply("mul", i, integer(10)), j))
     result = np.zeros(12, np.int32)
-    interp.run(w.done(linear), (2, 3, 2), {"out": result})
+    interpreter.run(w.done(linear), (2, 3, 2), {"out": result})
     assert result.tolist() == [0, 0, 1, 1, 2, 2, 10, 10, 11, 11, 12, 12]
 
 
@@ -65,7 +65,7 @@ def test_a_thread_index_beyond_the_rank_of_the_grid_is_zero() -> None:
     out = w.array("out", int32)
     w.builder.store(out, [w.i], w.threads[2])
     result = np.full(2, 7, np.int32)
-    interp.run(w.done(), (2,), {"out": result})
+    interpreter.run(w.done(), (2,), {"out": result})
     assert result.tolist() == [0, 0]
 
 
@@ -76,7 +76,7 @@ def test_arrays_may_have_any_strides() -> None:
     w.builder.store(out, [i, j], w.builder.load(x, [j, i]))
     source = np.arange(24, dtype=np.float32).reshape(4, 6)
     result = np.zeros((2, 3), np.float32)
-    interp.run(w.done(), (2, 3), {"x": source[2::-1, ::3], "out": result})
+    interpreter.run(w.done(), (2, 3), {"x": source[2::-1, ::3], "out": result})
     np.testing.assert_array_equal(result, source[2::-1, ::3].T)
 
 
@@ -85,7 +85,7 @@ def test_a_broadcast_array_can_be_read() -> None:
     x, out = w.array("x"), w.array("out")
     w.builder.store(out, [w.i], w.builder.load(x, [w.i]))
     result = np.zeros(3, np.float32)
-    interp.run(w.done(), (3,), {"x": np.broadcast_to(np.float32(2.5), 3), "out": result})
+    interpreter.run(w.done(), (3,), {"x": np.broadcast_to(np.float32(2.5), 3), "out": result})
     assert result.tolist() == [2.5, 2.5, 2.5]
 
 
@@ -111,7 +111,7 @@ def test_a_value_of_any_type_arrives_as_it_was_passed(type: Any, value: Any) -> 
     w.builder.store(out, [w.i], given)
     scalar = getattr(type, "scalar", type)
     result = np.zeros((2, *np.shape(value)), scalar.dtype)
-    interp.run(w.done(), (2,), {"given": value, "out": result})
+    interpreter.run(w.done(), (2,), {"given": value, "out": result})
     np.testing.assert_array_equal(result, np.array([value, value], scalar.dtype))
 
 
@@ -120,7 +120,7 @@ def test_shape_gives_the_extents_also_for_an_axis_known_at_run_time() -> None:
     x, out = w.array("x", Vec(float32, 3), 2), w.array("out", int32)
     w.builder.store(out, [w.i], w.builder.let(SHAPE, [x, w.i], int32))
     result = np.zeros(2, np.int32)
-    interp.run(w.done(), (2,), {"x": np.zeros((4, 5, 3), np.float32), "out": result})
+    interpreter.run(w.done(), (2,), {"x": np.zeros((4, 5, 3), np.float32), "out": result})
     assert result.tolist() == [4, 5]
 
 
@@ -128,13 +128,13 @@ def test_an_argument_of_another_dtype_is_refused_by_name() -> None:
     w = Writing()
     w.array("x")
     with pytest.raises(TypeError, match=r"x is an array\[float32\], not an array of shape .* float64"):
-        interp.run(w.done(), (1,), {"x": np.zeros(3)})
+        interpreter.run(w.done(), (1,), {"x": np.zeros(3)})
 
 
 def test_an_empty_grid_runs_nothing() -> None:
     w = Writing()
     w.builder.store(w.array("out"), [integer(99)], constant(1, float32))
-    interp.run(w.done(), (0,), {"out": np.zeros(0, np.float32)})
+    interpreter.run(w.done(), (0,), {"out": np.zeros(0, np.float32)})
 
 
 # ------------------------------------------------------------------------------------------ memory
@@ -146,7 +146,7 @@ def test_a_negative_index_counts_from_the_end() -> None:
     back = w.apply("sub", integer(-1), w.i)
     w.builder.store(out, [back], w.builder.load(x, [w.i]))
     result = np.zeros(3, np.float32)
-    interp.run(w.done(), (3,), {"x": np.array([1, 2, 3], np.float32), "out": result})
+    interpreter.run(w.done(), (3,), {"x": np.array([1, 2, 3], np.float32), "out": result})
     assert result.tolist() == [3.0, 2.0, 1.0]
 
 
@@ -155,7 +155,7 @@ def test_of_several_stores_to_one_element_the_last_thread_wins() -> None:
     out = w.array("out", int32)
     w.builder.store(out, [w.apply("mod", w.i, integer(2))], w.i)
     result = np.zeros(2, np.int32)
-    interp.run(w.done(), (7,), {"out": result})
+    interpreter.run(w.done(), (7,), {"out": result})
     assert result.tolist() == [6, 5]
 
 
@@ -170,7 +170,7 @@ def twice(a: array[float]):
         "twice",
     )
     a = np.array([1, 2, 3], np.float32)
-    interp.run(function, (3,), {"a": a})
+    interpreter.run(function, (3,), {"a": a})
     assert a.tolist() == [4.0, 9.0, 16.0]
 
 
@@ -185,7 +185,7 @@ def test_an_atomic_gives_each_thread_what_it_found_in_thread_order(dtype: Any) -
     wanted = {name: value.astype(dtype.dtype) for name, value in drawn.items()}
     found = {name: value.copy() for name, value in wanted.items()}
     evaluate(function, (40,), wanted)
-    interp.run(function, (40,), found)
+    interpreter.run(function, (40,), found)
     np.testing.assert_array_equal(found["out"], wanted["out"])
     np.testing.assert_array_equal(found["total"], wanted["total"])
 
@@ -196,7 +196,7 @@ def test_additions_to_scattered_elements_are_rounded_once() -> None:
     w.builder.atomic_add(total, [w.apply("mod", w.i, integer(2))], w.builder.load(x, [w.i]))
     x_values = np.random.default_rng(1).uniform(-1, 1, 1000).astype(np.float32)
     result = np.zeros(2, np.float32)
-    interp.run(w.done(), (1000,), {"total": result, "x": x_values})
+    interpreter.run(w.done(), (1000,), {"total": result, "x": x_values})
     np.testing.assert_array_equal(
         result, [np.sum(x_values[k::2], dtype=np.float64).astype(np.float32) for k in (0, 1)]
     )
@@ -210,7 +210,7 @@ def test_what_is_held_is_taken_for_what_memory_holds() -> None:
     w.builder.emit(Atomic(second, "add", x, (integer(0),), constant(1, float32), held=constant(7, float32)))
     w.builder.store(out, [integer(0)], w.apply("add", first, second))
     arrays = {"x": np.array([100], np.float32), "out": np.zeros(1, np.float32)}
-    interp.run(w.done(), (1,), arrays)
+    interpreter.run(w.done(), (1,), arrays)
     assert (float(arrays["out"][0]), float(arrays["x"][0])) == (12.0, 101.0)
 
 
@@ -221,7 +221,7 @@ def test_an_access_to_a_component_touches_nothing_else() -> None:
     w.builder.emit(Load(value, m, (w.i,), component=1))
     w.builder.emit(Store(m, (w.i,), value, component=2))
     array = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
-    interp.run(w.done(), (2,), {"m": array})
+    interpreter.run(w.done(), (2,), {"m": array})
     assert array.ravel().tolist() == [0, 1, 1, 3, 4, 5, 5, 7]
 
 
@@ -246,7 +246,7 @@ def choose(x: array[float], out: array[float]):
         "choose",
     )
     arrays = {"x": np.array([4.0, 0.5, -2.0], np.float32), "out": np.zeros(3, np.float32)}
-    interp.run(function, (3,), arrays)
+    interpreter.run(function, (3,), arrays)
     assert arrays["out"].tolist() == [2.0, 9.0, 2.0]
 
 
@@ -269,7 +269,7 @@ def powers(reverse: bool) -> Function:
 @pytest.mark.parametrize(("reverse", "wanted"), [(False, [0, 0, 210, 0, 10]), (True, [0, 0, 12, 0, 1])])
 def test_each_thread_runs_its_own_number_of_iterations(reverse: bool, wanted: list[int]) -> None:
     arrays = {"counts": np.array([0, 1, 3, -2, 2], np.int32), "out": np.full(5, -1, np.int32)}
-    interp.run(powers(reverse), (5,), arrays)
+    interpreter.run(powers(reverse), (5,), arrays)
     assert arrays["out"].tolist() == wanted
 
 
@@ -291,7 +291,7 @@ def test_a_loop_ends_after_the_iteration_that_sets_its_stop(kind: str) -> None:
         w.builder.emit(While(outs, (trips, done), inits, 1, body))
     w.builder.store(out, [w.i], outs[0])
     arrays = {"limits": np.array([3, 1, 0, 4], np.int32), "out": np.zeros(4, np.int32)}
-    interp.run(w.done(), (4,), arrays)
+    interpreter.run(w.done(), (4,), arrays)
     assert arrays["out"].tolist() == [3, 1, 1, 4]
 
 
@@ -313,7 +313,7 @@ def test_each_thread_has_a_stack_of_its_own() -> None:
     w.builder.emit(For((end,), j, count, (total,), (integer(0),), popping.close(shifted)))
     w.builder.store(out, [w.i], end)
     arrays = {"counts": np.array([2, 0, 3, 1], np.int32), "out": np.full(4, -1, np.int32)}
-    interp.run(w.done(), (4,), arrays)
+    interpreter.run(w.done(), (4,), arrays)
     assert arrays["out"].tolist() == [1000, 0, 221202, 3]
 
 
@@ -321,7 +321,7 @@ def test_a_function_is_evaluated_lane_by_lane() -> None:
     x, y = Var(float64, "x"), Var(Vec(float64, 2), "y")
     builder = Builder()
     function = verify(Function("f", (x, y), builder.close(builder.apply("mul", x, y), TRUE)))
-    product, truth = interp.evaluate(function, np.array([2.0, 3.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    product, truth = interpreter.evaluate(function, np.array([2.0, 3.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     assert product.tolist() == [[2.0, 4.0], [9.0, 12.0]]
     assert truth.tolist() == [True, True]
 
@@ -362,7 +362,7 @@ def test_an_if_without_results_may_do_nothing_on_one_side() -> None:
     w.builder.emit(If((), w.apply("gt", w.i, integer(0)), then.close(), Block(())))
     w.builder.emit(If((), FALSE, Block(()), Block(())))
     result = np.zeros(3, np.int32)
-    interp.run(w.done(), (3,), {"out": result})
+    interpreter.run(w.done(), (3,), {"out": result})
     assert result.tolist() == [0, 1, 1]
 
 
@@ -376,7 +376,7 @@ def test_threads_that_store_to_an_element_and_add_to_it_take_turns() -> None:
     )
     assert not independent(function)
     y = np.zeros(1, np.float32)
-    interp.run(function, (3,), {"x": np.array([1, 2, 4], np.float32), "y": y})
+    interpreter.run(function, (3,), {"x": np.array([1, 2, 4], np.float32), "y": y})
     assert y[0] == 4
 
 
@@ -396,7 +396,7 @@ def test_where_threads_store_to_one_element_the_last_one_counts(how: str, descen
     function = replace(function, descending=descending)
     x = np.array([1, -3, 2], np.float32)
     together, one_by_one = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    interp.run(function, (3,), {"x": x, "y": together})
+    interpreter.run(function, (3,), {"x": x, "y": together})
     evaluate(function, (3,), {"x": x, "y": one_by_one})
     np.testing.assert_array_equal(together, one_by_one)
     assert independent(function) == (how == "nowhere" or (how == "by one store" and not descending))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from kernelab.errors import (
     KernelAssertionError,
     KernelError,
@@ -19,7 +19,7 @@ from kernelab.lang.verify import verify
 from tests.support.lowering import lowered
 from tests.support.writing import Writing
 
-WIDTHS = (1, 3, interp.WIDTH)
+WIDTHS = (1, 3, interpreter.WIDTH)
 SOURCE = Source("\n" * 9, "Cell In[1]")
 
 
@@ -27,14 +27,14 @@ def span(line: int) -> Span:
     return Span(SOURCE, line, 0, line, 1)
 
 
-def reading(x_length: int, threads: int, shift: int, width: int = interp.WIDTH) -> None:
+def reading(x_length: int, threads: int, shift: int, width: int = interpreter.WIDTH) -> None:
     w = Writing()
     x, out = w.array("x"), w.array("out")
     with w.builder.at(span(3)):
         value = w.builder.load(x, [w.apply("add", w.i, integer(shift))])
     w.builder.store(out, [w.i], value)
     arrays = {"x": np.zeros(x_length, np.float32), "out": np.zeros(threads, np.float32)}
-    interp.run(w.done(), (threads,), arrays, width)
+    interpreter.run(w.done(), (threads,), arrays, width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -61,7 +61,7 @@ def test_an_unsigned_index_never_counts_from_the_end() -> None:
     x, index = w.array("x"), w.param("index", uint64)
     w.builder.store(x, [index], constant(1, float32))
     with pytest.raises(KernelIndexError):
-        interp.run(w.done(), (1,), {"x": np.zeros(3, np.float32), "index": 2**64 - 1})
+        interpreter.run(w.done(), (1,), {"x": np.zeros(3, np.float32), "index": 2**64 - 1})
 
 
 def failing(first: int, second: int) -> Function:
@@ -81,12 +81,12 @@ def failing(first: int, second: int) -> Function:
 def test_the_failure_reported_is_the_one_that_comes_first_thread_by_thread(width: int) -> None:
     out = np.zeros(2, np.int32)
     with pytest.raises(KernelZeroDivisionError) as caught:
-        interp.run(failing(first=3, second=5), (8,), {"out": out}, width)
+        interpreter.run(failing(first=3, second=5), (8,), {"out": out}, width)
     assert "thread 3" in caught.value.diagnostics[0].message
     assert caught.value.diagnostics[0].span == span(2)
     assert out[1] == 3
     with pytest.raises(KernelAssertionError, match="one; in thread 2"):
-        interp.run(failing(first=6, second=2), (8,), {"out": out}, width)
+        interpreter.run(failing(first=6, second=2), (8,), {"out": out}, width)
 
 
 def test_threads_with_lower_numbers_finish_what_they_began() -> None:
@@ -101,7 +101,7 @@ def walk(x: array[float], counts: array[int], out: array[float]):
     )
     x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
     with pytest.raises(KernelIndexError, match=r"index 4 .* in thread 2"):
-        interp.run(function, (4,), {"x": x, "counts": np.array([4, 3, 9, 2], np.int32), "out": out})
+        interpreter.run(function, (4,), {"x": x, "counts": np.array([4, 3, 9, 2], np.int32), "out": out})
     assert out[:2].tolist() == [4.0, 3.0]
 
 
@@ -120,7 +120,7 @@ def test_a_saved_value_is_found_again_by_threads_below_a_failure() -> None:
     w.builder.emit(For((), j, integer(4), (), (), popping.close()))
     result = np.zeros(4, np.int32)
     with pytest.raises(KernelIndexError, match="in thread 3"):
-        interp.run(w.done(), (4,), {"x": np.zeros(8, np.float32), "out": result})
+        interpreter.run(w.done(), (4,), {"x": np.zeros(8, np.float32), "out": result})
     assert result.tolist() == [0, 4, 8, 0]
 
 
@@ -129,7 +129,7 @@ def test_coordinates_are_named_where_the_kernel_unpacks_them() -> None:
     i, j = w.threads
     w.builder.check(w.apply("lt", w.apply("add", i, j), integer(3)), "assertion", "far")
     with pytest.raises(KernelAssertionError, match=r"in thread \(1, 2\)"):
-        interp.run(w.done(), (2, 3), {})
+        interpreter.run(w.done(), (2, 3), {})
 
 
 def test_an_evaluated_function_reports_its_failures_too() -> None:
@@ -137,4 +137,4 @@ def test_an_evaluated_function_reports_its_failures_too() -> None:
     builder.check(x, "assertion", "")
     function = verify(Function("f", (x,), builder.close()))
     with pytest.raises(KernelError, match="in thread 1"):
-        interp.evaluate(function, np.array([True, False]))
+        interpreter.evaluate(function, np.array([True, False]))

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
-from kernelab.codegen.totals import is_deferred
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.cpp.wide_accumulators import is_deferred
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Append, For, Var
 from kernelab.lang.types import float32, int32
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.support.derivatives import active_names, wide
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered
@@ -22,7 +22,7 @@ from tests.support.writing import Writing
 from tests.support.zoo import ZOO, Animal
 
 Numpy = np.ndarray[Any, Any]
-WIDTHS = (1, 3, interp.WIDTH)
+WIDTHS = (1, 3, interpreter.WIDTH)
 
 
 def narrow(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_the_zoo_does_what_it_does_thread_by_thread(animal: Animal, width: int) 
     drawn = narrow(animal.draw(np.random.default_rng(1)))
     wanted, found = copied(drawn), copied(drawn)
     evaluate(function, animal.grid, wanted)
-    interp.run(function, animal.grid, found, width)
+    interpreter.run(function, animal.grid, found, width)
     # A sum in float64 is rounded once, a sum in memory each time.
     rounding = 1e-6 if is_deferred(function) else 0.0
     for name, array in wanted.items():
@@ -54,8 +54,8 @@ def test_scalarised_the_zoo_does_the_same(animal: Animal) -> None:
     function = lowered(animal.text, animal.name)
     drawn = animal.draw(np.random.default_rng(2))
     wanted, found = copied(drawn), copied(drawn)
-    interp.run(function, animal.grid, wanted)
-    interp.run(scalarise(function), animal.grid, found)
+    interpreter.run(function, animal.grid, wanted)
+    interpreter.run(scalarise(function), animal.grid, found)
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array, name)
 
@@ -65,7 +65,7 @@ def test_a_running_total_overflows_in_silence() -> None:
         "def total(x: array[float], l: array[float]):\n    atomic_add(l, 0, x[tid()])\n", "total"
     )
     found = {"x": np.full(2, 3e38, np.float32), "l": np.zeros(1, np.float32)}
-    interp.run(function, (2,), found)
+    interpreter.run(function, (2,), found)
     assert np.isinf(found["l"][0])
 
 
@@ -91,7 +91,7 @@ def test_the_residuals_and_the_adjoint_of_the_zoo_are_those_of_a_run_thread_by_t
     wanted, found = copied(drawn), copied(drawn)
     kept = evaluate(program.primal, animal.grid, wanted)
     residuals = {residual.array.hint: new_residual(threads) for residual in program.residuals}
-    interp.run(program.primal, animal.grid, found | residuals, width)
+    interpreter.run(program.primal, animal.grid, found | residuals, width)
     stored: dict[str, Any] = {}
     for residual in program.residuals:
         name = residual.array.hint
@@ -103,7 +103,7 @@ def test_the_residuals_and_the_adjoint_of_the_zoo_are_those_of_a_run_thread_by_t
     wanted |= copied(bars | stored)
     found |= copied(bars | stored)
     evaluate(program.adjoint, animal.grid, wanted)
-    interp.run(program.adjoint, animal.grid, found, width)
+    interpreter.run(program.adjoint, animal.grid, found, width)
     for name in bars:
         np.testing.assert_allclose(found[name], wanted[name], rtol=1e-12, atol=1e-14)
 
@@ -119,6 +119,6 @@ def test_what_a_thread_appends_stands_together_in_the_order_of_the_threads(width
     w.builder.emit(For((), k, w.builder.load(counts, [w.i]), (), (), body.close()))
     kept = new_residual(4)
     arguments = {"counts": np.array([2, 0, 3, 1], np.int32), "residual": kept}
-    interp.run(w.done(), (4,), arguments, width)
+    interpreter.run(w.done(), (4,), arguments, width)
     assert contents(kept, np.dtype(np.float32)).tolist() == [0, 10, 2, 12, 22, 3]
     assert kept[1].tolist() == [0, 2, 2, 5]

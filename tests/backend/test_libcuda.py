@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelab.backend.compiler import open_compiler
+from kernelab.backend.common.compiler import open_compiler
 from tests.support import everycall
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from cuda.bindings import driver
 
-from kernelab.backend import nvidia, nvrtc
-from kernelab.backend.driver import FAULTS, LOST, LostError, fault
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.cuda import nvidia, nvrtc
+from kernelab.backend.cuda.driver import FAULTS, LOST, LostError, fault
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 from tests.support.lowering import lowered
 from tests.support.zoo import ZOO

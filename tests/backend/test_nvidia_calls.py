@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from kernelab.backend import nvidia, nvrtc
+from kernelab.backend.cuda import nvidia, nvrtc
 from kernelab.errors import BuildError
 
 DONE = real.CUresult.CUDA_SUCCESS

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 import kernelab as kl
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import BuildError
 from kernelab.lang.build import constant, integer
 from kernelab.lang.ir import Function
 from kernelab.lang.types import SCALARS, Array, bool_
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.runtime.derived import Reverse
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.runtime.kernel.derived import Reverse
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import Writer

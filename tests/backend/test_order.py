@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernelab.backend.order import in_turn
-from kernelab.passes.scalarise import scalarise
+from kernelab.backend.common.thread_order import in_turn
+from kernelab.passes.common.scalarise import scalarise
 from tests.support.lowering import lowered
 
 HEAD = (

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import interp
-from kernelab.backend.base import slots_of
-from kernelab.backend.cuda import CudaBackend, CudaEntry
-from kernelab.backend.packing import pack
-from kernelab.backend.specialization import MOST, is_specializable
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import layout_of
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common.backends import slots_of
+from kernelab.backend.common.packing import pack
+from kernelab.backend.common.specialization import MOST, is_specializable
+from kernelab.backend.cuda.cuda_backend import CudaBackend, CudaEntry
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.build import integer
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import Array, float32
-from kernelab.passes.independence import own_atomics
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
+from kernelab.passes.access.independence import own_atomics
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 from tests.codegen.writer import Writer
 from tests.support.hardware import Watched, open_device
@@ -126,7 +126,7 @@ def test_arrays_that_are_only_added_to_may_share_memory_and_threads_still_run_at
     numbers.run(entries["both"], FUNCTIONS["both"], (n,), x=v[:n], y=v[600 : 600 + n], z=v[601 : 601 + n])
     assert driver.launches == [(2, 256)]
     views = {"x": expected[:n], "y": expected[600 : 600 + n], "z": expected[601 : 601 + n]}
-    interp.run(FUNCTIONS["both"], (n,), views)
+    interpreter.run(FUNCTIONS["both"], (n,), views)
     np.testing.assert_array_equal(numbers.values, expected)
 
 
@@ -156,7 +156,7 @@ def test_threads_find_their_indices(
     given = {key: views[key].reshape(shape) for key, shape in shapes.items()}
     expected = {key: value.copy() for key, value in given.items()}
     memory.run(entries[name], FUNCTIONS[name], grid, **given)
-    interp.run(FUNCTIONS[name], grid, expected)
+    interpreter.run(FUNCTIONS[name], grid, expected)
     for key, value in expected.items():
         np.testing.assert_array_equal(given[key], value)
     driver.free(memory.address)

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.backend import nvrtc
-from kernelab.backend.driver import fault
-from kernelab.backend.tiered import BETTER, LULL, Worker
+from kernelab.backend.common.tiered import BETTER, LULL, Worker
+from kernelab.backend.cuda import nvrtc
+from kernelab.backend.cuda.driver import fault
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.runtime.memory.spaces import OPEN, Space
 from tests.support.simulated import SimulatedDriver
 
 
@@ -213,7 +213,7 @@ def test_a_forked_process_builds_itself_what_a_thread_of_its_parent_builds() -> 
     text = """
 import os
 import threading
-from kernelab.backend.tiered import Worker
+from kernelab.backend.common.tiered import Worker
 home, go = os.getpid(), threading.Event()
 def build():
     return go.wait() if os.getpid() == home else "built here"

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 import kernelab as kl
-from kernelab.views import page as html
-from kernelab.views.kernel import view
+from kernelab.views.kernel.kernel_facts import view
+from kernelab.views.pages import page as html
 
 LOAD = "%load_ext kernelab\nimport numpy as np\nimport kernelab as kl"
 SPRING = """%%kernel

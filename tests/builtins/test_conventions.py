@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import interp
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.packing import pack
-from kernelab.builtins.arithmetic import floordiv, mod, pow_, shl, shr, where
-from kernelab.builtins.convert import extract, insert, row
-from kernelab.builtins.matrix import determinant, inverse, matrix_product
-from kernelab.builtins.scalar import bit_count, log, rint, round_, sign, sqrt, step
-from kernelab.builtins.selection import argmax, argmin
-from kernelab.builtins.vector import cross, dot, normalize, outer
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.interpreter import interpreter
+from kernelab.builtins.scalars.arithmetic import floordiv, mod, pow_, shl, shr, where
+from kernelab.builtins.scalars.convert import extract, insert, row
+from kernelab.builtins.scalars.scalar import bit_count, log, rint, round_, sign, sqrt, step
+from kernelab.builtins.vectors.matrix import determinant, inverse, matrix_product
+from kernelab.builtins.vectors.selection import argmax, argmin
+from kernelab.builtins.vectors.vector import cross, dot, normalize, outer
+from kernelab.codegen.common.entry import layout_of
 from kernelab.lang.build import Builder, Expr
 from kernelab.lang.ir import Function, Var
 from kernelab.lang.types import Mat, Scalar, Vec, float32, float64, int8, int32, int64
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.common.scalarise import scalarise
 from tests.support.table import LANES, Case, Numpy, case_of, cotangents, lanes
 
 DIVIDENDS = [-128, -127, -7, -6, -1, 0, 1, 5, 6, 7, 127]
@@ -71,13 +71,13 @@ HARD = [(1.0, 0.1), (-1.0, 0.1), (5.5, -0.5), (-0.0, 2.0), (1e300, 3.0), (2.0, n
 def test_the_expansions_of_floor_division_and_remainder_round_as_python_does(a: float, b: float) -> None:
     for name, wanted in (("floordiv", a // b), ("mod", a % b)):
         function = scalarise(case_of(name, float64, float64).function())
-        (found,) = interp.evaluate(function, lanes(a), lanes(b))
+        (found,) = interpreter.evaluate(function, lanes(a), lanes(b))
         assert (found[0], np.signbit(found[0])) == (wanted, np.signbit(wanted))
 
 
 def test_division_of_a_float_by_zero_gives_what_division_gives() -> None:
     function = scalarise(case_of("floordiv", float64, float64).function())
-    (found,) = interp.evaluate(function, lanes(1.0, -1.0, 0.0), lanes(0.0))
+    (found,) = interpreter.evaluate(function, lanes(1.0, -1.0, 0.0), lanes(0.0))
     np.testing.assert_array_equal(found[:3], [np.inf, -np.inf, np.nan])
 
 
@@ -100,7 +100,7 @@ def test_round_takes_halves_away_from_zero_and_rint_to_even() -> None:
 def inverse_error_function(name: str, *values: float) -> list[float]:
     """By the expansion, which is what compiled kernels run; the oracle says the same."""
     function = scalarise(case_of(name, float64).function())
-    (found,) = interp.evaluate(function, lanes(*values))
+    (found,) = interpreter.evaluate(function, lanes(*values))
     with np.errstate(invalid="ignore"):
         oracle = case_of(name, float64).op.numpy(np.array(values))
     np.testing.assert_allclose(found[: len(values)], oracle, rtol=1e-13)
@@ -131,7 +131,9 @@ def test_the_inverse_error_functions_end_in_infinities_and_nan() -> None:
 @pytest.mark.parametrize("value", [0, 1, -1, -128, 127, 85])
 def test_the_bits_of_a_negative_number_are_counted_in_its_own_width(value: int) -> None:
     wanted = (value % 256).bit_count()
-    (found,) = interp.evaluate(scalarise(case_of("bit_count", int8).function()), lanes(value, dtype=np.int8))
+    (found,) = interpreter.evaluate(
+        scalarise(case_of("bit_count", int8).function()), lanes(value, dtype=np.int8)
+    )
     assert (int(bit_count(np.int8(value))), int(found[0])) == (wanted, wanted)
 
 
@@ -195,7 +197,7 @@ def masked(function: object, y: float) -> tuple[float, float]:
     expr = Expr(builder, x)
     result = where(expr > 0.0, function(expr), y)  # type: ignore[operator]
     program = jvp(Function("masked", (x,), builder.close(result.atom)), ["x"])
-    value, moved = interp.evaluate(program, lanes(0.0), lanes(1.0))
+    value, moved = interpreter.evaluate(program, lanes(0.0), lanes(1.0))
     return float(value[0]), float(moved[0])
 
 

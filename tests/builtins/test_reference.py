@@ -1,11 +1,11 @@
 from pathlib import Path
 
+from kernelab.builtins.records.language_words import WORDS, said_of
 from kernelab.builtins.reference import SHOWN, reference
-from kernelab.builtins.words import WORDS, said_of
-from kernelab.frontend.names import SPECIAL, language
+from kernelab.frontend.meaning.name_lookup import SPECIAL, language
 from kernelab.lang import ops
 from kernelab.lang.types import type_named
-from kernelab.runtime.words import ONLY_IN_KERNELS
+from kernelab.runtime.host.host_words import ONLY_IN_KERNELS
 
 PAGE = reference()
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.backend.packing import pack
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import layout_of
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang import ops
 from kernelab.lang.ops import Op
 from kernelab.lang.types import (
@@ -25,7 +25,7 @@ from kernelab.lang.types import (
     uint8,
     uint32,
 )
-from kernelab.passes.scalarise import scalarise
+from kernelab.passes.common.scalarise import scalarise
 from tests.support.checks import (
     EDGES,
     adjoint_is_the_transpose,

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import Unit
-from kernelab.codegen.flavors import Cpu, Cuda
-from kernelab.codegen.structure import ordered
+from kernelab.codegen.common.entry import Unit
+from kernelab.codegen.common.structure import ordered
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cpu, Cuda
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array, Scalar, float32, int32
-from kernelab.passes.scalarise import scalarise
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 from tests.codegen.writer import LINE, Case, Writer
 

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cpu, Cuda
-from kernelab.codegen.names import RESERVED, Names, identifier
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.generated_names import RESERVED, Names, identifier
+from kernelab.codegen.cpp.targets import Cpu, Cuda
 from kernelab.lang.ir import Var
 from kernelab.lang.types import float32
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from kernelab.codegen.python import Listing, listing
+from kernelab.codegen.listing.listing import Listing, listing
 from kernelab.lang.build import FALSE, TRUE, Builder, constant, integer
 from kernelab.lang.ir import Atom, Function, Var, While
 from kernelab.lang.types import Array, bool_, float32, is_differentiable
-from kernelab.passes.jvp import jvp
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.strategies import COLUMNS, ROWS, plain_programs
 from tests.support import zoo
 from tests.support.evaluate import evaluate

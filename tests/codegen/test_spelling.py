@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from kernelab.codegen.flavors import Cpu, Cuda
-from kernelab.codegen.spelling import literal, unwrapped
+from kernelab.codegen.cpp.spelling import literal, unwrapped
+from kernelab.codegen.cpp.targets import Cpu, Cuda
 from kernelab.lang.ir import Const
 from kernelab.lang.ops import resolve
 from kernelab.lang.types import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.codegen.totals import totals, wide
+from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from tests.support.lowering import lowered
 
 pytestmark = pytest.mark.slow

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 import kernelab
-from kernelab.backend import interp
-from kernelab.backend.base import Entry
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.packing import pack
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.common.backends import Entry
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.widen import widen
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.widen import widen
 from tests.support.derivatives import Derivatives, derivatives, wide
 from tests.support.lowering import lowered
 
@@ -108,7 +108,7 @@ def arguments() -> dict[str, Any]:
 def interpreted(function: Function, given: Rule) -> Sequence[float]:
     """What the interpreter leaves in `out`, one thread after another."""
     after = arguments()
-    interp.run(function, (given.threads,), after, width=1)
+    interpreter.run(function, (given.threads,), after, width=1)
     return _first(after, given)
 
 

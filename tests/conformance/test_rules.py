@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from kernelab.backend.base import Entry
+from kernelab.backend.common.backends import Entry
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function
 from tests.conformance.rule import build, compiled, derived, interpreted, rules

@@ -12,7 +12,7 @@ import numpy as np
 import kernelab as kl
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
-from kernelab.passes.effects import effects
+from kernelab.passes.common.effects import effects
 from tests.support import python_oracle
 from tests.support.derivatives import pushed
 from tests.support.lowering import lowered

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kernelab.lang import ops
-from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
 from tests.support.derivatives import gradients, run
 from tests.support.lowering import lowered
 

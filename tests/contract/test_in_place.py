@@ -13,12 +13,12 @@ import pytest
 
 import kernelab as kl
 from kernelab.lang.ir import Function
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
-from kernelab.runtime.device import CPU
-from kernelab.runtime.grid import grid_of
-from kernelab.runtime.launch import Call
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.memory.device import CPU
 from tests.support.derivatives import active_names, derivatives, gradients, pushed, wide
 
 TEXT = """

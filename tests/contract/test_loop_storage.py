@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.base import Args, Entry, StorageFull
-from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.storage import run_within_budget
+from kernelab.backend.common.backends import Args, Entry, StorageFull
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.memory_budget import run_within_budget
 from kernelab.settings import SETTINGS
-from kernelab.views.kernel import view
-from kernelab.views.tape import tape_view
-from kernelab.views.text import render
+from kernelab.views.kernel.kernel_facts import view
+from kernelab.views.pages.text import render
+from kernelab.views.tape.tape_view import tape_view
 
 pytestmark = pytest.mark.slow
 
@@ -123,7 +123,7 @@ def test_derivatives_of_any_order_stay_within_the_budget(
         kl.launch(kernels["shared"], (1, 3), inputs=[rate, 0.3, 20], outputs=[population])
         return population
 
-    monkeypatch.setattr("kernelab.autodiff.levels.run_within_budget", counted)
+    monkeypatch.setattr("kernelab.autodiff.transforms.levels.run_within_budget", counted)
     rate = kl.array([0.2, 0.3, 0.4], dtype=kl.float64)
     for transform in (kl.func.grad(energy), kl.func.hessian(energy)):
         budget.loop_memory = 0
@@ -170,7 +170,7 @@ def test_beyond_the_budget_transforms_and_jacobians_keep_checkpoints(
     population = kl.zeros(1, dtype=kl.float64)
     budget.loop_memory = 0
     expected = kl.func.grad(grown)(rate).numpy()
-    monkeypatch.setattr("kernelab.autodiff.levels.run_within_budget", run_frugally)
+    monkeypatch.setattr("kernelab.autodiff.transforms.levels.run_within_budget", run_frugally)
     if of == "a function":
         found = kl.func.grad(grown)(rate)
     else:

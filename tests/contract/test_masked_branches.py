@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
 from tests.support.derivatives import active_names, gradients, pushed
 from tests.support.lowering import lowered
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from kernelab.errors import Diagnostic, Source
 from kernelab.frontend import KernelDefinition, Lowered, lower_source
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
 from kernelab.lang.verify import verify
-from kernelab.passes.inline import inline
-from kernelab.passes.slopes import expand_gradients
+from kernelab.passes.ad.expand_grad import expand_gradients
+from kernelab.passes.common.inline import inline
 from tests.support import python_oracle
 
 LABEL = "Cell In[3]"
@@ -52,7 +52,7 @@ def ran(text: str, grid: tuple[int, ...] = (1,), /, **arguments: Any) -> dict[st
     after = {
         name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arguments.items()
     }
-    interp.run(function(text), grid, after, width=1)
+    interpreter.run(function(text), grid, after, width=1)
     return after
 
 
@@ -66,6 +66,6 @@ def agrees_with_python(
     after = {
         name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arguments.items()
     }
-    interp.run(lowered, grid, after, width=1)
+    interpreter.run(lowered, grid, after, width=1)
     for parameter in ndims:
         np.testing.assert_allclose(after[parameter], expected[parameter], rtol, 0.1 * rtol, err_msg=parameter)

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import base, interp
-from kernelab.backend.packing import pack
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.backend.common import backends
+from kernelab.backend.common.packing import pack
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import error
 from tests.support.derivatives import derivatives
 from tests.support.evaluate import evaluate
@@ -68,7 +69,7 @@ def test_every_backend_leaves_and_returns_what_a_plain_reading_of_the_atomics_sa
     evaluate(function, (5,), expected)
     assert expected["x"].tolist() == [18, -18, -2, 9, 0, -1, 5 ^ 3 ^ 9 ^ -2 ^ 3 ^ 1, 3, 5, 9, 5]
     assert expected["seen"][:, 2].tolist() == [7, 5, 3, 3, -2]
-    entries = [interp.entry(function), base.get("cpu").build([scalarise(function)])["kernel"]]
+    entries = [interpreter.entry(function), backends.get("cpu").build([scalarise(function)])["kernel"]]
     for entry in entries:
         after = drawn()
         entry(pack(entry.info.layout, (5,), after))
@@ -78,7 +79,7 @@ def test_every_backend_leaves_and_returns_what_a_plain_reading_of_the_atomics_sa
 
 @pytest.mark.nvrtc
 def test_every_atomic_compiles_for_cuda() -> None:
-    from kernelab.backend.nvrtc import compile_to_ptx
+    from kernelab.backend.cuda.nvrtc import compile_to_ptx
 
     types = ["int", "int64", "uint32", "uint64", "float", "float64"]
     lines = []

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from kernelab.backend.interp import evaluate
+from kernelab.backend.interpreter.interpreter import evaluate
 from kernelab.errors import Diagnostic
 from kernelab.frontend import KernelDefinition, UserFunction
 from kernelab.lang.ir import Call, CustomRules, walk
 from kernelab.lang.verify import verify
-from kernelab.passes.inline import inline
+from kernelab.passes.common.inline import inline
 from tests.frontend.helpers import cell, error, errors, kernel, ran
 
 FUNCTION = """

@@ -10,7 +10,7 @@ import pytest
 import kernelab as kl
 from kernelab.errors import KernelAssertionError
 from kernelab.lang.ir import While, walk
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.vjp import vjp
 from tests.frontend.helpers import agrees_with_python
 from tests.support.lowering import lowered
 

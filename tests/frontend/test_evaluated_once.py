@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from tests.support import python_oracle
 from tests.support.lowering import lowered
 
@@ -65,7 +65,7 @@ def test_parts_are_evaluated_as_in_python(statement: str) -> None:
     ndims = {"log": 1, "x": 1, "a": 2}
     after = python_oracle.run(text, "program", (1,), arguments, ndims)
     ran = {**arguments, "x": np.ones(3, np.float32), "a": np.ones((2, 3), np.float32)}
-    interp.run(lowered(text, "program"), (1,), ran)
+    interpreter.run(lowered(text, "program"), (1,), ran)
     assert ran["log"].tolist() == after["log"].tolist()
     np.testing.assert_allclose(ran["x"], after["x"])
     np.testing.assert_allclose(ran["a"], after["a"])
@@ -86,6 +86,6 @@ PARTS = {
 def test_indices_of_a_part_of_a_transform_are_evaluated_once(statement: str) -> None:
     text = f"{MARK}def program(log: array[int], t: array[transform]):\n    {statement}\n"
     arguments: dict[str, Any] = {"log": np.zeros(8, np.int32), "t": np.ones((2, 7), np.float32)}
-    interp.run(lowered(text, "program"), (1,), arguments)
+    interpreter.run(lowered(text, "program"), (1,), arguments)
     count, *marks = arguments["log"].tolist()
     assert marks[:count] == PARTS[statement]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from kernelab.errors import KernelError
 from tests.frontend.helpers import error, function
 
@@ -26,7 +26,7 @@ def computed(body: str, before: str = "", **namespace: Any) -> list[float]:
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     text = f"{before}\ndef kernel(x: array[float], i: int):\n{lines}\n"
     after = {"x": np.array([1, 2, 3, 4], np.float32), "i": 3}
-    interp.run(function(text, **namespace), (1,), after, width=1)
+    interpreter.run(function(text, **namespace), (1,), after, width=1)
     return list(after["x"])
 
 

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import base, interp
-from kernelab.backend.packing import pack
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
-from kernelab.codegen.python import listing
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.backend.common import backends
+from kernelab.backend.common.packing import pack
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
+from kernelab.codegen.listing.listing import listing
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import error
 from tests.support.derivatives import derivatives
 from tests.support.evaluate import evaluate
@@ -105,7 +106,7 @@ def test_the_backends_agree_on_primals_adjoints_and_tangents() -> None:
             programs[name] = type(program)(
                 name, program.params, program.body, program.threads, program.span, program.linear
             )
-    built = base.get("cpu").build([scalarise(program) for program in programs.values()])
+    built = backends.get("cpu").build([scalarise(program) for program in programs.values()])
     for name, program in programs.items():
         given = {
             "x": x,
@@ -120,7 +121,7 @@ def test_the_backends_agree_on_primals_adjoints_and_tangents() -> None:
             if run == "oracle":
                 evaluate(program, (4,), after)
             else:
-                entry = interp.entry(program) if run == "interp" else built[name]
+                entry = interpreter.entry(program) if run == "interp" else built[name]
                 entry(pack(entry.info.layout, (4,), after))
             results.append(after)
         for after in results[1:]:
@@ -151,7 +152,7 @@ def test_a_tape_takes_gradients_through_them_on_the_cpu() -> None:
 
 @pytest.mark.nvrtc
 def test_local_arrays_compile_for_cuda() -> None:
-    from kernelab.backend.nvrtc import compile_to_ptx
+    from kernelab.backend.cuda.nvrtc import compile_to_ptx
 
     functions = []
     for number, text in enumerate(TEXTS):

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelab.errors import KernelNameError, KernelSyntaxError, KernelTypeError, KernelValueError, Source
-from kernelab.frontend.source import parse
+from kernelab.frontend.meaning.source import parse
 from tests.frontend.helpers import cell, error, errors
 
 HEAD = "def kernel(x: array[float], v: array[vec3], a: array2d[float], m: array[mat22], n: int):\n    "

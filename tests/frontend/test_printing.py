@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import base, interp
-from kernelab.backend.base import Entry
-from kernelab.backend.packing import pack
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import PRINT_LIMIT
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common import backends
+from kernelab.backend.common.backends import Entry
+from kernelab.backend.common.packing import pack
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import PRINT_LIMIT
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import Print, walk
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.frontend.helpers import error
 from tests.support.lowering import lowered
 
@@ -36,7 +37,7 @@ def kernel(x: array[float], v: array[vec2], m: array[mat22], d: array[float64], 
 
 def both(text: str) -> list[Entry]:
     function = lowered(text, "kernel")
-    return [interp.entry(function), base.get("cpu").build([scalarise(function)])["kernel"]]
+    return [interpreter.entry(function), backends.get("cpu").build([scalarise(function)])["kernel"]]
 
 
 def arguments() -> dict[str, object]:
@@ -125,7 +126,7 @@ def test_derived_programs_print_where_they_run_the_kernel() -> None:
 
 @pytest.mark.nvrtc
 def test_cuda_prints_with_its_own_printf() -> None:
-    from kernelab.backend.nvrtc import compile_to_ptx
+    from kernelab.backend.cuda.nvrtc import compile_to_ptx
 
     text = emit([scalarise(lowered(EVERYTHING, "kernel"))], Cuda()).text
     assert 'printf("%5.2f%% and %03d, %x\\n", ' in text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from kernelab.errors import KernelAssertionError
 from tests.frontend.helpers import error, function
 
@@ -21,7 +21,7 @@ def after(body: str) -> dict[str, Any]:
         "b": np.arange(6, dtype=np.float32).reshape(2, 3),
     }
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    interp.run(function(HEAD + lines), (1,), {**arrays, "i": 1}, width=1)
+    interpreter.run(function(HEAD + lines), (1,), {**arrays, "i": 1}, width=1)
     return arrays
 
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import interp
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.backend.packing import pack
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.entry import layout_of
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.frontend import StructDefinition
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import is_differentiable
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import cell, error, errors, function, kernel, ran
 from tests.support.derivatives import derivatives, wide
 from tests.support.lowering import lowered
@@ -222,7 +222,7 @@ def test_a_default_may_be_a_vector_and_a_constant_of_the_notebook() -> None:
 
 def ran_with(text: str, **namespace: object) -> float:
     out = {"out": np.zeros(1, np.float32)}
-    interp.run(function(text, **namespace), (1,), out, width=1)
+    interpreter.run(function(text, **namespace), (1,), out, width=1)
     return float(out["out"][0])
 
 
@@ -306,7 +306,7 @@ def test_machine_code_and_interpreter_agree() -> None:
     program = lowered(CHAINS, "swing")
     arguments = {name: _narrow(value) for name, value in drawn(rng).items()}
     first, second = ({name: np.array(value) for name, value in arguments.items()} for _ in range(2))
-    interp.run(program, (5,), first, width=1)
+    interpreter.run(program, (5,), first, width=1)
     CpuBackend().build([scalarise(program)])["swing"](pack(layout_of(program), (5,), second))
     for name in arguments:
         np.testing.assert_allclose(first[name], second[name], rtol=1e-6, err_msg=name)

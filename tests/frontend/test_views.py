@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import base
-from kernelab.backend.packing import pack
+from kernelab.backend.common import backends
+from kernelab.backend.common.packing import pack
 from kernelab.errors import KernelAssertionError
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.simplify import simplify
-from kernelab.passes.widen import widen
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.frontend.helpers import agrees_with_python, error, function, ran
 from tests.support.derivatives import derivatives
 
@@ -82,7 +82,7 @@ def arguments() -> dict[str, Any]:
 
 def on_the_cpu(text: str, grid: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
     after = {name: value.copy() for name, value in given.items()}
-    entry = base.get("cpu").build([scalarise(simplify(function(text)))])["kernel"]
+    entry = backends.get("cpu").build([scalarise(simplify(function(text)))])["kernel"]
     entry(pack(entry.info.layout, grid, after))
     return after
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as wp
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from tests.guide.close import gradient
 
 # mypy: disable-error-code="no-untyped-def, valid-type"
@@ -204,7 +204,7 @@ def doubles(x: wp.array(dtype=float), y: wp.array(dtype=float)):
 
 def test_a_tangent_that_is_written_is_the_one_that_runs() -> None:
     arrays = {name: np.zeros(1, np.float32) for name in ("x", "y", "y_dot")}
-    interp.run(doubles.jvp(["x", "y"]), [1], {**arrays, "x_dot": np.full(1, 5.0, np.float32)})
+    interpreter.run(doubles.jvp(["x", "y"]), [1], {**arrays, "x_dot": np.full(1, 5.0, np.float32)})
     assert arrays["y_dot"][0] == 15.0
 
 

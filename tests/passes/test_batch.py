@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.jacobian import Selection, columns, jacobians
-from kernelab.autodiff.programs import Program
-from kernelab.autodiff.subject import of_kernel
+from kernelab.autodiff.jacobians.jacobian import Selection, columns, jacobians
+from kernelab.autodiff.jacobians.subject import of_kernel
+from kernelab.autodiff.records.programs import Program
 from kernelab.lang.types import Array, scalar_of
 from kernelab.lang.verify import verify
 from tests.support.zoo import ZOO, Animal

@@ -8,11 +8,11 @@ import pytest
 from kernelab.errors import KernelTypeError
 from kernelab.lang.ir import Append, Custom, Function, Load, walk
 from kernelab.lang.verify import verify
-from kernelab.passes.inline import inline, lay_out
-from kernelab.passes.jvp import jvp
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.inline import inline, lay_out
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.support.derivatives import Arguments, derivatives, gradients, pushed, run, wide
 from tests.support.lowering import raw
 

@@ -9,11 +9,11 @@ import kernelab as kl
 from kernelab.errors import KernelTypeError
 from kernelab.lang.types import is_differentiable
 from kernelab.lang.verify import verify
-from kernelab.passes.poison import poison
-from kernelab.passes.scalarise import scalarise
-from kernelab.runtime.grid import grid_of
-from kernelab.runtime.kernel import Kernel
-from kernelab.runtime.launch import Call, bind
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.programs.nan_provenance import poison
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.launch import Call, bind
 from tests.support.zoo import ZOO, Animal
 
 

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.backend import interp
-from kernelab.backend.packing import pack
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.common.packing import pack
+from kernelab.backend.interpreter import interpreter
+from kernelab.codegen.common.entry import layout_of
 from kernelab.lang.build import FALSE, constant, integer, zero
 from kernelab.lang.ir import Atom, For, Function, Let, Load, Var, atoms, defs, walk
 from kernelab.lang.show import show
 from kernelab.lang.types import Array, Scalar, bfloat16, float32, int32
 from kernelab.lang.verify import verify
-from kernelab.passes.scalarise import scalarise
+from kernelab.passes.common.scalarise import scalarise
 from tests.codegen import kernels
 from tests.codegen.kernels import CASES
 from tests.codegen.writer import MAT22, VEC3, Case, Writer
@@ -37,8 +37,8 @@ def test_every_value_is_a_scalar(case: Case) -> None:
 def test_the_kernel_computes_the_same(case: Case) -> None:
     given = case.draw(np.random.default_rng(1))
     expected = copy.deepcopy(given)
-    interp.run(case.function, case.grid, expected)
-    scalar = interp.entry(scalarise(case.function))
+    interpreter.run(case.function, case.grid, expected)
+    scalar = interpreter.entry(scalarise(case.function))
     scalar(pack(layout_of(case.function), case.grid, given))
     for name, value in expected.items():
         np.testing.assert_array_equal(comparable(given[name]), comparable(value), err_msg=name)

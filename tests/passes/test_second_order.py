@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelab.passes.jvp import jvp
-from kernelab.passes.simplify import simplify
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.simplify import simplify
+from kernelab.passes.common.widen import widen
 from tests.support.derivatives import Arguments, active_names, gradients, pushed, run, wide
 from tests.support.lowering import lowered
 from tests.support.zoo import ZOO, Animal

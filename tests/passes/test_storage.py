@@ -7,20 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kernelab.backend import interp, packing
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.lanes import LaneStack, Numpy
-from kernelab.backend.nvrtc import compile_to_ptx
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.common import packing
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cuda.nvrtc import compile_to_ptx
+from kernelab.backend.interpreter import interpreter
+from kernelab.backend.interpreter.lanes import LaneStack, Numpy
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.lang.ir import For, Function, Restore, Save, Storage, While, walk
 from kernelab.lang.verify import verify
-from kernelab.passes import replay
-from kernelab.passes.counters import counters
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
-from kernelab.passes.widen import widen
+from kernelab.passes.ad import primal_replay
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.counters import counters
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.common.widen import widen
 from tests.strategies import exact
 from tests.strategies.arguments import GRID
 from tests.support import programs
@@ -34,7 +35,7 @@ STORAGES: tuple[Storage, ...] = ("save", "recompute", "checkpoint")
 
 @pytest.fixture(autouse=True)
 def no_loop_is_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "FEW", -1)
+    monkeypatch.setattr(primal_replay, "FEW", -1)
 
 
 def pulled(function: Function, storage: Storage, arguments: Arguments, grid: tuple[int, ...]) -> Arguments:
@@ -260,7 +261,7 @@ def sweep(text: str, trips: int, storage: Storage) -> None:
     function = widen(lowered(text, "k"))
     arguments = {"x": np.full(3, 0.5), "n": np.array([trips], np.int32), "out": np.zeros(3)}
     bars = {"x_bar": np.zeros(3), "out_bar": np.ones(3)}
-    interp.run(vjp(function, ["x", "out"], storage=storage).adjoint, (1,), {**arguments, **bars})
+    interpreter.run(vjp(function, ["x", "out"], storage=storage).adjoint, (1,), {**arguments, **bars})
 
 
 def test_save_keeps_every_iteration(deepest: list[int]) -> None:

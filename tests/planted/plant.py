@@ -28,7 +28,7 @@ class Verdict:
 
 def places(fault: Fault, root: Path = ROOT) -> list[Path]:
     """The files in which the text to change stands, as often as it does."""
-    files = sorted((root / fault.folder).glob("*.py"))
+    files = sorted((root / fault.folder).rglob("*.py"))
     return [path for path in files for _ in range(path.read_text(encoding="utf-8").count(fault.old))]
 
 

@@ -11,8 +11,8 @@ import pytest
 import kernelab as kl
 from kernelab.errors import KernelError, KernelIndexError, KernelTypeError, KernelValueError, KernelWarning
 from kernelab.lang.types import Array, Mat, Vec, float32, float64, int32
-from kernelab.runtime import array as make
-from kernelab.runtime.array import array
+from kernelab.runtime.host import create as make
+from kernelab.runtime.host.create import array
 
 vec3, mat22 = Vec(float32, 3), Mat(float32, 2, 2)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.backend import nvrtc
-from kernelab.backend.driver import LostError, fault
+from kernelab.backend.cuda import nvrtc
+from kernelab.backend.cuda.driver import LostError, fault
 from kernelab.errors import BuildError, KernelMemoryError, LaunchError
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.runtime.memory.spaces import OPEN, Space
 from tests.support.simulated import SimulatedDriver
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelIndexError, KernelMemoryError, LaunchError
-from kernelab.runtime.spaces import OPEN
+from kernelab.runtime.memory.spaces import OPEN
 from tests.support.devices import opened
 from tests.support.hardware import Watched, open_device
 

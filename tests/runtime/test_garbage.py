@@ -5,7 +5,7 @@ import gc
 import pytest
 
 import kernelab as kl
-from kernelab.runtime.garbage import put_off
+from kernelab.runtime.context.garbage import put_off
 
 TEXT = """
 def scale(x: array[float], y: array[float]):

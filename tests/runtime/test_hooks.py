@@ -1,5 +1,5 @@
 import kernelab  # noqa: F401 (provides the hooks)
-from kernelab.runtime import hooks
+from kernelab.runtime.context import hooks
 
 
 def test_importing_kernelab_provides_every_hook() -> None:

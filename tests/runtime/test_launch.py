@@ -8,8 +8,8 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import KernelError, KernelIndexError, LaunchError
-from kernelab.runtime.grid import MAX_THREADS, grid_of
-from kernelab.runtime.launch import sharing
+from kernelab.runtime.launch.grid import MAX_THREADS, grid_of
+from kernelab.runtime.launch.launch import sharing
 
 TEXT = """
 def scale(x: array[float], factor: float, y: array[float]):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.nvrtc import compile_to_ptx, is_installed
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.cuda.nvrtc import compile_to_ptx, is_installed
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import KernelError, KernelIndexError, KernelSyntaxError, KernelTypeError, KernelWarning
-from kernelab.passes.scalarise import scalarise
+from kernelab.passes.common.scalarise import scalarise
 
 SQUARE = """
     float sq = x * x;

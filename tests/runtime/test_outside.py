@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.stream_sync import LEGACY
+from kernelab.backend.cuda.stream_sync import LEGACY
 from kernelab.errors import KernelTypeError, KernelValueError, LaunchError
-from kernelab.runtime import dlpack
+from kernelab.runtime.memory import dlpack
 from tests.support.devices import opened
 from tests.support.simulated import OWN, SimulatedDriver
 
@@ -289,8 +289,8 @@ def test_tensors_share_memory_and_wait_for_each_other(
             class dlpack:  # noqa: N801
                 from_dlpack = staticmethod(dlpack.taken)
 
-    monkeypatch.setattr("kernelab.runtime.outside.import_module", lambda _: Torch)
-    monkeypatch.setattr("kernelab.runtime.foreign.import_module", lambda _: Torch)
+    monkeypatch.setattr("kernelab.runtime.array.outside.import_module", lambda _: Torch)
+    monkeypatch.setattr("kernelab.runtime.host.foreign.import_module", lambda _: Torch)
     y.stream = used
     mine, out = kl.from_torch(x), kl.from_torch(y)
     x.write([1, 2, 3])

@@ -9,9 +9,9 @@ import pytest
 
 import kernelab as kl
 from kernelab.lang.verify import verify
-from kernelab.passes.races import contested, marked
-from kernelab.passes.scalarise import scalarise
-from kernelab.runtime.races import Race
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.passes.programs.race_marks import contested, marked
+from kernelab.runtime.launch.races import Race
 
 TEXT = """
 class Particle:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import kernelab as kl
-from kernelab.runtime.kernel import Kernel
+from kernelab.runtime.kernel.kernel import Kernel
 
 CELL = """
 def f({params}):

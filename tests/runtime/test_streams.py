@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend.launch_config import LAUNCH_CONFIG, STREAMS
+from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, STREAMS
 from kernelab.errors import LaunchError
-from kernelab.runtime import inplace
+from kernelab.runtime.array import inplace
 from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.backend import pending_launches
-from kernelab.backend.driver import LostError, fault
+from kernelab.backend.cuda import pending_launches
+from kernelab.backend.cuda.driver import LostError, fault
 from kernelab.errors import KernelIndexError, KernelInterrupt
-from kernelab.runtime.spaces import OPEN
+from kernelab.runtime.memory.spaces import OPEN
 from tests.support.devices import opened
 from tests.support.simulated import SimulatedDriver
 

@@ -8,15 +8,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from kernelab.lang.ir import Function
 from kernelab.lang.ops import Linear
 from kernelab.lang.rounding import is_float_dtype, widened
 from kernelab.lang.types import bfloat16, float16, float32, float64, scalar_of
 from kernelab.lang.verify import verify
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
 from tests.support.table import LANES, Case, Numpy, cotangents, expected, named, tangent, zeros
 
 TOLERANCE = {float16: 1e-3, bfloat16: 8e-3, float32: 3e-6, float64: 1e-13}
@@ -45,7 +45,7 @@ def expansion_is_the_oracle(case: Case) -> None:
     """The expansion into scalars means what the NumPy oracle says."""
     operands = case.draw()
     wanted = expected(case, operands)
-    found = interp.evaluate(verify(scalarise(case.function())), *by_components(operands))
+    found = interpreter.evaluate(verify(scalarise(case.function())), *by_components(operands))
     assert_close(case, np.stack(found, -1).reshape(wanted.shape), wanted)
 
 
@@ -75,7 +75,7 @@ def tangent_is_the_slope(case: Case) -> None:
     step, tolerance = (
         (1.0, 3.2e-2 if scalar_of(case.result) == bfloat16 else 4e-3) if narrow else (1e-6, 1e-6)
     )
-    ends = [interp.evaluate(case.function(), *moved(case, operands, dots, s))[0] for s in (step, -step)]
+    ends = [interpreter.evaluate(case.function(), *moved(case, operands, dots, s))[0] for s in (step, -step)]
     slope = (ends[0].astype(float) - ends[1]) / (2 * step)
     np.testing.assert_allclose(tangent(case, operands, dots), slope, rtol=tolerance, atol=tolerance)
 
@@ -99,7 +99,7 @@ def tangent_of_the_adjoint(case: Case, arrays: dict[str, Numpy], dots: dict[str,
     zero = {f"{name}_bar": np.zeros_like(arrays[name]) for name in case.active}
     moving = {f"{name}_dot": dots[name] for name in case.active}
     found: dict[str, Any] = {f"{name}_bar_dot": np.zeros_like(arrays[name]) for name in case.active}
-    interp.run(pushed, [LANES], arrays | zero | moving | found)
+    interpreter.run(pushed, [LANES], arrays | zero | moving | found)
     return {name: found[f"{name}_bar_dot"] for name in case.active}
 
 

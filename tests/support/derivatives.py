@@ -13,8 +13,8 @@ import numpy as np
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.lang.verify import verify
-from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import Vjp, vjp
 from tests.support.evaluate import evaluate
 
 Arguments = dict[str, Any]

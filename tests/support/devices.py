@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kernelab.backend.driver import Driver
-from kernelab.runtime.spaces import OPEN, Space
+from kernelab.backend.cuda.driver import Driver
+from kernelab.runtime.memory.spaces import OPEN, Space
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import ctypes
 import sys
 import threading
 
-from kernelab.backend.nvidia import open_driver, version
+from kernelab.backend.cuda.nvidia import open_driver, version
 
 
 def main() -> None:

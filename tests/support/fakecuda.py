@@ -2,8 +2,8 @@
 
     KERNELAB_TEST_GPU=1 python -m pytest -p tests.support.fakecuda tests/runtime/test_devices.py
 
-So what `tests.gpu` does on a machine with a GPU is tried without one.  `kernelab.backend.nvidia` runs, with
-its streams, graphs and packed arguments; below the functions of the driver that it calls stand
+So what `tests.gpu` does on a machine with a GPU is tried without one.  `kernelab.backend.cuda.nvidia` runs,
+with its streams, graphs and packed arguments; below the functions of the driver that it calls stand
 `SimulatedDriver`s, one a context, which run the CUDA text by the shim.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from kernelab.backend import nvidia, nvrtc
+from kernelab.backend.cuda import nvidia, nvrtc
 from kernelab.errors import KernelError, KernelMemoryError
 from tests.support import shim
 from tests.support.simulated import SimulatedDriver
@@ -298,7 +298,7 @@ def pytest_configure() -> None:
 
 
 def install() -> FakeCuda:
-    """Let `kernelab.backend.nvidia` find simulated devices, until the process ends."""
+    """Let `kernelab.backend.cuda.nvidia` find simulated devices, until the process ends."""
     made = FakeCuda()
     nvidia.api.cache_clear()
     nvidia.api = lambda: made  # type: ignore[assignment]

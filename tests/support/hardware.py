@@ -6,8 +6,8 @@ Both note what they are asked to launch and to copy, and which memory they have 
 import os
 from typing import Protocol
 
-from kernelab.backend.driver import Driver
-from kernelab.backend.nvidia import NvidiaDriver
+from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.nvidia import NvidiaDriver
 from tests.support.simulated import SimulatedDriver
 
 VARIABLE = "KERNELAB_TEST_GPU"

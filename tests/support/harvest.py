@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from kernelab.backend.cpu import CpuBackend
-from kernelab.backend.cuda import MOST_SLOTS
-from kernelab.codegen.cpp import emit
-from kernelab.codegen.flavors import Cuda
+from kernelab.backend.cpu.cpu_backend import CpuBackend
+from kernelab.backend.cuda.cuda_backend import MOST_SLOTS
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
 from kernelab.errors import KernelError
 from kernelab.lang.ir import Function, Native, walk
 from kernelab.lang.types import is_differentiable
-from kernelab.passes.jvp import jvp
-from kernelab.passes.scalarise import scalarise
-from kernelab.passes.vjp import vjp
-from kernelab.runtime.derived import flat, flat_pair
-from kernelab.runtime.kernel import Kernel
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.runtime.kernel.derived import flat, flat_pair
+from kernelab.runtime.kernel.kernel import Kernel
 
 VARIABLE = "KERNELAB_HARVEST"
 

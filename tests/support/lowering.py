@@ -6,9 +6,9 @@ from kernelab.errors import Source
 from kernelab.frontend import KernelDefinition, lower_source
 from kernelab.lang.ir import Function
 from kernelab.lang.verify import verify
-from kernelab.passes.inline import inline
-from kernelab.passes.simplify import simplify
-from kernelab.passes.slopes import expand_gradients
+from kernelab.passes.ad.expand_grad import expand_gradients
+from kernelab.passes.common.inline import inline
+from kernelab.passes.common.simplify import simplify
 
 
 def raw(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:

@@ -18,8 +18,8 @@ import numpy as np
 from kernelab.lang.ir import For, Function, Storage, While, walk
 from kernelab.lang.types import scalar_of
 from kernelab.lang.verify import verify
-from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import Vjp, vjp
 from tests.strategies import GRID, NDIMS, Memory, draw_arguments
 from tests.support import python_oracle
 from tests.support.evaluate import evaluate

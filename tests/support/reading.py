@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.table import host_type
-from kernelab.codegen.python import Listing
+from kernelab.builtins.records.table import host_type
+from kernelab.codegen.listing.listing import Listing
 from kernelab.lang import ops
 from kernelab.lang.ir import Function
 

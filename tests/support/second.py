@@ -18,8 +18,8 @@ import numpy as np
 from kernelab.lang.ir import Function, Storage
 from kernelab.lang.types import is_differentiable, scalar_of
 from kernelab.lang.verify import verify
-from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import Vjp, vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import Vjp, vjp
 from tests.strategies import GRID
 from tests.support.evaluate import evaluate
 from tests.support.lowering import lowered

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kernelab.backend.compiler import open_compiler
+from kernelab.backend.common.compiler import open_compiler
 
 _ONE = "acos asin atan cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor log log10 log1p log2 nearbyint"
 _ONE += " rint round sin sinh sqrt tan tanh trunc"

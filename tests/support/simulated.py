@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.backend.base import Entry, slots_of
-from kernelab.backend.driver import Driver, fault
-from kernelab.backend.packing import pack
-from kernelab.backend.stream_sync import LEGACY
-from kernelab.codegen.entry import layout_of
+from kernelab.backend.common.backends import Entry, slots_of
+from kernelab.backend.common.packing import pack
+from kernelab.backend.cuda.driver import Driver, fault
+from kernelab.backend.cuda.stream_sync import LEGACY
+from kernelab.codegen.common.entry import layout_of
 from kernelab.lang.ir import Function
 from kernelab.lang.types import Array
 from tests.support import shim
@@ -41,7 +41,7 @@ GRAIN = 256
 
 
 class SimulatedDriver:
-    """One simulated device with `nbytes` of memory; satisfies `kernelab.backend.driver.Driver`."""
+    """One simulated device with `nbytes` of memory; satisfies `kernelab.backend.cuda.driver.Driver`."""
 
     name = "simulated device"
     architecture = "sm_80"

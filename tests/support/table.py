@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import kernelab.builtins  # fills the table
-from kernelab.backend import interp
+from kernelab.backend.interpreter import interpreter
 from kernelab.lang import ops
 from kernelab.lang.build import Builder
 from kernelab.lang.ir import Function, Var
@@ -42,8 +42,8 @@ from kernelab.lang.types import (
     uint8,
 )
 from kernelab.lang.verify import verify
-from kernelab.passes.jvp import jvp
-from kernelab.passes.vjp import vjp
+from kernelab.passes.ad.jvp import jvp
+from kernelab.passes.ad.vjp import vjp
 
 assert kernelab.builtins
 
@@ -192,7 +192,7 @@ def named(case: Case, operands: list[Numpy]) -> dict[str, Numpy]:
 def tangent(case: Case, operands: list[Numpy], dots: dict[str, Numpy]) -> Numpy:
     """The tangent of the result, for tangents of the operands that carry derivatives."""
     pushed = verify(jvp(case.function(), case.active))
-    _, moved = interp.evaluate(pushed, *operands, *dots.values())
+    _, moved = interpreter.evaluate(pushed, *operands, *dots.values())
     return moved
 
 
@@ -201,7 +201,7 @@ def cotangents(case: Case, operands: list[Numpy], w: Numpy) -> dict[str, Numpy]:
     program = vjp(case.kernel("kernel"), [*case.active, "out"])
     arrays = named(case, operands) | {"out": case.out(), "out_bar": w.copy()}
     bars = {f"{name}_bar": np.zeros_like(arrays[name]) for name in case.active}
-    interp.run(verify(program.adjoint), [LANES], arrays | bars)
+    interpreter.run(verify(program.adjoint), [LANES], arrays | bars)
     return {name: bars[f"{name}_bar"] for name in case.active}
 
 

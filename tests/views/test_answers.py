@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.views import answers, page, text
-from kernelab.views.answers import answer
-from kernelab.views.arrays import array_view
-from kernelab.views.digest import Digest
+from kernelab.views.pages import page, text
+from kernelab.views.tape import answers
+from kernelab.views.tape.answers import answer
+from kernelab.views.tape.arrays import array_view
+from kernelab.views.tape.digest import Digest
 
 KERNELS = kl.compile(
     """def square(x: array[float], y: array[float]):
@@ -105,7 +106,7 @@ def test_a_question_that_would_take_minutes_is_not_begun(
 def test_cotangents_of_many_numbers_are_kept_only_while_the_tape_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kernelab.autodiff.observed.MOST_KEPT", 2)
+    monkeypatch.setattr("kernelab.autodiff.tape.observed.MOST_KEPT", 2)
     x, y = traced(3), traced(3)
     tape = squared(x, y)
     seed = np.arange(3.0, dtype=np.float32)

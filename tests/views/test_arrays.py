@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import kernelab as kl
-from kernelab.views import page, text
-from kernelab.views.arrays import array_view, picked_view
+from kernelab.views.pages import page, text
+from kernelab.views.tape.arrays import array_view, picked_view
 from tests.views.test_markup import Page
 
 random = np.random.default_rng(3)

@@ -3,10 +3,10 @@
 import pytest
 
 import kernelab as kl
-from kernelab.codegen.python import listing as kernel_listing
-from kernelab.views import page, text
-from kernelab.views.code import PANES, WIDTH
-from kernelab.views.kernel import parts_of, view
+from kernelab.codegen.listing.listing import listing as kernel_listing
+from kernelab.views.kernel.code_view import PANES, WIDTH
+from kernelab.views.kernel.kernel_facts import parts_of, view
+from kernelab.views.pages import page, text
 from tests.support import zoo
 
 LOOP = """

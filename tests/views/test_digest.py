@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff import records
-from kernelab.runtime.device import CPU
-from kernelab.runtime.memory import Allocation
-from kernelab.views.answers import answer
-from kernelab.views.digest import Digest
-from kernelab.views.naming import names_of
-from kernelab.views.text import render
+from kernelab.autodiff.records import records
+from kernelab.runtime.memory.device import CPU
+from kernelab.runtime.memory.memory import Allocation
+from kernelab.views.pages.text import render
+from kernelab.views.tape.answers import answer
+from kernelab.views.tape.array_names import names_of
+from kernelab.views.tape.digest import Digest
 
 KERNELS = kl.compile(
     """def square(x: array[float], y: array[float]):

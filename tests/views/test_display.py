@@ -2,8 +2,8 @@
 
 import pytest
 
-from kernelab.views.display import View, attach, bundle, show
-from kernelab.views.markup import Node, words
+from kernelab.views.pages.display import View, attach, bundle, show
+from kernelab.views.pages.markup import Node, words
 
 
 class Thing:

@@ -8,7 +8,7 @@ from functools import cached_property
 import pytest
 
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Related, Source, Span
-from kernelab.views.errors import diagnostic_lines, error_lines, warning_lines
+from kernelab.views.pages.error_view import diagnostic_lines, error_lines, warning_lines
 
 CELL = Source("def f(x: array[vec3]):\n    p = x[0] + 1.5\n", "Cell In[12]", first_line=2)
 SPAN = Span(CELL, 3, 8, 3, 18)
@@ -66,7 +66,7 @@ def user_code(name: str, text: str, raised: Exception) -> Callable[[], None]:
 
 def _raiser(raised: Exception) -> Callable[[], None]:
     text = "def launch():\n    raise error\n"
-    namespace = {"__name__": "kernelab.runtime.launch", "error": raised}
+    namespace = {"__name__": "kernelab.runtime.launch.launch", "error": raised}
     exec(compile(text, "<launch>", "exec"), namespace)
     return namespace["launch"]  # type: ignore[return-value]
 

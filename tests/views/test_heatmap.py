@@ -8,7 +8,8 @@ from IPython.lib.pretty import pretty
 
 import kernelab as kl
 from kernelab.errors import GradientError
-from kernelab.views import display, figures, heatmap
+from kernelab.views.checks import heatmap
+from kernelab.views.pages import display, figures
 
 K = kl.compile(
     """

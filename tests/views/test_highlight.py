@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelab.views import highlight
-from kernelab.views.markup import Run
+from kernelab.views.kernel import highlight
+from kernelab.views.pages.markup import Run
 
 
 @given(st.text(alphabet="ab1.'\"#\\/*\n =def", max_size=60))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.views import page, text
-from kernelab.views.kernel import view
+from kernelab.views.kernel.kernel_facts import view
+from kernelab.views.pages import page, text
 
 CELL = """
 def pull(x: array[vec3], i: int, by: array[float]):

@@ -5,8 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from kernelab.views import highlight, page, text
-from kernelab.views.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, cell, words
+from kernelab.views.kernel import highlight
+from kernelab.views.pages import page, text
+from kernelab.views.pages.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, cell, words
 
 SOURCE = Code("Cell In[3]", (CodeLine((Run("y = sin(x)"),), 9), CodeLine((Run("z = y"),), 10)))
 ADJOINT = Code("adjoint", (CodeLine((Run("x_bar += "), Run("y_bar", "name")), 9), CodeLine((Run("pass"),))))

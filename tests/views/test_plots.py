@@ -8,8 +8,9 @@ import pytest
 
 import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError
-from kernelab.views import display, figures, heatmap, hover, page, sparsity, text
-from kernelab.views.taylor import figure, taylor_view
+from kernelab.views.checks import heatmap, hover, sparsity
+from kernelab.views.checks.taylor_view import figure, taylor_view
+from kernelab.views.pages import display, figures, page, text
 
 CELL = """
 def band(x: array[float], y: array[float]):

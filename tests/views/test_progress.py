@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff import transforms
-from kernelab.autodiff.progress import Progress, steps
-from kernelab.views import page, text
-from kernelab.views.markup import Node
-from kernelab.views.progress import Bar, finished, running
+from kernelab.autodiff.transforms import transforms
+from kernelab.autodiff.transforms.progress import Progress, steps
+from kernelab.views.pages import page, text
+from kernelab.views.pages.markup import Node
+from kernelab.views.pages.progress_bar import Bar, finished, running
 
 
 class Seconds:

@@ -3,12 +3,12 @@
 import pytest
 
 import kernelab as kl
-from kernelab.backend import nvrtc
+from kernelab.backend.cuda import nvrtc
 from kernelab.errors import BuildError, Diagnostic
-from kernelab.views import ptx as machine
-from kernelab.views.code import FOLDED, PANES
-from kernelab.views.kernel import parts_of, view
-from kernelab.views.markup import Node
+from kernelab.views.kernel import ptx as machine
+from kernelab.views.kernel.code_view import FOLDED, PANES
+from kernelab.views.kernel.kernel_facts import parts_of, view
+from kernelab.views.pages.markup import Node
 
 TEXT = """
 def bend(x: array[float], y: array[float]):

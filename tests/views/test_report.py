@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kernelab.autodiff.gradcheck import Entry, GradcheckReport, PairResult
-from kernelab.views import display, page, reports, text
-from kernelab.views.report import gradcheck_view
+from kernelab.autodiff.checks.gradcheck import Entry, GradcheckReport, PairResult
+from kernelab.views.checks import reports
+from kernelab.views.checks.report import gradcheck_view
+from kernelab.views.pages import display, page, text
 
 RIGHT = PairResult("x", "out", 1.5e-7, 1e-7, (3, 0), (0,), -1.25, -1.25, 18, True)
 WRONG = PairResult("rest", "out", 0.125, 0.5, (), (0,), 0.125, 0.25, 1, False)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import kernelab as kl
-from kernelab.backend import nvdisasm
+from kernelab.backend.cuda import nvdisasm
 from kernelab.errors import BuildError
-from kernelab.views.code import FOLDED, PANES
-from kernelab.views.kernel import parts_of, view
+from kernelab.views.kernel.code_view import FOLDED, PANES
+from kernelab.views.kernel.kernel_facts import parts_of, view
 
 pytestmark = pytest.mark.nvrtc
 

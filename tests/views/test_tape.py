@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 import kernelab as kl
-from kernelab.views import text
-from kernelab.views.tape import SHOWN_FIRST, SHOWN_LAST, tape_view
-from kernelab.views.timeline import FIRST, LAST, timeline
+from kernelab.views.pages import text
+from kernelab.views.tape.tape_view import SHOWN_FIRST, SHOWN_LAST, tape_view
+from kernelab.views.tape.timeline import FIRST, LAST, timeline
 
 KERNELS = kl.compile(
     """

@@ -1,0 +1,330 @@
+"""Whose fault a wrong entry of a Jacobian is: the line of a wrong rule, or of a kink near the input.
+
+The subject runs on the interpreter, in float64, and what its statements compute is noted: as it is, and with
+the input element a little more and a little less.  A grad function that a user wrote, and the rule in the
+record of each operation, is compared with differences at the values that it was given; and the first
+statement whose operands move evenly, but whose result does not, is where the function has a kink or a jump.
+Must not know reports.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.checks import operation_check
+from kernelab.autodiff.checks.interpreted import Interpreted
+from kernelab.autodiff.jacobians.subject import Subject
+from kernelab.autodiff.records.programs import Program
+from kernelab.autodiff.transforms.trees import scalars
+from kernelab.backend.interpreter.chunk import Chunk
+from kernelab.backend.interpreter.lanes import Frame
+from kernelab.errors import KernelError, Span
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, Stmt, Var, walk
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, is_differentiable
+from kernelab.passes.common.inline import inline
+from kernelab.runtime.kernel.rulecheck import evaluate, mistake_at
+
+Numpy = np.ndarray[Any, Any]
+
+MOST_NUMBERS, MOST_STATEMENTS = 1 << 22, 50_000
+"""After how many numbers, or statements, a trace ends: what comes later is not looked at."""
+
+MOST_THREADS = 1 << 14
+"""Launches of more threads are not traced."""
+
+MOST_POINTS = 1 << 12
+"""At how many of the values that it was given a rule is compared."""
+
+MOST_LOCAL = 1 << 11
+"""How many statements are looked at one by one."""
+
+NEARBY = 1e-7
+"""How far the input is moved to find a kink, relative to its size where that exceeds 1."""
+
+UNEVEN = 1e-2
+"""How much more one side moves than the other at a kink."""
+
+NOISE = 1e-12
+"""What rounding moves, relative to the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """Where a wrong derivative comes from; `kind` is that of the verdict, as gradcheck lists them."""
+
+    kind: str
+    told: str
+    span: Span
+
+
+def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Blame | None:
+    """What is at fault that the derivatives by number `column` of input `i` are wrong, None if unknown."""
+    try:
+        here = _traced(subject, i, column, 0.0)
+        found = _wrong_rule(here) or _wrong_record(here)
+        if found is not None:
+            return found
+        step = eps if eps is not None else NEARBY
+        ahead, behind = (_traced(subject, i, column, sign * step) for sign in (1.0, -1.0))
+        return _kink(here, ahead, behind)
+    except KernelError:  # native C++, or a run that fails where it was not asked to go: nobody is blamed
+        return None
+
+
+def blame_infinite(subject: Subject, i: int, column: int) -> Blame | None:
+    """Which statement, of those that number `column` of input `i` moves, has no finite derivative."""
+    try:
+        here, ahead = (_traced(subject, i, column, step) for step in (0.0, NEARBY))
+        return _infinite(here[:MOST_LOCAL], ahead)
+    except KernelError:
+        return None
+
+
+# ------------------------------------------------------------------------------------------ traces
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A statement that ran, for which threads, on which values, and what it computed."""
+
+    stmt: Let | Custom
+    threads: Numpy
+    operands: tuple[Numpy, ...]
+    result: Numpy | None
+
+
+class _EnoughError(Exception):
+    """A trace has become so long that it ends here."""
+
+
+class Trace:
+    """The events of a run, in order, up to some number of statements and values."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._numbers = MOST_NUMBERS
+        self._statements = MOST_STATEMENTS
+
+    def step(self, lanes: int) -> None:
+        """Count a statement that runs for some threads."""
+        self._numbers -= lanes
+        self._statements -= 1
+        if self._numbers < 0 or self._statements < 0:
+            raise _EnoughError
+
+
+class _Tracing(Interpreted):
+    """Runs programs on the interpreter, in float64, and notes what they compute."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+        super().__init__(partial(_Noting, self.trace), MOST_THREADS)
+
+    def function(self, program: Program) -> Function:
+        return program.function  # its grad functions still apart
+
+
+class _Noting(Chunk):
+    """Runs some threads, and notes what they compute."""
+
+    def __init__(self, trace: Trace, *given: Any) -> None:
+        super().__init__(*given)
+        self.trace = trace
+
+    def stmt(self, stmt: Stmt, frame: Frame) -> None:
+        self.trace.step(len(frame))
+        if isinstance(stmt, Custom):
+            self.custom(stmt, frame)
+        else:
+            super().stmt(stmt, frame)
+
+    def let(self, stmt: Let, frame: Frame) -> None:
+        super().let(stmt, frame)
+        if stmt.op is not SHAPE and any(is_differentiable(type_of(arg)) for arg in stmt.args):
+            operands = tuple(frame.values(arg) for arg in stmt.args)
+            self.trace.events.append(Event(stmt, frame.threads, operands, frame.values(stmt.out)))
+
+    def custom(self, stmt: Custom, frame: Frame) -> None:
+        arrays = [arg for arg in stmt.args if _is_array(arg)]
+        operands = () if arrays else tuple(frame.values(arg) for arg in stmt.args)
+        if operands:
+            self.trace.events.append(Event(stmt, frame.threads, operands, None))
+        if any(isinstance(inner, Native) for inner in walk(stmt.body)) and operands:
+            results = evaluate(inline(stmt.rules.function), *operands)
+        else:
+            results = self.block(stmt.body, frame)
+        for out, values in zip(stmt.outs, results, strict=True):
+            frame.define(out, values)
+
+
+def _is_array(atom: Atom) -> bool:
+    return isinstance(atom, Var) and isinstance(atom.type, Array)
+
+
+def _traced(subject: Subject, i: int, column: int, step: float) -> list[Event]:
+    """What runs if one number of an input is moved by a step, relative to its size."""
+    started, level = subject.start(), _Tracing()
+    values = scalars(level.wide(started.inputs[i])).host()
+    place = np.unravel_index(column, values.shape)
+    values[place] += step * max(1.0, abs(float(values[place])))
+    with suppress(_EnoughError):
+        started.go(level)
+    return level.trace.events
+
+
+# ------------------------------------------------------------------------------------------ verdicts
+
+
+def _wrong_rule(events: Sequence[Event]) -> Blame | None:
+    """The first grad function that is not the derivative at the values that it was given."""
+    given: dict[CustomRules, list[tuple[Numpy, ...]]] = {}
+    for event in events:
+        if isinstance(event.stmt, Custom):
+            given.setdefault(event.stmt.rules, []).append(event.operands)
+    for rules, operands in given.items():
+        points = [np.concatenate(values)[:MOST_POINTS] for values in zip(*operands, strict=True)]
+        found = mistake_at(rules, points)
+        if found is not None and found.span is not None:
+            return Blame("custom", found.message, found.span)
+    return None
+
+
+def _wrong_record(events: Sequence[Event]) -> Blame | None:
+    """The first operation the rule in whose record is not its derivative at the values that it was given."""
+    given: dict[operation_check.Shape, list[Event]] = {}
+    for event in events:
+        if isinstance(event.stmt, Let):
+            given.setdefault(operation_check.Shape.of(event.stmt), []).append(event)
+    for shape, group in given.items():
+        found = _mistaken(shape, group) if operation_check.has_derivative(shape) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _mistaken(shape: operation_check.Shape, events: Sequence[Event]) -> Blame | None:
+    points, owners = _points(events)
+    found = operation_check.mistake(shape, points)
+    if found is None:
+        return None
+    event = events[int(owners[found.point])]
+    assert isinstance(event.stmt, Let)
+    name, at = _called(event.stmt), ", ".join(_number(values[found.point]) for values in points)
+    if "surrogate" in shape.op.tags:
+        told = f"{name} has the derivative 0, whatever it is given: that is what it is for"
+        return Blame("surrogate", told, event.stmt.span)
+    told = (
+        f"the adjoint of {name} is {found.claimed:.6g} where its differences are {found.slope:.6g}, at {at}"
+    )
+    return Blame("builtin", told, event.stmt.span)
+
+
+def _points(events: Sequence[Event]) -> tuple[list[Numpy], Numpy]:
+    """The operands of some events of one operation, a point a row, and which event each row is of."""
+    points = [np.concatenate(values) for values in zip(*(event.operands for event in events), strict=True)]
+    owners = np.repeat(np.arange(len(events)), [len(event.threads) for event in events])
+    some = np.unique(np.linspace(0, len(owners) - 1, MOST_POINTS).astype(int))
+    return [values[some] for values in points], owners[some]
+
+
+def _number(value: Numpy) -> str:
+    return f"{float(value):.6g}" if value.ndim == 0 else np.array2string(value, precision=6)
+
+
+def _infinite(here: Sequence[Event], ahead: Sequence[Event]) -> Blame | None:
+    """The first statement without a finite result, or derivative, whose operands are finite and move."""
+    for at, after in zip(here, ahead, strict=False):
+        if after.stmt is not at.stmt or len(after.threads) != len(at.threads):
+            return None
+        found = _without_slope(at, after)
+        if found is not None:
+            return found
+    return None
+
+
+def _without_slope(at: Event, after: Event) -> Blame | None:
+    if not isinstance(at.stmt, Let) or at.result is None:
+        return None
+    shape = operation_check.Shape.of(at.stmt)
+    if not operation_check.has_derivative(shape):
+        return None
+    moved = [new != old for new, old in zip(after.operands, at.operands, strict=True)]
+    infinite = [~np.isfinite(values) for values in at.operands]
+    lanes = np.flatnonzero(_in_any(moved) & ~_in_any(infinite))
+    if not len(lanes):
+        return None
+    points, results = [values[lanes] for values in at.operands], at.result[lanes]
+    slopes = operation_check.adjoints(shape, points, np.ones(results.shape))
+    has_value, has_slope = (
+        ~_in_any([~np.isfinite(results)]),
+        ~_in_any([~np.isfinite(v) for v in slopes.values()]),
+    )
+    if (has_value & has_slope).all():
+        return None
+    first = int(np.argmin(has_value & has_slope))
+    given = " and ".join(_number(values[first]) for values in points)
+    name, thread = _called(at.stmt), int(at.threads[lanes[first]])
+    told = f"the derivative of {name} is infinite at {given}, in thread {thread}"
+    if not has_value[first]:
+        kind = "infinite" if np.isinf(results[first]).any() else "not a number"
+        told = f"{name} of {given}, in thread {thread}, is {kind}"
+    return Blame("not finite", told, at.stmt.span)
+
+
+def _in_any(flags: Sequence[Numpy]) -> Numpy:
+    """In which threads any component of any operand is flagged."""
+    found: Numpy = np.any([each.reshape(len(each), -1).any(axis=1) for each in flags], axis=0)
+    return found
+
+
+def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]) -> Blame | None:
+    """The first statement at which the runs part, or that bends what came to it evenly."""
+    for at, after, before in zip(here, ahead, behind, strict=False):
+        if after.stmt is not at.stmt or before.stmt is not at.stmt:
+            return None
+        if at.result is None or after.result is None or before.result is None:
+            continue
+        if not (len(at.threads) == len(after.threads) == len(before.threads)):
+            return None
+        assert isinstance(at.stmt, Let)
+        if _bends(before.result, at.result, after.result) and not any(
+            _bends(*three) for three in zip(before.operands, at.operands, after.operands, strict=True)
+        ):
+            return Blame("kink", _told(at, before.result, after.result), at.stmt.span)
+    return None
+
+
+def _uneven(before: Numpy, at: Numpy, after: Numpy) -> Numpy:
+    """Where a value moves by another amount to one side than to the other."""
+    if at.dtype.kind != "f":
+        return np.asarray((before != at) | (after != at))
+    with np.errstate(invalid="ignore", over="ignore"):
+        up, down = after - at, at - before
+        most = np.maximum(np.abs(up), np.abs(down))
+        return np.asarray((np.abs(up - down) > UNEVEN * most) & (most > NOISE * np.abs(at)))
+
+
+def _bends(before: Numpy, at: Numpy, after: Numpy) -> bool:
+    return bool(_uneven(before, at, after).any())
+
+
+def _told(event: Event, before: Numpy, after: Numpy) -> str:
+    assert isinstance(event.stmt, Let)
+    assert event.result is not None
+    where = np.argwhere(_uneven(before, event.result, after))[0]
+    # What is computed component by component is told by its component, all else by the whole operand.
+    matching = (values.shape == event.result.shape for values in event.operands)
+    places = (tuple(where) if same else where[0] for same in matching)
+    given = " and ".join(_number(values[place]) for values, place in zip(event.operands, places, strict=True))
+    thread = int(event.threads[where[0]])
+    return f"{_called(event.stmt)} of {given}, in thread {thread}, has a kink or a jump within the step"
+
+
+def _called(stmt: Let) -> str:
+    return f"`{stmt.op.symbol or stmt.op.name}`"

@@ -1,0 +1,243 @@
+"""A tape checked end to end: one product of its whole adjoint against differences of all its launches.
+
+The sources are moved together along random directions, in float64, and everything that the tape wrote is
+looked at along random cotangents.  The adjoint is taken twice: by a level in float64, which is compared with
+the differences, and by `Tape.backward` itself on copies, which has to agree with the level.  Where products
+differ, the tape is halved until the first record is found with which they do.  Must not know reports.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.checks.order_check import Reordered, first_difference
+from kernelab.autodiff.checks.screening import (
+    AGAIN,
+    DIRECTIONS,
+    OWN,
+    Compared,
+    directions,
+    same_up_to_rounding,
+)
+from kernelab.autodiff.checks.tape_replay import Line, Run, touched
+from kernelab.autodiff.jacobians.differences import SHIFTS, STEP, Floats, extrapolated
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.trees import scalar_shape, scalars
+from kernelab.autodiff.transforms.wide import Wide
+from kernelab.errors import KernelWarning
+from kernelab.runtime.array.array import array
+
+ROUNDINGS = 8
+"""How many roundings of its shortest floats a backward pass may be off by."""
+
+ROOM = 1 << 28
+"""How many bytes a tape may have touched to be run again in many lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Products of so many entries agree; `worst` is how far two of them differ, relative to their terms."""
+
+    entries: int
+    products: int
+    worst: float
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spoiled:
+    """Record `writer` overwrote elements that the adjoint of record `reader` reads."""
+
+    reader: int
+    elements: array
+    writer: int
+
+
+def agreement(line: Line) -> Agreement | None:
+    """How the whole tape agrees; None where it does not."""
+    count = len(line.records)
+    found = _compared(line, count)
+    if found is None:
+        return None
+    entries = _size(line.sources) * _size(line.targets(count))
+    adjoint, numeric, scale = found.worst()
+    return Agreement(entries, DIRECTIONS**2, abs(adjoint - numeric) / scale if scale else 0.0, line.is_exact)
+
+
+def first_disagreeing(line: Line) -> int:
+    """The first record with which the tape up to there does not agree; of one that does not as a whole."""
+    return _first(line, lambda count: _compared(line, count) is None)
+
+
+def first_racing(line: Line) -> int | None:
+    """The first record whose result depends on the order of its threads, None if there is none."""
+
+    def differs(count: int) -> bool:
+        level = Reordered(BASE)
+        turned = line.run(count, level)
+        if not level.found:
+            return False
+        usual = line.run(count)
+        return any(first_difference(usual.of(a), turned.of(a)) for a in line.targets(count))
+
+    return _first(line, differs) if line.meets and differs(len(line.records)) else None
+
+
+def differs_in_sweep(line: Line, count: int) -> bool:
+    """Whether `Tape.backward` and the level take adjoints back differently, up to a record."""
+    targets = line.targets(count)
+    u = directions(np.random.default_rng(count), _size(targets), _size(targets))
+    return not _pulled(line, count, targets, u).agrees_with(_swept(line, count, targets, u))
+
+
+def spoiled(line: Line, writer: int) -> Spoiled | None:
+    """What an earlier adjoint reads of what a record overwrites, if the tape does not save that."""
+    run, level = line.reversed_run(writer + 1, BASE)
+    found = next(((k, elements) for k, elements, by in level.spoiled if by == writer), None)
+    if found is None:
+        return None
+    k, elements = found
+    over = (a for a in touched(line.records[k]) if run.of(a).packed == elements.packed)
+    return Spoiled(k, next(over, elements), writer)
+
+
+def _first(line: Line, is_bad: Any) -> int:
+    good, bad = 0, len(line.records)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (good, middle) if is_bad(middle) else (middle, bad)
+    return bad - 1
+
+
+def _size(arrays: Sequence[array]) -> int:
+    return sum(int(np.prod(scalar_shape(a), dtype=np.int64)) for a in arrays)
+
+
+def _compared(line: Line, count: int) -> Compared | None:
+    """The products up to a record, None if they differ at every step that is tried."""
+    targets, rng = line.targets(count), np.random.default_rng(count)
+    if not targets:
+        return Compared(*(np.zeros((1, 1)),) * 4)
+    u = directions(rng, _size(targets), _size(targets))
+    v = directions(rng, _size(line.sources), _size(line.sources))
+    pulled, swept = _pulled(line, count, targets, u), _swept(line, count, targets, u)
+    if not pulled.agrees_with(swept):
+        return None
+    for scale in AGAIN:
+        moves, values, slopes = _along(line, count, targets, v, scale)
+        found = Compared.of(u, slopes, pulled.sources, moves, values)
+        if np.all(found.excess <= 0):
+            return found
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Adjoints of the sources, one row for each cotangent, and of what the tape made, by its position.
+
+    `rounding` is how far those of a backward pass may be from them.
+    """
+
+    sources: Floats
+    between: dict[int, Floats]
+    rounding: float = OWN
+
+    def agrees_with(self, swept: "Pulled") -> bool:
+        """Whether a backward pass in the precision of the arrays gives the same, up to its rounding."""
+        pairs = [(swept.sources, self.sources)]
+        pairs += [(swept.between[k], exact) for k, exact in self.between.items()]
+        return all(same_up_to_rounding(own, exact, self.rounding) for own, exact in pairs)
+
+
+def _pulled(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
+    """``J^T u`` for each row of `u`, in float64, by a level."""
+    base = Wide(BASE)
+    run, level = line.reversed_run(count, base)
+    batch, bars, between = Batch(base, len(u)), Adjoints(), {}
+
+    def adjoint(elements: array) -> Floats:
+        twin = run.of(elements)
+        if not bars.reach(twin):
+            return np.zeros((len(u), _size([elements])))
+        return scalars(base.wide(batch.view(bars.of(twin)))).host().reshape(len(u), -1).copy()
+
+    def note(record: int | None, entry: int) -> None:
+        tracked = level.tracked_before(entry)
+        for k, (elements, reader) in enumerate(line.between):
+            reads = reader if reader is not None and reader < count else None
+            if reads == record and run.of(elements).allocation in tracked:
+                between[k] = adjoint(elements)
+
+    for target, part in zip(targets, _split(u, targets), strict=True):
+        bar = bars.of(run.of(target))
+        batch.move(bar, batch.seeds(bar, part), add=True)
+    note(None, len(level.entries))
+    ends = [*level.begins[1:], len(level.entries)]
+    for k in range(count - 1, -1, -1):
+        level.pull(batch, bars, level.begins[k], ends[k])
+        note(k, level.begins[k])
+    sources = np.concatenate([adjoint(source) for source in line.sources], axis=1)
+    return Pulled(sources, between, max(OWN, ROUNDINGS * line.precision))
+
+
+def _swept(line: Line, count: int, targets: Sequence[array], u: Floats) -> Pulled:
+    """The same by the backward pass of a tape, as its user gets it; the last time it adds to gradients."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)  # they were told when the tape was recorded
+        run, tape = line.taped_run(count)
+        rows: list[Floats] = []
+        between: dict[int, list[Floats]] = {k: [] for k in range(len(line.between))}
+        for row in u:
+            run.forget_gradients()
+            _sweep(run, tape, targets, row)
+            rows.append(np.concatenate([_gradient(run, source) for source in line.sources]))
+            for k, (elements, _) in enumerate(line.between):
+                between[k].append(_gradient(run, elements))
+        _sweep(run, tape, targets, u[-1])
+        rows[-1] = np.concatenate([_gradient(run, source) for source in line.sources]) - rows[-1]
+        return Pulled(np.stack(rows), {k: np.stack(found) for k, found in between.items()})
+
+
+def _sweep(run: Run, tape: Tape, targets: Sequence[array], u: Floats) -> None:
+    parts = zip(targets, _split(u[np.newaxis], targets), strict=True)
+    tape.backward(grads={run.of(t): part.reshape(t.outline().shape) for t, part in parts})
+
+
+def _gradient(run: Run, elements: array) -> Floats:
+    found = run.of(elements).grad
+    if found is None:
+        return np.zeros(_size([elements]))
+    return scalars(found).seen().astype(np.float64).ravel()
+
+
+def _along(
+    line: Line, count: int, targets: Sequence[array], v: Floats, scale: float
+) -> tuple[Floats, Floats, Floats]:
+    """By how much the sources are moved, the targets, and their derivatives along the moves."""
+    start = np.concatenate([scalars(line.start(s)).host().astype(np.float64).ravel() for s in line.sources])
+    moves = v * (scale * STEP * np.maximum(1.0, np.abs(start)))
+    shifted = np.multiply.outer(np.asarray(SHIFTS), moves).reshape(-1, len(start))
+    batch = Batch(BASE, len(shifted))
+    level = Wide(batch)
+
+    def move(run: Run) -> None:
+        for source, part in zip(line.sources, _split(shifted, line.sources), strict=True):
+            moved = level.wide(run.of(source))
+            batch.move(moved, batch.seeds(moved, part), add=True)
+
+    run = line.moved_run(count, level, move)
+    found = [scalars(batch.view(level.wide(run.of(t)))).host() for t in targets]
+    y = np.concatenate([each.reshape(len(SHIFTS), len(v), -1) for each in found], axis=2)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return moves, y[0, 0], extrapolated(y, np.ones(1))
+
+
+def _split(rows: Floats, arrays: Sequence[array]) -> list[Floats]:
+    ends = np.cumsum([_size([a]) for a in arrays])
+    return np.split(rows, ends[:-1], axis=1)

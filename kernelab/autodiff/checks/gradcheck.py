@@ -1,0 +1,360 @@
+"""Checking derivatives against differences, with a third witness where the two disagree.
+
+The adjoint is taken in float64, where it must agree with differences, and as it runs, in the kernel's own
+precision, where it must agree with that in float64.  The differences are taken of a float64 build of the same
+IR, central, at two steps, extrapolated: their error is then far below the tolerance, so a kernel in float32
+is not blamed for the noise of its differences.  Where they disagree, the tangent program says whose fault it
+is.
+
+Of a large Jacobian without a pattern, random directions are compared first; only where these do not agree is
+every entry looked at.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from kernelab.autodiff.checks.blame import blame, blame_infinite
+from kernelab.autodiff.checks.order_check import Raced, races
+from kernelab.autodiff.checks.screening import Screened, screen
+from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, settle
+from kernelab.autodiff.checks.witnesses import Pair, Witnesses, by_pattern, of_all
+from kernelab.autodiff.jacobians.differences import Floats
+from kernelab.autodiff.jacobians.host_chains import through_host
+from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection
+from kernelab.autodiff.jacobians.subject import Key, Subject, Variable, apart
+from kernelab.autodiff.transforms.trees import refusal
+from kernelab.errors import GradientError, KernelValueError, Span
+from kernelab.runtime.launch.checked import find_races
+
+LARGE = 1 << 14
+"""From how many entries on random directions are compared first."""
+
+Fast = bool | Literal["auto"]
+"""Whether random directions are compared before entries are: "auto" is where there are many."""
+
+Index = tuple[int, ...]
+
+
+MOST_NAMED = 5
+"""How many entries of a pair that failed are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a Jacobian: elements of the output and the input, and its two values."""
+
+    input_index: Index
+    output_index: Index
+    autodiff: float
+    numeric: float
+
+    @property
+    def abs_error(self) -> float:
+        """How far apart the values are; infinite where one of them is no finite number and they differ."""
+        return float(errors(np.asarray(self.autodiff), np.asarray(self.numeric)))
+
+    @property
+    def rel_error(self) -> float:
+        """The same, relative to the difference quotient."""
+        return relative(self.abs_error, self.numeric)
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """How the Jacobian of one output with respect to one input came out.
+
+    `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
+    input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
+    failure means, as `VERDICTS` lists them; "" where the pair passed.  `explanation` says more where more is
+    known, `span` is the source line at fault, and `others` are the next worst entries that failed.
+
+    A pair that passed along random directions has no worst entry: `directions` counts the products that were
+    compared, the two values are those of the worst, and the indices are empty.  The relative error is then
+    that of the product, relative to the root of the sum of the squares of its terms.
+    """
+
+    input: str
+    output: str
+    max_abs_error: float
+    max_rel_error: float
+    input_index: Index
+    output_index: Index
+    autodiff: float
+    numeric: float
+    entries: int
+    passed: bool
+    verdict: str = ""
+    directions: int = 0
+    explanation: str = ""
+    span: Span | None = None
+    others: tuple[Entry, ...] = ()
+
+
+VERDICTS = {
+    "custom": "the derivative that a user wrote for a function is not its derivative: correct the formula",
+    "builtin": "the rule of a builtin is not its derivative: that is a fault of kernelab, please report it",
+    "surrogate": "a builtin whose derivative is not that of its value, on purpose, stands in between",
+    "kink": "the function has a kink or a jump near these inputs, where it has no derivative",
+    "race": "the result depends on the order in which threads run: several store to one element, or read "
+    "what others change, so there is no derivative",
+    "host": "the result follows the inputs through values that the host computes, by NumPy or as numbers, "
+    "through which no derivative goes: compute them with kernels",
+    "nondeterministic": "two runs of the adjoint differ: threads race for an element, or memory is not set",
+    "adjoint": "the tangent agrees with the differences: the adjoint is at fault, by an overwritten value, a "
+    "race between threads, or a wrong custom gradient",
+    "not finite": "a derivative, or the function beside these inputs, is infinite or not a number: choose "
+    "inputs inside the domain, away from its border",
+    "both": "adjoint and tangent agree with each other: the inputs are near a kink or a jump, or a custom "
+    "derivative is wrong",
+    "all differ": "adjoint, tangent and differences all differ: a custom derivative is wrong, or the inputs "
+    "are near a kink",
+}
+"""What each verdict of a failed pair means."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GradcheckReport:
+    """The outcome of a gradient check; true if every pair passed."""
+
+    kernel: str
+    pairs: tuple[PairResult, ...]
+    shown_in: int | None = None
+    compared: tuple[Pair, ...] = ()
+
+    @property
+    def absolute(self) -> Jacobians:
+        """The errors of all entries, as matrices; GradientError where only directions were compared."""
+        self._need_entries()
+        return Jacobians(self.kernel, [p.matrix(errors(p.adjoint, p.numeric)) for p in self.compared])
+
+    @property
+    def relative(self) -> Jacobians:
+        """The same, relative to the differences."""
+        self._need_entries()
+        smallest = np.finfo(np.float64).tiny
+        return Jacobians(
+            self.kernel,
+            [
+                p.matrix(errors(p.adjoint, p.numeric) / np.maximum(np.abs(p.numeric), smallest))
+                for p in self.compared
+            ],
+        )
+
+    def _need_entries(self) -> None:
+        if any(pair.directions for pair in self.pairs):
+            message = f"the gradient of {self.kernel} was compared along directions: no entry has an error"
+            raise refusal(
+                GradientError, message, "gradcheck", "check every entry: gradcheck(..., fast=False)"
+            )
+
+    @property
+    def passed(self) -> bool:
+        return all(pair.passed for pair in self.pairs)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return f"<gradcheck of {self.kernel}: {'passed' if self else 'FAILED'}>"
+
+    def worst(self) -> PairResult:
+        """The pair with the largest relative error, failures first."""
+        return max(self.pairs, key=lambda pair: (not pair.passed, pair.max_rel_error))
+
+    def as_shown(self, cell: int | None) -> "GradcheckReport":
+        """The same report, which a cell of this number has displayed already."""
+        return replace(self, shown_in=cell)
+
+
+def require_choice(value: object, name: str, code: str) -> None:
+    """Raise KernelValueError unless a value is True, False or "auto"."""
+    if not isinstance(value, bool) and value != "auto":
+        raise refusal(KernelValueError, f"{name}={value!r} says nothing", code, 'use True, False or "auto"')
+
+
+def check(
+    subject: Subject,
+    tolerance: Tolerance | None = None,
+    selection: Selection | None = None,
+    labels: Sequence[str] = (),
+    fast: Fast = "auto",
+) -> GradcheckReport:
+    """Compare every Jacobian of a subject from its adjoint with differences.
+
+    Every entry, or with `fast` random directions, and entries where these do not agree.  The arguments keep
+    their values and gradients, and nothing is recorded.  Raises GradientError if there is no entry to check.
+    """
+    limit, chosen = tolerance or Tolerance(), selection or Selection()
+    require_choice(fast, "fast", "gradcheck")
+    with apart("gradcheck"):
+        report = _compared(subject, limit, chosen, labels, fast)
+        by_host = through_host(subject, labels)
+    if not by_host:
+        return report
+    pairs = (
+        replace(pair, passed=False, verdict="host") if pair.output in by_host else pair
+        for pair in report.pairs
+    )
+    return replace(report, pairs=tuple(pairs))
+
+
+def _compared(
+    subject: Subject, limit: Tolerance, chosen: Selection, labels: Sequence[str], fast: Fast
+) -> GradcheckReport:
+    raced = races(subject, labels)
+    if fast and not raced:
+        screening = screen(subject, chosen, limit.eps, labels, least=0 if fast is True else LARGE)
+        if screening.agreed:
+            return GradcheckReport(subject.name, tuple(map(_along_directions, screening.agreed)))
+        if screening.suspects:
+            some = of_all(subject, chosen, limit.eps, labels, screening.suspects)
+            found = _entry_by_entry(subject, some, limit)
+            if screening.complete or not all(result.passed for result in found):
+                return GradcheckReport(subject.name, tuple(found), compared=tuple(some.pairs))
+    asked = by_pattern(subject, chosen, limit.eps, labels) or of_all(subject, chosen, limit.eps, labels)
+    found = _entry_by_entry(subject, asked, limit)
+    found = [_raced(subject, pair, result, raced) for pair, result in zip(asked.pairs, found, strict=True)]
+    return GradcheckReport(subject.name, tuple(found), compared=tuple(asked.pairs))
+
+
+def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> list[PairResult]:
+    """How the entries compare, with a verdict where some fail."""
+    if limit.eps is None:
+        for k, pair in enumerate(asked.pairs):
+            _look_closer(asked, k, pair, limit)
+    found = [_compare(pair, limit) for pair in asked.pairs]
+    return found if all(result.passed for result in found) else _judged(subject, asked, found, limit)
+
+
+def _raced(subject: Subject, pair: Pair, result: PairResult, raced: Mapping[Key, Raced]) -> PairResult:
+    """The result of a pair whose output may depend on the order of threads: then it has no derivative."""
+    found = raced.get(pair.output.key)
+    if found is None:
+        return result
+    index = _index(pair.output, found.position)
+    name = f"{pair.output.label}[{', '.join(map(str, index))}]"
+    told = f"{name} is {found.usual:.6g} if the first thread runs first, {found.turned:.6g} if the last does"
+    met = () if subject.kernel is None else find_races(subject.kernel, subject.grid, subject.arguments)
+    span = None
+    if met:
+        told, span = f"{told}; {met[0].describe().message}", met[0].first.span
+    return replace(result, passed=False, verdict="race", output_index=index, explanation=told, span=span)
+
+
+def _along_directions(found: Screened) -> PairResult:
+    error = abs(found.adjoint - found.numeric)
+    return PairResult(
+        found.input.label,
+        found.output.label,
+        error,
+        error / found.scale if found.scale else 0.0,
+        (),
+        (),
+        found.adjoint,
+        found.numeric,
+        found.entries,
+        True,
+        directions=found.products,
+    )
+
+
+def _look_closer(asked: Witnesses, k: int, pair: Pair, limit: Tolerance) -> None:
+    """Take differences that disagree again, much closer: the function may bend sharply there."""
+    off = limit.excess(pair) > 1.0
+    if off.any():
+        settle(pair, off, asked.looks(k, off), asked.terms[k])
+
+
+def _judged(
+    subject: Subject, asked: Witnesses, found: Sequence[PairResult], limit: Tolerance
+) -> list[PairResult]:
+    """The results with a verdict for those that failed."""
+    again, tangents = asked.again(), asked.tangents()
+    judged = []
+    for k, (pair, result) in enumerate(zip(asked.pairs, found, strict=True)):
+        moved = None if tangents is None else tangents[k]
+        if not result.passed:
+            verdict = _verdict(pair, again[k], moved, limit)
+            result = _explained(subject, pair, replace(result, verdict=verdict), limit)
+        judged.append(result)
+    return judged
+
+
+def _explained(subject: Subject, pair: Pair, result: PairResult, limit: Tolerance) -> PairResult:
+    """The result with the line at fault, where it can be found."""
+    if result.verdict == "nondeterministic":
+        return result
+    i = next(i for i, source in enumerate(subject.sources) if source is pair.input)
+    worst = np.argsort(-limit.excess(pair), axis=None, kind="stable")[: 1 + len(result.others)]
+    columns = dict.fromkeys(pair.place(int(k))[1] for k in worst)
+    if (
+        result.verdict == "not finite"
+    ):  # where a value is no number, so are the differences by what it ignores
+        tried = (blame_infinite(subject, i, column) for column in columns)
+        found = next((each for each in tried if each is not None), None)
+    else:
+        found = blame(subject, i, next(iter(columns)), limit.eps)
+    if found is None:
+        return result
+    is_known = result.verdict == "adjoint" and found.kind != "builtin"
+    verdict = result.verdict if is_known else found.kind
+    return replace(result, verdict=verdict, explanation=found.told, span=found.span)
+
+
+def _verdict(pair: Pair, again: Floats, tangent: Floats | None, limit: Tolerance) -> str:
+    before, after = (np.where(pair.known, values, 0) for values in (pair.adjoint, again))
+    if not np.array_equal(before, after, equal_nan=True):
+        return "nondeterministic"
+    off = limit.excess(pair) > 1.0
+    if not np.isfinite([pair.adjoint[off], pair.numeric[off]]).all():
+        return "not finite"
+    if tangent is None:
+        return "all differ"
+    from_adjoint, from_differences, between = (
+        float(np.abs(a - b)[off].max())
+        for a, b in (
+            (tangent, pair.adjoint),
+            (tangent, pair.numeric),
+            (pair.adjoint, pair.numeric),
+        )
+    )
+    if from_adjoint <= 0.01 * between:
+        return "both"
+    return "adjoint" if from_differences <= 0.1 * between else "all differ"
+
+
+def _compare(pair: Pair, limit: Tolerance) -> PairResult:
+    error, excess = np.where(pair.known, errors(pair.adjoint, pair.numeric), 0.0), limit.excess(pair)
+    if not error.size:  # a pattern without entries: the adjoint is zero, and so are the differences
+        first = _index(pair.input, 0), _index(pair.output, 0)
+        return PairResult(pair.input.label, pair.output.label, 0.0, 0.0, *first, 0.0, 0.0, pair.entries, True)
+    k = int(np.argmax(np.where(pair.known, excess, -1.0)))
+    found = _entry(pair, k)
+    failed = int((excess > 1.0).sum())
+    order = np.argsort(-excess, axis=None, kind="stable")[1 : min(failed, MOST_NAMED)] if failed > 1 else ()
+    return PairResult(
+        pair.input.label,
+        pair.output.label,
+        float(error.max()),
+        relative(float(error.reshape(-1)[k]), found.numeric),
+        found.input_index,
+        found.output_index,
+        found.autodiff,
+        found.numeric,
+        pair.entries,
+        not failed,
+        others=tuple(_entry(pair, int(other)) for other in order),
+    )
+
+
+def _entry(pair: Pair, k: int) -> Entry:
+    row, column = pair.place(k)
+    values = (float(each.reshape(-1)[k]) for each in (pair.adjoint, pair.numeric))
+    return Entry(_index(pair.input, column), _index(pair.output, row), *values)
+
+
+def _index(variable: Variable, position: int) -> Index:
+    return tuple(int(i) for i in np.unravel_index(position, variable.shape))

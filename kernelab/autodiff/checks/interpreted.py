@@ -1,0 +1,75 @@
+"""The level of float64 on the interpreter, where a subclass of `Chunk` sees or changes every statement.
+
+`Noisy` changes the last digits of every value: how far results then move tells the size of the terms that
+they are sums of, and with it their rounding (D. S. Parker, "Monte Carlo arithmetic", UCLA, 1997).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.records.programs import Argument, Extents, Program
+from kernelab.autodiff.transforms.levels import BASE, packed, will_write
+from kernelab.autodiff.transforms.wide import Wide
+from kernelab.backend.interpreter import interpreter
+from kernelab.backend.interpreter.chunk import Chunk
+from kernelab.backend.interpreter.lanes import Frame
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import Function, Let, Native, walk
+from kernelab.lang.types import is_differentiable
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.launch import packed_slots
+
+
+class Interpreted(Wide):
+    """Runs programs in float64 by what `chunk` makes; with more threads than `most`, or C++, as usual."""
+
+    def __init__(self, chunk: Callable[..., Chunk], most: int) -> None:
+        super().__init__(BASE)
+        self.chunk = chunk
+        self.most = most
+
+    def function(self, program: Program) -> Function | None:
+        """What is run of a program; None where the interpreter cannot."""
+        flat = program.flat
+        return None if any(isinstance(stmt, Native) for stmt in walk(flat.body)) else flat
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        made, function = grid_of(grid), self.function(program.widened)
+        if made.threads > self.most or function is None:
+            super().run(program, grid, arguments)
+            return
+        will_write(program, grid, arguments)
+        params = program.function.params
+        given = [self._given(a, param.type) for a, param in zip(arguments, params, strict=True)]
+        parts = [made.packed, *(packed(each, made.threads, None) for each in given)]
+        interpreter.entry(function, chunk=self.chunk)(packed_slots(parts))
+
+
+class Noisy(Interpreted):
+    """Multiplies what every statement computes by a number that is 1 up to `noise`."""
+
+    def __init__(self, noise: float, seed: int) -> None:
+        self.noise = noise
+        self.rng = np.random.default_rng(seed)
+        super().__init__(self._chunk, MOST_THREADS)
+
+    def _chunk(self, *given: Any) -> Chunk:
+        made = _NoisyChunk(*given)
+        made.level = self
+        return made
+
+
+MOST_THREADS = 1 << 20
+
+
+class _NoisyChunk(Chunk):
+    level: Noisy
+
+    def let(self, stmt: Let, frame: Frame) -> None:
+        super().let(stmt, frame)
+        if is_differentiable(type_of(stmt.out)):
+            values = frame.values(stmt.out)
+            factors = 1.0 + self.level.noise * self.level.rng.uniform(-1.0, 1.0, values.shape)
+            frame.define(stmt.out, values * factors)

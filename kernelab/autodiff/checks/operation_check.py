@@ -1,0 +1,161 @@
+"""The derivative of a single operation, as its record has it, beside differences at given operands.
+
+The operation stands alone in a kernel over float64, whose adjoint is made by the same passes as any other and
+runs on the interpreter.  Must not know where the operands come from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.interpreter import interpreter
+from kernelab.errors import NOWHERE
+from kernelab.lang.build import Builder, type_of
+from kernelab.lang.ir import Atom, Const, Function, Let, Var
+from kernelab.lang.ops import Derivative, Op, Undefined
+from kernelab.lang.types import Array, Value, float64, int32, is_differentiable, scalar_of, shape_of
+from kernelab.passes.ad.vjp import vjp
+
+Numpy = np.ndarray[Any, Any]
+
+STEP = 1e-5
+"""How far an operand is moved, relative to its size."""
+
+TOLERANCE = 1e-3
+"""Relative; where the differences to both sides disagree by more there is a kink, and nothing to compare."""
+
+ROUNDING = 1e-11
+"""What differences may be off besides, relative to the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What makes two statements one operation; a whole number that is written down counts by its value."""
+
+    op: Op
+    args: tuple[Value | Const, ...]
+    result: Value
+
+    @staticmethod
+    def of(stmt: Let) -> "Shape":
+        args = (a if isinstance(a, Const) and not _is_float(a) else type_of(a) for a in stmt.args)
+        return Shape(stmt.op, tuple(args), type_of(stmt.out))
+
+
+def _is_float(atom: Atom) -> bool:
+    return is_differentiable(type_of(atom))
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """An adjoint that differs from differences: at which point, by which operand, and the two values."""
+
+    point: int
+    operand: int
+    claimed: float
+    slope: float
+
+
+def has_derivative(shape: Shape) -> bool:
+    """Whether an operation over float64 has floats to move, a float to look at and a rule to look up."""
+    moved = [type for type in shape.args if isinstance(type, Value) and is_differentiable(type)]
+    every = [*moved, shape.result]
+    is_wide = all(scalar_of(type) == float64 for type in every)
+    return bool(moved) and is_wide and not isinstance(shape.op.derivative, Undefined)
+
+
+def mistake(shape: Shape, points: Sequence[Numpy]) -> Mistake | None:
+    """The first point at which the adjoint of an operation is not its derivative; a point is a row."""
+    seed = _drawn(0, (len(points[0]), *shape_of(shape.result)))
+    for k, bar in adjoints(shape, points, seed).items():
+        for size in (np.maximum(1.0, np.abs(points[k])), np.abs(points[k])):
+            found = _compared(shape, points, k, bar, seed, size)
+            if found is not None:
+                return found
+    return None
+
+
+def _compared(
+    shape: Shape, points: Sequence[Numpy], k: int, bar: Numpy, seed: Numpy, size: Numpy
+) -> Mistake | None:
+    """The first point at which an adjoint is not the slope of differences along a direction."""
+    along = STEP * size * _drawn(1 + k, points[k].shape[1:])
+    with np.errstate(all="ignore"):
+        here, ahead, behind = (
+            _sums(seed * value(shape, [*points[:k], points[k] + moved, *points[k + 1 :]]))
+            for moved in (0.0, along, -along)
+        )
+        slope, claimed = (ahead - behind) / 2, _sums(bar * along)
+        noise = ROUNDING * np.abs(here) + np.finfo(np.float64).tiny
+        smooth = np.isfinite(slope + claimed)
+        smooth &= np.abs(ahead - 2 * here + behind) <= TOLERANCE * np.abs(slope) + noise
+        most = np.maximum(np.abs(slope), np.abs(claimed))
+        wrong = smooth & (np.abs(slope - claimed) > TOLERANCE * most + noise)
+    if not wrong.any():
+        return None
+    at = int(np.argmax(wrong))
+    length = float(_sums(np.abs(along))[at] * (seed[at] if seed.ndim == 1 else 1.0))
+    return Mistake(at, k, float(claimed[at]) / length, float(slope[at]) / length)
+
+
+def _drawn(seed: int, shape: Sequence[int]) -> Numpy:
+    """Factors that leave no component out; those of a batch differ, as do those of components."""
+    return np.random.default_rng(seed).uniform(0.5, 1.5, tuple(shape))
+
+
+def _sums(values: Numpy) -> Numpy:
+    found: Numpy = np.sum(values.reshape(len(values), -1), axis=1)
+    return found
+
+
+# ------------------------------------------------------------------------------------------ the kernel
+
+
+def value(shape: Shape, points: Sequence[Numpy]) -> Numpy:
+    """What the operation gives at some points."""
+    made = np.zeros((len(points[0]), *shape_of(shape.result)))
+    interpreter.run(_kernel(shape), [len(made)], {**_named(points), "y": made})
+    return made
+
+
+def adjoints(shape: Shape, points: Sequence[Numpy], seed: Numpy) -> dict[int, Numpy]:
+    """The adjoint of each operand that has one, for a cotangent of each result."""
+    floats = [k for k, arg in enumerate(shape.args) if isinstance(arg, Value) and is_differentiable(arg)]
+    bars = {k: np.zeros(points[k].shape) for k in floats}
+    given = {**_named(points), "y": value(shape, points), "y_bar": seed.copy()}
+    given |= {f"x{k}_bar": bar for k, bar in bars.items()}
+    program = _adjoint(shape, shape.op.derivative)
+    interpreter.run(program, [len(seed)], {param.hint: given[param.hint] for param in program.params})
+    return bars
+
+
+def _named(points: Sequence[Numpy]) -> dict[str, Numpy]:
+    return {f"x{k}": np.array(values) for k, values in enumerate(points)}
+
+
+@lru_cache(256)
+def _kernel(shape: Shape) -> Function:
+    """Thread i applies the operation to element i of each operand."""
+    builder, thread = Builder(), Var(int32, "i", NOWHERE)
+    operands = [
+        Var(Array(type_of(arg) if isinstance(arg, Const) else arg, 1), f"x{k}", NOWHERE)
+        for k, arg in enumerate(shape.args)
+    ]
+    result = Var(Array(shape.result, 1), "y", NOWHERE)
+    args: list[Atom] = [
+        arg if isinstance(arg, Const) else builder.load(operand, [thread])
+        for arg, operand in zip(shape.args, operands, strict=True)
+    ]
+    builder.store(result, [thread], builder.let(shape.op, args, shape.result))
+    return Function("applied", (*operands, result), builder.close(), (thread,), NOWHERE)
+
+
+@lru_cache(256)
+def _adjoint(shape: Shape, derivative: Derivative) -> Function:
+    """The adjoint of the kernel, as long as the record keeps its derivative."""
+    kernel = _kernel(shape)
+    floats = [param.hint for param in kernel.params if is_differentiable(param.type)]
+    return vjp(kernel, floats).adjoint

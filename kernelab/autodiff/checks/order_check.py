@@ -1,0 +1,71 @@
+"""Whether results depend on the order in which threads run: programs run with the last thread first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.subject import Key, Subject
+from kernelab.autodiff.records.programs import Argument, Extents, Program
+from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.trees import scalars
+from kernelab.runtime.array.array import array
+from kernelab.runtime.memory.interop import HostArray
+
+SUMS = 1e-3
+"""How far sums of another order may differ, relative to the largest element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """A number of an output, by its position, and what it is with the first and the last thread first."""
+
+    position: int
+    usual: float
+    turned: float
+
+
+class Reordered(Level):
+    """Runs programs whose threads may meet with the last thread first; `found` says whether there was one."""
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.found = False
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        if program.meets and int(np.prod(grid, dtype=np.int64)) > 1:
+            self.found = True
+            program = program.turned
+        self.parent.run(program, grid, arguments)
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.parent.move(dest, src, add)
+
+
+def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
+    """By the key of each output that depends on the order of threads, where it does first."""
+    if subject.kernel is not None and not Program.of(subject.kernel).meets:
+        return {}
+    level = Reordered(BASE)
+    turned = subject.start().go(level)
+    if not level.found:
+        return {}
+    usual = subject.start().go(BASE)
+    targets = subject.targets(usual, labels)
+    pairs = zip(targets, usual, turned, strict=True)
+    found = {target.key: first_difference(a, b) for target, a, b in pairs}
+    return {key: raced for key, raced in found.items() if raced is not None}
+
+
+def first_difference(usual: array, turned: array) -> Raced | None:
+    """Where two runs first differ by more than the rounding of sums, None if they do not."""
+    a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
+    where = np.flatnonzero(_different(a, b))
+    return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None
+
+
+def _different(a: HostArray, b: HostArray) -> HostArray:
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = np.abs(a[np.isfinite(a)]).max(initial=0.0)
+        same = (np.abs(a - b) <= SUMS * largest) | (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.asarray(~same)

@@ -1,0 +1,250 @@
+"""The fast gradient check: adjoint against differences along random directions, in float64.
+
+For a Jacobian J, random vectors u of outputs and v of inputs, the adjoint gives ``J^T u`` and differences
+give ``J v``, each from one lane of one launch; ``(J^T u) . v`` must be ``u . (J v)``.  Both are taken of the
+float64 build of the same IR, so that what remains is rounding in float64, and one wrong entry among
+thousands shows.  The adjoint is taken in the kernel's own precision too, and must be that of float64 up to
+its rounding.
+
+A screening only ever passes what is right, or names suspects: where products differ, the inputs are halved
+again and again down to the columns whose products differ.  The check of entries alone judges those.  Must
+not know reports.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.differences import Floats, along
+from kernelab.autodiff.jacobians.jacobian import Selection, Trace
+from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.wide import Wide
+
+DIRECTIONS = 3
+"""How many random vectors are tried of each input, and of each output."""
+
+EXACT = 1e-8
+"""How far two products may differ, relative to the root of the sum of the squares of their terms."""
+
+ROUNDING = 1e-14
+"""The same, relative to the values of the function, which are subtracted from each other."""
+
+AGAIN = (1.0, 0.03)
+"""The steps that are tried, relative to the default: a function that bends sharply wants a smaller one."""
+
+OWN = 1e-3
+"""How far the adjoint in its own precision may be from that in float64, unless the precision is coarser."""
+
+ALIKE = 1e3
+"""By which factor rows, or columns, may differ that are not rescaled."""
+
+MOST_POWER = 1000
+"""The largest power of two by which one is rescaled."""
+
+PIECES = 16
+"""Into how many pieces a suspect part of an input is parted at once."""
+
+MOST = 8
+"""How many suspect parts are followed."""
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+Products = tuple[float, float, float]
+"""By the adjoint, by differences, and the size of their terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """Two products that agree for one pair of input and output, the worst, and how far they differ.
+
+    `scale` is the root of the sum of the squares of their terms; `entries` counts what they cover.
+    """
+
+    input: Variable
+    output: Variable
+    adjoint: float
+    numeric: float
+    scale: float
+    entries: int
+    products: int = DIRECTIONS**2
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What was found: the products where all agree, else the suspect columns by input, where they are known.
+
+    `complete` says whether all suspects are named, and not only the worst.
+    """
+
+    agreed: tuple[Screened, ...] = ()
+    suspects: dict[int, Numbers] | None = None
+    complete: bool = True
+
+
+def screen(
+    subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str], least: int = 0
+) -> Screening:
+    """Compare the products of every pair, unless fewer than `least` entries make these less work."""
+    own = Trace(subject, labels)
+    targets = own.targets
+    pairs = selection.pairs(subject.sources, targets)
+    sizes = [selection.rows(targets[j]) * selection.columns(subject.sources[i]) for i, j in pairs]
+    if sum(sizes) < least:
+        return Screening()
+    exact, rng = Trace(subject, labels, Wide(BASE)), np.random.default_rng(len(pairs))
+    back: dict[int, tuple[Floats, list[Floats]]] = {}
+    for j in dict.fromkeys(j for _, j in pairs):
+        u = directions(rng, targets[j].count, selection.rows(targets[j]))
+        pulled = exact.products(j, u)
+        same = partial(same_up_to_rounding, rounding=max(OWN, 16 * own.epsilon))
+        if not all(map(same, own.products(j, u), pulled)):
+            return Screening()
+        back[j] = u, pulled
+    agreed: dict[tuple[int, int], Products] = {}
+    suspects: dict[int, Numbers] = {}
+    complete = True
+    for i in dict.fromkeys(i for i, _ in pairs):
+        among = {j: (back[j][0], back[j][1][i]) for k, j in pairs if k == i}
+        looked = _Input(exact, i, selection.columns(subject.sources[i]), eps, labels)
+        v = directions(rng, subject.sources[i].count, looked.used)
+        parts, asked = looked.agreeing(among, v)
+        if parts is None:
+            suspects[i], named_all = looked.suspects(*asked)
+            complete = complete and named_all
+        else:
+            agreed |= {(i, j): products for j, products in parts.items()}
+    if suspects:
+        return Screening((), suspects, complete)
+    found = zip(pairs, sizes, strict=True)
+    return Screening(
+        tuple(Screened(subject.sources[i], targets[j], *agreed[i, j], size) for (i, j), size in found)
+    )
+
+
+def directions(rng: Any, count: int, used: int) -> Floats:
+    """Vectors of numbers of either sign, none near zero, each a float16 too, so that every precision agrees.
+
+    A single wrong entry then cannot hide behind a weight of zero, nor two behind equal weights.
+    """
+    made = np.zeros((DIRECTIONS, count))
+    made[:, :used] = (
+        rng.choice((-1.0, 1.0), (DIRECTIONS, used)) * rng.integers(32, 97, (DIRECTIONS, used)) / 64
+    )
+    return made
+
+
+def same_up_to_rounding(own: Floats, exact: Floats, rounding: float = OWN) -> bool:
+    """Whether products in the precision of the arrays are those in float64, but for rounding."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.abs(own.astype(np.float64) - exact)
+        largest = np.abs(exact).max(initial=0.0)
+    return bool(np.all(off <= rounding * (np.abs(exact) + 0.1 * largest)))
+
+
+Back = dict[int, tuple[Floats, Floats]]
+"""u and ``J^T u`` by the position of each output."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """One input whose products are compared."""
+
+    exact: Trace
+    position: int
+    used: int
+    eps: float | None
+    labels: Sequence[str]
+
+    def agreeing(self, back: Back, v: Floats) -> tuple[dict[int, Products] | None, tuple[Back, Floats]]:
+        """The worst products for each output, None if some differ; the vectors that tell.
+
+        Where rows or columns are of very different sizes, they are rescaled and compared again: an entry
+        would not show beside others in larger units.
+        """
+        for scale in AGAIN if self.eps is None else AGAIN[:1]:
+            found, slopes = self._compared(back, v, scale)
+            if not _agree(found):
+                continue
+            asked = self._rescaled(back, v, slopes)
+            if asked is not None and not _agree(self._compared(*asked, scale)[0]):
+                return None, asked
+            return {j: each.worst() for j, each in found.items()}, (back, v)
+        return None, (back, v)
+
+    def _rescaled(self, back: Back, v: Floats, slopes: Sequence[Floats]) -> tuple[Back, Floats] | None:
+        """The vectors with larger rows and columns weighted less; None where all are alike."""
+        sizes = {j: np.abs(slopes[j]).max(axis=0) for j in back}
+        columns = [np.abs(pulled * v).max(axis=0) for _, pulled in back.values()]
+        if all(_are_alike(each) for each in (*sizes.values(), *columns)):
+            return None
+        scaled = {j: u * _weights(sizes[j]) for j, (u, _) in back.items()}
+        pulled = {j: self.exact.products(j, u, [self.position])[0] for j, u in scaled.items()}
+        largest = np.max([np.abs(each * v).max(axis=0) for each in pulled.values()], axis=0)
+        weights = _weights(largest)
+        return {j: (scaled[j], pulled[j]) for j in back}, v * (weights / weights.max())
+
+    def suspects(self, back: Back, vectors: Floats) -> tuple[Numbers, bool]:
+        """The columns whose products differ, and whether those are all, by parting those that do."""
+        v = vectors[0]
+        parts, complete = [np.arange(self.used)], True
+        while parts and max(map(len, parts)) > 1:
+            pieces = [piece for part in parts for piece in np.array_split(part, PIECES) if len(piece)]
+            moved = np.zeros((len(pieces), len(v)))
+            for lane, piece in zip(moved, pieces, strict=True):
+                lane[piece] = v[piece]
+            found, _ = self._compared(back, moved, AGAIN[0])
+            excess = np.max([each.excess.max(axis=0) for each in found.values()], axis=0)
+            order = [k for k in np.argsort(-excess) if excess[k] > 0]
+            complete = complete and len(order) <= MOST
+            parts = [pieces[k] for k in order[:MOST]]
+        return np.sort(np.concatenate([np.zeros(0, np.int64), *parts])), complete and bool(parts)
+
+    def _compared(self, back: Back, v: Floats, scale: float) -> "tuple[dict[int, Compared], list[Floats]]":
+        """The products, and the derivatives of the outputs along each row of `v` times the steps."""
+        steps, values, slopes = along(self.exact.subject, self.position, v, self.eps, scale, self.labels)
+        moves = v * steps
+        found = {j: Compared.of(u, slopes[j], pulled, moves, values[j]) for j, (u, pulled) in back.items()}
+        return found, slopes
+
+
+def _agree(found: "dict[int, Compared]") -> bool:
+    return all(np.all(each.excess <= 0) for each in found.values())
+
+
+def _are_alike(sizes: Floats) -> bool:
+    some = sizes[(sizes > 0) & np.isfinite(sizes)]
+    return not len(some) or bool(some.max() <= ALIKE * some.min())
+
+
+def _weights(sizes: Floats) -> Floats:
+    """Powers of two by which numbers become about 1; those that are zero or infinite stay as they are."""
+    usable = (sizes > 0) & np.isfinite(sizes)
+    exponents = np.frexp(np.where(usable, sizes, 1.0))[1]
+    return np.where(usable, np.ldexp(1.0, np.clip(-exponents, -MOST_POWER, MOST_POWER)), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Products for each u and v; `excess` is how far they differ beyond rounding, infinite if undefined."""
+
+    adjoint: Floats
+    numeric: Floats
+    scale: Floats
+    excess: Floats
+
+    @staticmethod
+    def of(u: Floats, slopes: Floats, pulled: Floats, moves: Floats, values: Floats) -> "Compared":
+        with np.errstate(invalid="ignore", over="ignore"):
+            adjoint, numeric = pulled @ moves.T, u @ slopes.T
+            scale = np.sqrt(np.maximum(pulled**2 @ moves.T**2, u**2 @ slopes.T**2))
+            noise = ROUNDING * np.sqrt(u**2 @ values.T**2)
+            excess = np.abs(adjoint - numeric) - noise - EXACT * scale
+        return Compared(adjoint, numeric, scale, np.where(np.isfinite(excess), excess, np.inf))
+
+    def worst(self) -> Products:
+        k = np.unravel_index(int(np.argmax(self.excess)), self.excess.shape)
+        return float(self.adjoint[k]), float(self.numeric[k]), float(self.scale[k])

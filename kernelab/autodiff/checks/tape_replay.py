@@ -1,0 +1,475 @@
+"""A tape as one function: its records run again, on copies of the memory that they touched.
+
+What the arrays held before the tape is taken from what the tape saved, and from what they hold now; where a
+tape overwrites what it started from, it is run again from what stands there now, and `is_exact` says so.
+Knows records, levels and tapes; must not know how derivatives are compared.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.pieces import WHOLE, box_in
+from kernelab.autodiff.records.programs import Program
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.levels import BASE, Level, fresh
+from kernelab.autodiff.transforms.reverse import Keeper, Reverse
+from kernelab.lang.ir import Atomic, Store, Var, walk
+from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
+from kernelab.passes.access.access_regions import Box
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import transfer, write
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.gathered import Gathered
+from kernelab.runtime.launch.launch import launch
+from kernelab.runtime.launch.touched import part
+from kernelab.runtime.memory.memory import Allocation, duplicate_of
+from kernelab.settings import Policy
+
+DISTANCES = {bfloat16: 2**-7, float16: 2**-10}
+"""The relative distance of neighbours among halves."""
+
+
+class NotReplayableError(Exception):
+    """Why a tape cannot run again."""
+
+
+class Line:
+    """The records of a tape, one after another, and the memory that they start from.
+
+    `sources` are the arrays with gradients that are read before anything is written there, `between` those
+    that are written as a whole, each with the record that reads it first, or None.  Raises
+    NotReplayableError where a record is no launch, copy, known overwrite or checkpoint.
+    """
+
+    def __init__(self, records: Sequence[Record], policy: Policy) -> None:
+        self.records = records
+        self.saves = policy != "warn"
+        self._plays = [_play(record) for record in records]
+        self._arrays = list(dict.fromkeys(a for play in self._plays for a in play.arrays))
+        self._starts = _starts(records, self._arrays)
+        self.sources = _sources(records)
+        self.between = _between(records, self._arrays)
+        self.is_exact = self._ends_as_it_did()
+
+    def targets(self, count: int) -> list[array]:
+        """The arrays of floats that the first `count` records change."""
+        found = (a for record in self.records[:count] for a in record.written)
+        return [a for a in dict.fromkeys(found) if is_differentiable(a.dtype) and a.size]
+
+    def start(self, elements: array) -> array:
+        """What an array held before the tape."""
+        return elements.twin(self._starts[elements.allocation])
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the tape touched."""
+        return sum(memory.nbytes for memory in self._starts)
+
+    @property
+    def precision(self) -> float:
+        """The relative distance of neighbours among the halves that it computes with; 0 if there are none."""
+        scalars = {scalar_of(a.dtype) for a in self._arrays if is_differentiable(a.dtype)}
+        return max((DISTANCES[scalar] for scalar in HALVES if scalar in scalars), default=0.0)
+
+    @property
+    def meets(self) -> bool:
+        """Whether threads of any launch may meet."""
+        kernels = {kernel for play in self._plays for kernel in play.kernels}
+        return any(Program.of(kernel.by_leaves).meets for kernel in kernels)
+
+    def run(self, count: int, level: Level = BASE) -> "Run":
+        """The first `count` records, at a level, over copies of their own."""
+        made = Run(self._starts)
+        made.go(self._plays[:count], AtLevel(level))
+        return made
+
+    def reversed_run(self, count: int, base: Level) -> "tuple[Run, AsTape]":
+        """The same, so that adjoints can be taken back as the tape takes them."""
+        made, level = Run(self._starts), AsTape(base, self.saves)
+        level.tracked.update(made.of(source).allocation for source in self.sources)
+        made.go(self._plays[:count], AtLevel(level))
+        return made, level
+
+    def taped_run(self, count: int) -> "tuple[Run, Tape]":
+        """The same on a tape of its own; whatever the records write has gradients there."""
+        made, tape = Run(self._starts), Tape("save" if self.saves else "warn")
+        for play in self._plays:
+            play.require_gradients(made)
+        with tape:
+            made.go(self._plays[:count], OnTape())
+        return made, tape
+
+    def moved_run(self, count: int, level: Level, move: "Callable[[Run], None]") -> "Run":
+        """The same at a level, once `move` has changed what it starts from."""
+        made = Run(self._starts)
+        move(made)
+        made.go(self._plays[:count], AtLevel(level))
+        return made
+
+    def arguments(self, run: "Run", k: int) -> list[Any]:
+        """What record `k`, a launch, is given in a run."""
+        record = self.records[k]
+        assert isinstance(record, LaunchRecord)
+        return _arguments(record, run)
+
+    def _ends_as_it_did(self) -> bool:
+        """Whether what the records read of each other is what they read when they were recorded."""
+        made, seen = self.run(len(self.records)), {a.allocation for r in self.records for a in _loaded(r)}
+        changed = (a for record in self.records for a in _changed(record) if a.allocation in seen)
+        return all(_same_bytes(made.of(a), a) for a in changed)
+
+
+class Run:
+    """One run over copies of the memories that it starts from; what else it meets is of the run around it."""
+
+    def __init__(self, starts: Mapping[Allocation, Allocation], around: "Run | None" = None) -> None:
+        self._memories = {memory: _copied(start, memory) for memory, start in starts.items()}
+        self._around = around
+        self._twins: dict[array, array] = {}
+
+    def of(self, elements: array) -> array:
+        """The array of this run that stands for one of the tape's."""
+        if self._around is not None and elements.allocation not in self._memories:
+            return self._around.of(elements)
+        twin = self._twins.get(elements)
+        if twin is None:
+            twin = self._twins[elements] = elements.twin(self._memories[elements.allocation])
+        return twin
+
+    def adopt(self, memory: Allocation, made: Allocation) -> None:
+        """Let memory that a part of the run has made stand for one of the tape's."""
+        if self._around is not None and memory not in self._memories:
+            self._around.adopt(memory, made)
+            return
+        self._memories[memory] = made
+        self._twins = {a: twin for a, twin in self._twins.items() if a.allocation is not memory}
+
+    def forget_gradients(self) -> None:
+        """Let no copy have a gradient."""
+        for memory in self._memories.values():
+            memory.adjoint = None
+
+    def go(self, plays: "Sequence[Play]", stage: "Stage") -> None:
+        with stage.active():
+            for k, play in enumerate(plays):
+                stage.at(k)
+                play.run(self, stage)
+
+
+# ------------------------------------------------------------------------------------------ where it runs
+
+
+class Stage(Protocol):
+    """Where records run again; launches go to the recorder that is active."""
+
+    def active(self) -> AbstractContextManager[None]: ...
+
+    def at(self, k: int) -> None:
+        """Record `k` is next."""
+
+    def copy(self, dest: array, src: array, how: str) -> None: ...
+
+    def set(self, dest: array, values: Any, how: str) -> None:
+        """Let the host write elements."""
+
+    def block(self, run: Run, block: "Block") -> list[array]:
+        """Run a checkpoint; what it made."""
+
+
+class AtLevel:
+    """At a level, which sees no tape."""
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+
+    def active(self) -> AbstractContextManager[None]:
+        return self.level.active()
+
+    def at(self, k: int) -> None:
+        if isinstance(self.level, AsTape):
+            self.level.at = k
+            self.level.begins.append(len(self.level.entries))
+
+    def copy(self, dest: array, src: array, how: str) -> None:
+        if dest.overlaps(src):
+            aside = fresh(src.shape, src.dtype)
+            self.level.move(aside, src)
+            src = aside
+        self.level.move(dest, src)
+
+    def set(self, dest: array, values: Any, how: str) -> None:
+        made = fresh(dest.shape, dest.dtype, dest, cleared=False)
+        made.blank()[...] = values
+        self.level.move(dest, made)
+
+    def block(self, run: Run, block: "Block") -> list[array]:
+        """What a checkpoint's adjoint needs is saved on every tape."""
+        if not isinstance(self.level, AsTape):
+            return block.run(run, self)
+        saves, self.level.saves = self.level.saves, True
+        try:
+            return block.run(run, self)
+        finally:
+            self.level.saves = saves
+
+
+class OnTape:
+    """On the tape that records."""
+
+    def active(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def at(self, k: int) -> None:
+        """A tape counts its records itself."""
+
+    def copy(self, dest: array, src: array, how: str) -> None:
+        transfer(dest, src, how)
+
+    def set(self, dest: array, values: Any, how: str) -> None:
+        write(dest, values, how, None)
+
+    def block(self, run: Run, block: "Block") -> list[array]:
+        given = [run.of(source) for source in block.record.read]
+        made: list[array] = checkpoint(lambda *_: block.run(run, self), *given)
+        return made
+
+
+# ------------------------------------------------------------------------------------------ records
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What a record does in a run, at a stage, on which arrays, by which kernels."""
+
+    run: Callable[[Run, Stage], None]
+    arrays: tuple[array, ...]
+    written: tuple[array, ...]
+    kernels: tuple[Kernel, ...] = ()
+
+    def require_gradients(self, run: Run) -> None:
+        """Let what the record writes have gradients in a run."""
+        for target in self.written:
+            run.of(target).allocation.requires_grad = True
+
+
+def _play(record: Record) -> Play:
+    arrays, written = tuple(touched(record)), tuple(record.written)
+    match record:
+        case LaunchRecord():
+            if any(isinstance(given, Gathered) for given in record.call.arguments):
+                raise NotReplayableError(f"{record.title} takes picked elements")
+            kernel, extents = record.kernel.by_leaves, record.grid.extents
+            return Play(
+                lambda run, _: launch(kernel, extents, _arguments(record, run)), arrays, written, (kernel,)
+            )
+        case CopyRecord(dest, src, how):
+            return Play(lambda run, stage: stage.copy(run.of(dest), run.of(src), how), arrays, written)
+        case OverwriteRecord(dest, how):
+            values = _overwriting(record)
+            return Play(lambda run, stage: stage.set(run.of(dest), values, how), arrays, written)
+        case CheckpointRecord():
+            block = Block(record)
+            return Play(block.play, (*block.outside, *arrays, *record.outside), written, block.kernels)
+        case _:
+            raise NotReplayableError(f"{record.title} is known by its adjoint only")
+
+
+class Block:
+    """What a checkpoint runs: `outside` are the arrays that it finds, `kernels` what it launches."""
+
+    def __init__(self, record: CheckpointRecord) -> None:
+        self.record = record
+        with record.again() as (inner, results):
+            records = tuple(inner.records)
+            self._plays = [_play(each) for each in records]
+            self._results = results
+            arrays = list(dict.fromkeys((*results, *(a for play in self._plays for a in play.arrays))))
+            own = [a for a in arrays if not inner.signature.is_outside(a)]
+            self._starts = _starts(records, own)
+        self.outside = tuple(a for a in arrays if a.allocation not in self._starts)
+        self.kernels = tuple(kernel for play in self._plays for kernel in play.kernels)
+
+    def play(self, run: Run, stage: Stage) -> None:
+        """Run it as a part of a run."""
+        found = stage.block(run, self)
+        for made, result in zip(self.record.made, found, strict=True):
+            run.adopt(made.allocation, result.allocation)
+
+    def run(self, around: Run, stage: Stage) -> list[array]:
+        """Run what is in it; what it made."""
+        run = Run(self._starts, around)
+        for play in self._plays:
+            play.require_gradients(run)
+            play.run(run, stage)
+        return [run.of(result) for result in self._results]
+
+
+def _arguments(record: LaunchRecord, run: Run) -> list[Any]:
+    given = [value.array if isinstance(value, Reference) else value for value in record.call.arguments]
+    return [run.of(value) if isinstance(value, array) else value for value in given]
+
+
+def _overwriting(record: OverwriteRecord) -> Any:
+    """The values that the host wrote, where they are known."""
+    if record.value is not None:
+        return record.value
+    if record.dest.allocation.version != record.version:
+        raise NotReplayableError(f"what {record.title} wrote at {record.place} has been overwritten since")
+    return record.dest.seen().copy()
+
+
+def touched(record: Record) -> Iterator[array]:
+    """The arrays that a record was given."""
+    if isinstance(record, LaunchRecord):
+        for given in record.call.arguments:
+            value = given.array if isinstance(given, Reference) else given
+            if isinstance(value, array):
+                yield value
+    else:
+        yield from (*record.read, *record.written)
+
+
+def _changed(record: Record) -> Sequence[array]:
+    if isinstance(record, LaunchRecord):
+        return [record.call.arguments[i] for i in record.kernel.plan.written]
+    return record.written
+
+
+def _loaded(record: Record) -> list[array]:
+    """The arrays whose values a record uses, not only adds to."""
+    if not isinstance(record, LaunchRecord):
+        return list(record.read)
+    kernel = record.kernel
+    given = zip(kernel.primal.params, record.call.arguments, strict=True)
+    return [value for var, value in given if var in kernel.effects.reads and isinstance(value, array)]
+
+
+def _starts(records: Sequence[Record], arrays: Sequence[array]) -> dict[Allocation, Allocation]:
+    """For each memory a copy of what it held before the records, as far as that is known."""
+    starts = {a.allocation: a.allocation for a in arrays}
+    starts = {memory: _copied(memory, memory) for memory in starts}
+    written: set[Allocation] = set()
+    for record in records:
+        for _, watch in record.watches if isinstance(record, LaunchRecord) else ():
+            elements, saved, box = watch.elements, watch.saved, watch.reader.box()
+            known = elements.allocation in starts and elements.allocation not in written
+            if known and saved is not None and box is not None:
+                kept = part(elements.twin(starts[elements.allocation]), box)
+                kept.host()[...] = part(saved, box).seen()
+        if isinstance(record, LaunchRecord):
+            for i, sign in extrema(record.kernel).items():
+                target = record.call.arguments[i]
+                if target.allocation in starts and target.allocation not in written:
+                    move_away(target.twin(starts[target.allocation]), sign)
+        written.update(a.allocation for a in _changed(record))
+    return starts
+
+
+def extrema(kernel: Kernel) -> dict[int, int]:
+    """The arrays of which a kernel only takes extrema with what they hold: -1 for maxima, 1 for minima.
+
+    What stands there after a launch is the extremum itself: to start from it would be to start at a tie.
+    """
+    kinds: dict[Var, set[str]] = {}
+    for stmt in walk(kernel.primal.body):
+        if isinstance(stmt, Atomic | Store):
+            kinds.setdefault(stmt.array, set()).add(stmt.kind if isinstance(stmt, Atomic) else "store")
+    signs = {frozenset({"max"}): -1, frozenset({"min"}): 1}
+    found = {i: signs.get(frozenset(kinds.get(kernel.primal.params[i], ()))) for i in kernel.plan.floats}
+    return {i: sign for i, sign in found.items() if sign and i not in kernel.plan.read}
+
+
+def move_away(elements: array, sign: int) -> None:
+    """Make numbers smaller, or larger, by amounts that are nobody's round numbers."""
+    values = elements.host()
+    values[...] = values + sign * (1.6180339 + 0.5772157 * abs(values))
+
+
+def _copied(memory: Allocation, like: Allocation) -> Allocation:
+    made = duplicate_of(memory)
+    made.requires_grad = like.requires_grad
+    return made
+
+
+def _same_bytes(a: array, b: array) -> bool:
+    return a.seen().tobytes() == b.seen().tobytes()
+
+
+def _sources(records: Sequence[Record]) -> list[array]:
+    found: dict[array, None] = {}
+    written: list[array] = []
+    for record in records:
+        for source in record.reached:
+            fits = source.requires_grad and source.size and is_differentiable(source.dtype)
+            if fits and source not in found and not any(source.overlaps(target) for target in written):
+                found[source] = None
+        written += record.written
+    return list(found)
+
+
+def _between(records: Sequence[Record], arrays: Sequence[array]) -> list[tuple[array, int | None]]:
+    """What is written before it is read, and seen through arrays that are alike, each read as a whole."""
+    views: dict[Allocation, set[tuple[bytes, Value]]] = {}
+    for a in arrays:
+        views.setdefault(a.allocation, set()).add((a.packed, a.dtype))
+    found: dict[Allocation, tuple[array, int | None]] = {}
+    read: set[Allocation] = set()
+    for k, record in enumerate(records):
+        for j, source in enumerate(record.read):
+            memory = source.allocation
+            if memory in found and memory not in read:
+                found[memory] = found[memory][0], k
+                if box_in(record, "read", j) is not WHOLE:
+                    del found[memory]
+            read.add(memory)
+        for target in record.written:
+            memory = target.allocation
+            if memory not in read and len(views.get(memory, ())) == 1 and target.size:
+                found.setdefault(memory, (target, None))
+    return [each for each in found.values() if is_differentiable(each[0].dtype)]
+
+
+# ------------------------------------------------------------------------------------------ as a tape
+
+
+class AsTape(Reverse):
+    """Reverse mode that saves what is overwritten only if the tape does; `spoiled` lists what was not.
+
+    Record `at` runs, and `begins` has, of each record so far, the first entry.  Each of the spoiled is the
+    record that reads, the elements, and the record that overwrites them.
+    """
+
+    def __init__(self, parent: Level, saves: bool) -> None:
+        super().__init__(parent)
+        self.saves = saves
+        self.at = 0
+        self.begins: list[int] = []
+        self.spoiled: list[tuple[int, array, int]] = []
+
+    def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
+        return super().keeper(elements, box) if self.saves else _Noting(self, elements, box)
+
+
+class _Noting(Keeper):
+    """Notes that its elements are overwritten, and lets them go."""
+
+    __slots__ = ("reader", "tape")
+
+    def __init__(self, tape: AsTape, elements: array, box: Callable[[], Box | None]) -> None:
+        self.tape, self.reader = tape, tape.at
+        super().__init__(tape.parent, elements, box)
+
+    def _keep(self) -> None:
+        if self._extent is not None:
+            self.tape.spoiled.append((self.reader, self.elements, self.tape.at))
+            self._unwatch()
+            self._part = None
+
+    def exposed(self) -> None:
+        """Runs hand out no views."""

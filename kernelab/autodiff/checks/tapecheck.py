@@ -1,0 +1,358 @@
+"""Checking the gradients of a tape: the whole of it first, then the first launch with which it goes wrong.
+
+Where the tape cannot run again, and where launches are chosen, each is checked alone, on copies of what it
+read; if that has been overwritten since and was not saved, it is not checkable, and says so.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from kernelab.autodiff.checks.endtoend import (
+    ROOM,
+    Agreement,
+    agreement,
+    differs_in_sweep,
+    first_disagreeing,
+    first_racing,
+    spoiled,
+)
+from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
+from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away
+from kernelab.autodiff.checks.tolerance import Tolerance
+from kernelab.autodiff.jacobians.jacobian import Selection
+from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_kernel
+from kernelab.autodiff.overwrites.hazards import Watch
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.records.steps import steps_of
+from kernelab.autodiff.tape.cuts import Passive
+from kernelab.autodiff.tape.flow import flow
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.autodiff.transforms.levels import duplicate
+from kernelab.autodiff.transforms.progress import steps
+from kernelab.autodiff.transforms.trees import is_whole, refusal
+from kernelab.errors import GradientError, KernelError, KernelValueError
+from kernelab.lang.types import is_differentiable, scalar_of
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, name_of_memory
+from kernelab.runtime.launch.touched import part
+from kernelab.settings import Policy
+
+Mask = Sequence[tuple[Key, Key]]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCheck:
+    """How a launch came out; `reason` says why it could not be checked, or what its fault is.
+
+    `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
+    destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
+    the tape's own backward pass is at fault; `hint` says what to do then.  Of a copy or an overwrite by the
+    host, `index` is that of the next launch.
+    """
+
+    index: int
+    kernel: str
+    place: Place
+    report: GradcheckReport | None
+    reason: str = ""
+    covered: bool = False
+    fault: str = ""
+    hint: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.fault and (self.report is None or self.report.passed)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TapeReport:
+    """The checks of the launches of a tape, in the order in which they were made; true if none failed.
+
+    `whole` is how the tape agreed end to end, None where it did not, or could not run again; `alone` says
+    why each launch was then checked alone.
+    """
+
+    launches: tuple[LaunchCheck, ...]
+    whole: Agreement | None = None
+    alone: str = ""
+    shown_in: int | None = None
+
+    @property
+    def passed(self) -> bool:
+        return all(launch.passed for launch in self.launches)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return f"<gradcheck of {len(self.launches)} launches: {'passed' if self else 'FAILED'}>"
+
+    def first_bad(self) -> LaunchCheck | None:
+        """The launch that ran first of those that failed."""
+        return min(
+            (launch for launch in self.launches if not launch.passed), key=lambda c: c.index, default=None
+        )
+
+    def as_shown(self, cell: int | None) -> "TapeReport":
+        """The same report, which a cell of this number has displayed already."""
+        return replace(self, shown_in=cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which launches of a tape are checked, and in which order."""
+
+    masks: Mapping[str, Mask] | None = None
+    blacklist: Collection[str] = ()
+    whitelist: Collection[str] = ()
+    reverse: bool = False
+    skip: int = 0
+
+    def __post_init__(self) -> None:
+        if not is_whole(self.skip) or self.skip < 0:
+            message = f"skip_to_launch_index={self.skip!r} is no number of launches"
+            raise refusal(KernelValueError, message, "tape", "pass a whole number from 0 up")
+
+    def of(self, launches: Sequence[LaunchRecord]) -> list[tuple[int, LaunchRecord]]:
+        known = {record.kernel.name for record in launches}
+        for names, what in (
+            (self.blacklist, "blacklist_kernels"),
+            (self.whitelist, "whitelist_kernels"),
+            (self.masks or {}, "input_output_masks"),
+        ):
+            for name in names:
+                if name not in known:
+                    hint = f"its kernels are {', '.join(sorted(known))}"
+                    raise refusal(
+                        GradientError, f"{what} names {name!r}, which the tape has not run", "tape", hint
+                    )
+        numbered = [
+            (k, record)
+            for k, record in enumerate(launches)
+            if record.kernel.name not in self.blacklist
+            and (not self.whitelist or record.kernel.name in self.whitelist)
+        ]
+        return (numbered[::-1] if self.reverse else numbered)[self.skip :]
+
+
+def check_tape(
+    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast = "auto"
+) -> TapeReport:
+    """Check a tape; GradientError where not one launch could be checked.
+
+    The whole tape is compared end to end unless launches or entries are chosen; without `fast`, or where
+    that does not find the fault, every launch is checked alone.
+    """
+    report = _checked(tape, tolerance, selection, choice, fast)
+    found = _faults_of_the_tape(tape) if report and choice == Choice() else []
+    if not found:
+        return report
+    places = {(fault.index, fault.kernel) for fault in found}
+    others = [c for c in report.launches if (c.index, c.kernel) not in places]
+    return replace(report, launches=tuple(sorted([*found, *others], key=lambda c: c.index)), whole=None)
+
+
+def _faults_of_the_tape(tape: Tape) -> list[LaunchCheck]:
+    """What is wrong with its gradients though its launches are right: what it has not saved, or a cut."""
+    found = [_tainted(tape), _cut(tape)]
+    return [fault for fault in found if fault is not None]
+
+
+def _checked(
+    tape: Tape, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast
+) -> TapeReport:
+    """The report on what the records compute, whether or not gradients flow through all of it."""
+    chosen, whole, alone = choice.of(tape.launches), None, ""
+    if choice == Choice() and selection == Selection(None, -1, -1) and tolerance == Tolerance():
+        try:
+            with apart("gradcheck_tape"):
+                report = _as_a_whole(tape, tolerance, fast)
+        except (NotReplayableError, KernelError) as error:
+            report = TapeReport((), None, _sentence(error))
+        known = report.whole is not None or not report
+        if known and (fast is not False or not report or not chosen):
+            return report
+        whole, alone = report.whole, report.alone
+    each = steps("launches of the tape", chosen)
+    checks = [_check(k, record, tolerance, selection, choice, fast) for k, record in each]
+    if all(launch.report is None for launch in checks):
+        reasons = "; ".join(f"{c.kernel}: {c.reason}" for c in checks) or "it holds no launch that was chosen"
+        hint = "record launches whose inputs require gradients, and check before they are overwritten"
+        if alone:
+            hint = f"it could not be checked as a whole: {alone}"
+        raise refusal(GradientError, f"0 pairs checked on this tape ({reasons})", "gradcheck", hint)
+    return TapeReport(tuple(sorted(checks, key=lambda launch: launch.index)), whole, alone)
+
+
+def _sentence(error: Exception) -> str:
+    return error.diagnostics[0].message if isinstance(error, KernelError) else str(error)
+
+
+# ------------------------------------------------------------------------------------------ as a whole
+
+
+def _as_a_whole(tape: Tape, tolerance: Tolerance, fast: Fast) -> TapeReport:
+    """The report on a tape that agrees, or on its first bad record; without launches if neither is found."""
+    records = tuple(tape)
+    line = Line(records, cast(Policy, tape.overwrite))
+    if not line.sources or not line.targets(len(records)):
+        return TapeReport(())
+    if line.nbytes > ROOM:
+        return TapeReport((), None, f"it touched {line.nbytes / 1e6:,.0f} MB: too much to run in many lanes")
+    racing = first_racing(line)
+    found = agreement(line) if racing is None else None
+    if found is not None:
+        return TapeReport(tuple(_until(records, len(records))), found)
+    k = first_disagreeing(line) if racing is None else racing
+    bad = _fault(line, k, tolerance, fast)
+    if bad is None:
+        return TapeReport((), None, "differences of the whole tape are too rough to compare")
+    return TapeReport((*_until(records, k), bad))
+
+
+def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
+    """The launches before a record, which agree."""
+    launches = [record for record in records[:end] if isinstance(record, LaunchRecord)]
+    return [
+        LaunchCheck(k, record.kernel.name, record.place, None, covered=True)
+        for k, record in enumerate(launches)
+    ]
+
+
+def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck | None:
+    """What is wrong with record `k`, None if nothing can be found."""
+    record, made = line.records[k], _unchecked(line.records, k)
+    if isinstance(record, LaunchRecord):
+        arguments = line.arguments(line.run(k), k)
+        subject = of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
+        report = check(subject, tolerance, Selection(), fast=fast)
+        if not report:
+            return replace(made, report=report)
+    lost = spoiled(line, k)
+    if lost is None:
+        if not differs_in_sweep(line, k + 1):
+            return None
+        return replace(made, fault="sweep", reason=SWEEP, hint=REPORT)
+    reader = line.records[lost.reader]
+    called = name_of_memory(lost.elements.allocation) or _parameter(reader, lost.elements)
+    what = f"it overwrites `{called}`, whose old values the adjoint of {reader.title} at {reader.place} reads"
+    return replace(made, fault="overwrite", reason=what, hint=ELSEWHERE)
+
+
+ELSEWHERE = 'write into another array, or use Tape(overwrite="save"), which keeps the old values'
+
+
+SWEEP = "its adjoint is right, but what backward() makes of the records up to there is not their product"
+REPORT = "this is a fault of kernelab and not of the kernels: please report it, with this tape"
+
+
+def _unchecked(records: Sequence[Record], k: int) -> LaunchCheck:
+    record = records[k]
+    index = sum(isinstance(other, LaunchRecord) for other in records[:k])
+    name = record.kernel.name if isinstance(record, LaunchRecord) else record.title.strip("`")
+    return LaunchCheck(index, name, record.place, None)
+
+
+def _parameter(record: Record, elements: array) -> str:
+    named = record.arguments if isinstance(record, LaunchRecord) else {}
+    return next((name for name, given in named.items() if given is elements), "an array")
+
+
+# ---------------------------------------------------------------------------------- faults of the tape
+
+
+def _tainted(tape: Tape) -> LaunchCheck | None:
+    """The first launch whose adjoint reads what has been overwritten, and was not saved."""
+    records = tuple(tape)
+    lost = {id(one.reader.call): one for one in tape.overwrites if one.outcome == "tainted"}
+    for k, record in enumerate(records):
+        one = lost.get(id(record.call)) if isinstance(record, LaunchRecord) else None
+        if one is not None:
+            called = name_of_memory(one.elements.allocation) or _parameter(record, one.elements)
+            what = f"`{called}`, whose old values its adjoint reads, was overwritten at {one.place}"
+            return replace(_unchecked(records, k), fault="overwrite", reason=what, hint=ELSEWHERE)
+    return None
+
+
+def _cut(tape: Tape) -> LaunchCheck | None:
+    """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
+    records = tuple(tape)
+    ends = tape.seeds or _ends(records)
+    cuts = [cut for cut in flow(steps_of(records), ends).cuts if isinstance(cut, Passive)]
+    for k, record in enumerate(records):
+        for cut in cuts:
+            if cut.consumer is record:
+                told = cut.describe()
+                return replace(_unchecked(records, k), fault="cut", reason=told.message, hint=told.hint)
+    return None
+
+
+def _ends(records: Sequence[Record]) -> list[array]:
+    """What gradients may be asked of: a loss; final arrays that have them, else any with them, else final.
+
+    A loss is the only final array with gradients that holds one number: other branches lead elsewhere.
+    """
+    last_read = {source.allocation: k for k, record in enumerate(records) for source in record.read}
+    written = {target: k for k, record in enumerate(records) for target in record.written}
+    floats = [target for target in written if is_differentiable(target.dtype)]
+    final = [target for target in floats if written[target] >= last_read.get(target.allocation, -1)]
+    traced = [target for target in floats if target.requires_grad]
+    asked = [target for target in final if target.requires_grad]
+    losses = [target for target in asked if target.size == 1 and target.dtype == scalar_of(target.dtype)]
+    return losses if len(losses) == 1 else asked or traced or final
+
+
+# ------------------------------------------------------------------------------------------ one by one
+
+
+def _check(
+    k: int, record: LaunchRecord, tolerance: Tolerance, selection: Selection, choice: Choice, fast: Fast
+) -> LaunchCheck:
+    made = LaunchCheck(k, record.kernel.name, record.place, None)
+    lost = _lost(record)
+    if lost:
+        return replace(made, reason=f"what it read from {lost} has been overwritten")
+    try:
+        subject = _subject(record)
+    except GradientError as error:
+        return replace(made, reason=error.diagnostics[0].message)
+    mask = (choice.masks or {}).get(record.kernel.name)
+    return replace(made, report=check(subject, tolerance, replace(selection, mask=mask), fast=fast))
+
+
+def _lost(record: LaunchRecord) -> str:
+    """The parameter whose values, as the launch read them, are gone; "" if there is none."""
+    plan, arguments = record.kernel.plan, record.call.arguments
+    after = dict(zip(plan.arrays, record.versions, strict=True))
+    saved = {i for i, watch in record.watches if watch.saved is not None}
+    for i in plan.read:
+        if i in plan.written or (arguments[i].allocation.version != after[i] and i not in saved):
+            return f"`{plan.parameters[i].name}`"
+    return ""
+
+
+def _subject(record: LaunchRecord) -> Subject:
+    watches = {i: watch for i, watch in record.watches if watch.saved is not None}
+    away, arguments = extrema(record.kernel), list[Any]()
+    for i, given in enumerate(record.call.arguments):
+        value = given.array if isinstance(given, Reference) else given
+        kept = watches.get(i)
+        if kept is not None:
+            value = _as_read(value, kept)
+        elif i in away:
+            requires_grad, value = value.requires_grad, duplicate(value)
+            value.requires_grad = requires_grad
+            move_away(value, away[i])
+        arguments.append(value)
+    return of_kernel(record.kernel.by_leaves, record.grid.extents, arguments, (), "gradcheck_tape")
+
+
+def _as_read(elements: array, watch: Watch) -> array:
+    """An array with the elements in it as they were that the tape has saved."""
+    made, saved, box = duplicate(elements), watch.saved, watch.reader.box()
+    if saved is not None and box is not None:
+        part(made, box).host()[...] = part(saved, box).host()
+    made.requires_grad = elements.requires_grad
+    return made

@@ -1,0 +1,115 @@
+"""The Taylor test: how fast a function leaves its tangent, and which step differences do best with.
+
+Along one random direction, for steps h from large to small, in float64,
+
+    |f(x + h v) - f(x)|              falls as h
+    |f(x + h v) - f(x) - h (J v)|    falls as h^2 if J v is the derivative, else as h
+    |(f(x + h v) - f(x - h v)) / 2h - J v|    falls as h^2, until rounding makes it grow as 1/h
+
+where f is the sum of all outputs with random weights and J v comes from the adjoint.  Must not know views.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernelab.autodiff.checks.screening import directions
+from kernelab.autodiff.jacobians.differences import Floats
+from kernelab.autodiff.jacobians.jacobian import Trace
+from kernelab.autodiff.jacobians.subject import Subject, apart
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.trees import scalars
+from kernelab.autodiff.transforms.wide import Wide
+
+STEPS = 10.0 ** np.arange(-1.0, -8.5, -0.5)
+"""The steps, relative to the size of each input element where that exceeds 1."""
+
+ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
+"""Below this share of the terms of f, a remainder is rounding."""
+
+LEAST_SLOPE = 1.8
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaylorReport:
+    """What came out for each of `steps`; true if the adjoint is the derivative along the direction.
+
+    `changes`, `remainders` and `errors` are the three quantities in the order of the module's formulas.
+    `slope` is how fast the remainder falls, 2 for a right gradient and 1 for a wrong one; NaN where it is
+    rounding from the first step on, as it is for a function that is linear.
+    """
+
+    function: str
+    steps: Floats
+    changes: Floats
+    remainders: Floats
+    errors: Floats
+    slope: float
+    derivative: float
+    shown_in: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(np.isnan(self.slope) or self.slope >= LEAST_SLOPE)
+
+    def __repr__(self) -> str:
+        return f"<Taylor test of {self.function}: slope {self.slope:.2f}>"
+
+    @property
+    def best_step(self) -> float:
+        """The step at which central differences are nearest to the adjoint."""
+        return float(self.steps[int(np.argmin(self.errors))])
+
+    def as_shown(self, cell: int | None) -> "TaylorReport":
+        """The same report, which a cell of this number has displayed already."""
+        return replace(self, shown_in=cell)
+
+
+def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
+    """The Taylor test of a subject, all inputs moved together."""
+    rng = np.random.default_rng(len(subject.sources))
+    with apart("taylor_test"):
+        adjoint = Trace(subject, labels, Wide(BASE))
+        u = [directions(rng, t.count, t.count)[:1] for t in adjoint.targets]
+        starts = [scalars(s.elements).host().astype(np.float64).reshape(-1) for s in subject.sources]
+        v = [directions(rng, len(x), len(x))[0] * np.maximum(1.0, np.abs(x)) for x in starts]
+        pulled = [adjoint.products(j, weights) for j, weights in enumerate(u)]
+        derivative = float(
+            sum(part[0] @ move for parts in pulled for part, move in zip(parts, v, strict=True))
+        )
+        values, size = _values(subject, v, u)
+    here, ahead, behind = values[0], values[1 : len(STEPS) + 1], values[len(STEPS) + 1 :]
+    with np.errstate(invalid="ignore", over="ignore"):
+        changes = np.abs(ahead - here)
+        remainders = np.abs(ahead - here - STEPS * derivative)
+        errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
+    slope = _slope(remainders, ROUNDING * size)
+    return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative)
+
+
+def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple[Floats, float]:
+    """The weighted sum of the outputs at 0, at each step, and at each step back; the size of its terms."""
+    shifts = np.concatenate([[0.0], STEPS, -STEPS])
+    started, batch = subject.start(), Batch(BASE, len(shifts))
+    level = Wide(batch)
+    for source, move in zip(started.inputs, v, strict=True):
+        moved = level.wide(source)
+        batch.move(moved, batch.seeds(moved, np.multiply.outer(shifts, move)), add=True)
+    found = [
+        scalars(batch.view(level.wide(out))).host().reshape(len(shifts), -1) for out in started.go(level)
+    ]
+    terms = [np.sum(y * weights[0], axis=1) for y, weights in zip(found, u, strict=True)]
+    size = sum(float(np.abs(y[0] * weights[0]).sum()) for y, weights in zip(found, u, strict=True))
+    return np.sum(terms, axis=0), size
+
+
+def _slope(remainders: Floats, noise: float) -> float:
+    """The slope where remainders are small but more than rounding, NaN where too few are."""
+    usable = np.flatnonzero(~(remainders > noise))
+    count = int(usable[0]) if len(usable) else len(remainders)
+    if count < 3:
+        return float("nan")
+    logs = np.log(remainders[:count]) / np.log(STEPS[0] / STEPS[1])
+    slopes = -np.diff(logs)
+    return float(np.median(slopes[len(slopes) // 2 :]))

@@ -1,0 +1,290 @@
+"""What a gradient check asks: the adjoint, differences, and, where these disagree, the tangent.
+
+Each gives the same entries of the same Jacobians: all of them, or where a pattern is known and few runs
+suffice, those of the pattern.  That the adjoint has no others is then shown by its product with a random
+vector.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.checks.interpreted import Noisy
+from kernelab.autodiff.jacobians.differences import (
+    EXTRAPOLATED,
+    HIGHEST,
+    LOWEST,
+    Floats,
+    Quotient,
+    differences,
+    differences_by_color,
+)
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Selection, Trace, columns
+from kernelab.autodiff.jacobians.sparse import (
+    ChangedError,
+    Compressed,
+    Problem,
+    adjoints_by_row,
+    by_rows,
+    by_tangents,
+    compressed,
+)
+from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.wide import Wide
+from kernelab.errors import KernelError
+
+DOUBLE = float(np.finfo(np.float64).eps)
+
+SCALES = (1.0, 1e-2, 1e-4)
+"""Which steps are tried where a first difference disagrees with the adjoint, relative to the first."""
+
+NOISES, DRAWS = (1e-10, 1e-7), 3
+"""By how much values on the way are changed to see what they are terms of, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Differences at a step, `scale` times the first, and over which range they scatter around that step."""
+
+    scale: float
+    numeric: Floats
+    lowest: Floats
+    highest: Floats
+
+
+class Pair:
+    """The entries of one Jacobian by the adjoint and by differences; `known` says which both have.
+
+    `adjoint` is as the kernel computes it, to a precision of which 1 and the next float differ by `epsilon`;
+    `exact` is the adjoint in float64.  `places` are the rows and columns of the entries, None where they are
+    those of the matrix.  `excused` are entries that differences cannot decide, and `terms` is the size of
+    what the adjoint adds up, where it has been looked at.
+    """
+
+    def __init__(
+        self,
+        input: Variable,
+        output: Variable,
+        adjoint: Floats,
+        exact: Floats,
+        epsilon: float,
+        numeric: Floats,
+        known: Any,
+        places: tuple[Any, Any] | None = None,
+    ) -> None:
+        self.input, self.output = input, output
+        self.adjoint = adjoint.astype(np.float64)
+        self.exact = exact.astype(np.float64)
+        self.epsilon = epsilon
+        self.numeric = numeric
+        self.known = known
+        self.places = places
+        row, column = np.nonzero(known) if places is None else places
+        self.rows, self.columns = row, column
+        self.excused = np.zeros(self.adjoint.shape, np.bool_)
+        self.terms = np.zeros(self.adjoint.shape)
+
+    @property
+    def entries(self) -> int:
+        """How many entries were compared; those that the pattern leaves out are zero in both."""
+        return int(self.known.sum()) if self.places is None else self.input.count * self.output.count
+
+    def place(self, k: int) -> tuple[int, int]:
+        """The row and column of an entry."""
+        if self.places is None:
+            row, column = np.unravel_index(k, self.adjoint.shape)
+            return int(row), int(column)
+        return int(self.places[0][k]), int(self.places[1][k])
+
+    def matrix(self, values: Floats) -> Jacobian:
+        """Values of the entries as a Jacobian."""
+        counts = self.output.count, self.input.count
+        if self.places is not None:
+            whole = np.zeros(counts)
+            whole[self.places] = values
+            return Jacobian(whole, self.input, self.output, *counts)
+        shown = np.where(self.known, values, np.nan)
+        rows, among = int(self.known.any(1).sum()), int(self.known.any(0).sum())
+        return Jacobian(shown, self.input, self.output, rows, among)
+
+
+class Witnesses(ABC):
+    """Three ways to the same entries; `pairs` holds two of them."""
+
+    pairs: list[Pair]
+
+    def looks(self, k: int, off: Any) -> list[Look]:
+        """The differences of pair `k` at several steps, at least of the entries that are `off`."""
+        asked = EXTRAPOLATED, LOWEST, HIGHEST
+        return [Look(scale, *(self.closer(k, off, scale, each) for each in asked)) for scale in SCALES]
+
+    @cached_property
+    def terms(self) -> list[Floats]:
+        """The size of the terms that each entry of the adjoint of each pair is a sum of.
+
+        All values on the way are changed in their last digits, by more and by less: what then moves by more
+        and by less is a sum of large terms, what moves by the same stands at a jump.
+        """
+        exact = self.adjoints(Wide(BASE))
+        draws = [[self._moved(exact, noise, seed) for noise in NOISES] for seed in range(DRAWS)]
+        by_pair = zip(*(map(np.minimum, *both) for both in draws), strict=True)
+        return [np.max(sizes, axis=0) for sizes in by_pair]
+
+    def _moved(self, exact: Sequence[Floats], noise: float, seed: int) -> list[Floats]:
+        """By how much the entries of each pair move under noise, relative to it."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = zip(self.adjoints(Noisy(noise, seed)), exact, strict=True)
+            return [np.abs(moved - values) / noise for moved, values in found]
+
+    @abstractmethod
+    def adjoints(self, base: Level) -> list[Floats]:
+        """The adjoint's entries over a level, which says in which precision."""
+
+    @abstractmethod
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+        """The differences of pair `k` at another step, at least of the entries that are `off`."""
+
+    def again(self) -> list[Floats]:
+        """The adjoint's entries once more."""
+        return self.adjoints(BASE)
+
+    @abstractmethod
+    def tangents(self) -> list[Floats] | None:
+        """The tangent's entries, None where there is no tangent."""
+
+
+def by_pattern(
+    subject: Subject, selection: Selection, eps: float | None, labels: Sequence[str]
+) -> Witnesses | None:
+    """The entries of the patterns; None where that is not much less work than all entries."""
+    if selection.max_inputs <= 0 and selection.max_outputs <= 0:
+        try:
+            problem = Problem(subject, labels)
+            chosen = selection.pairs(subject.sources, problem.targets)
+            parts = [compressed(problem, i, j) for i, j in chosen]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                return _Compressed(problem, chosen, known, eps)
+        except ChangedError:
+            pass  # the adjoint has entries that the pattern has not: then all are looked at
+    return None
+
+
+def of_all(
+    subject: Subject,
+    selection: Selection,
+    eps: float | None,
+    labels: Sequence[str],
+    only: Mapping[int, Any] | None = None,
+) -> Witnesses:
+    """All entries; `only` those of some columns, by the position of the input."""
+    return _Whole(subject, selection, eps, labels, only)
+
+
+class _Whole(Witnesses):
+    def __init__(
+        self,
+        subject: Subject,
+        selection: Selection,
+        eps: float | None,
+        labels: Sequence[str],
+        only: Mapping[int, Any] | None,
+    ) -> None:
+        self.arguments = subject, selection, labels
+        self.only = only
+        trace = Trace(subject, labels)
+        adjoint = exact = trace.jacobians(selection)
+        if trace.epsilon > DOUBLE:
+            exact = Trace(subject, labels, Wide(BASE)).jacobians(selection)
+        if only is None:
+            numeric: dict[Any, Jacobian] = differences(subject, selection, eps, labels=labels)
+        else:
+            some = [differences(subject, selection, eps, only=(i, w), labels=labels) for i, w in only.items()]
+            numeric = {key: each for part in some for key, each in part.items()}
+        self.keys = list(adjoint)
+        self.pairs = []
+        for key in self.keys:
+            a, n = adjoint[key], numeric.get(key)
+            known = a.evaluated.copy()
+            if only is not None:
+                i = subject.sources.index(a.input)
+                known[:, np.setdiff1d(np.arange(known.shape[1]), only.get(i, ()))] = False
+            values = np.full(a.shape, np.nan) if n is None else n.numpy()
+            known = known if n is None else known & n.evaluated
+            wide = exact[key].numpy()
+            self.pairs.append(Pair(a.input, a.output, a.numpy(), wide, trace.epsilon, values, known))
+
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+        subject, selection, labels = self.arguments
+        i = next(i for i, source in enumerate(subject.sources) if source is self.pairs[k].input)
+        wanted = np.flatnonzero(off.any(axis=0)).tolist()
+        found = differences(subject, selection, None, scale, (i, wanted), labels, quotient)
+        return found[self.keys[k]].numpy()
+
+    def adjoints(self, base: Level) -> list[Floats]:
+        subject, selection, labels = self.arguments
+        found = Trace(subject, labels, base).jacobians(selection)
+        return [found[key].numpy() for key in self.keys]
+
+    def tangents(self) -> list[Floats] | None:
+        try:
+            found = columns(*self.arguments, self.only)
+        except KernelError:  # what has an adjoint may have no tangent: then there is one witness less
+            return None
+        return [found[key].numpy().astype(np.float64) for key in self.keys]
+
+
+class _Compressed(Witnesses):
+    def __init__(
+        self,
+        problem: Problem,
+        chosen: Sequence[tuple[int, int]],
+        parts: Sequence[Compressed],
+        eps: float | None,
+    ) -> None:
+        self.problem, self.chosen, self.parts = problem, list(zip(chosen, parts, strict=True)), parts
+        numeric = [self._differences(k, eps, 1.0, EXTRAPOLATED) for k in range(len(parts))]
+        epsilon = problem.trace.epsilon
+        adjoint = exact = [by_rows(problem, i, j, part).data for (i, j), part in self.chosen]
+        if epsilon > DOUBLE:
+            exact = self.adjoints(Wide(BASE))
+        self.pairs = [
+            Pair(
+                problem.subject.sources[i],
+                problem.targets[j],
+                adjoint[k],
+                exact[k],
+                epsilon,
+                numeric[k],
+                np.ones(len(numeric[k]), bool),
+                (part.pattern.rows, part.pattern.columns),
+            )
+            for k, ((i, j), part) in enumerate(self.chosen)
+        ]
+
+    def _differences(self, k: int, eps: float | None, scale: float, quotient: Quotient) -> Floats:
+        (i, j), part = self.chosen[k]
+        places, problem = (part.pattern.rows, part.pattern.columns), self.problem
+        return differences_by_color(
+            problem.subject, i, j, part.columns, places, eps, scale, problem.labels, quotient
+        )
+
+    def adjoints(self, base: Level) -> list[Floats]:
+        trace = Trace(self.problem.subject, self.problem.labels, base)
+        runs = (adjoints_by_row(trace, i, j, part) for (i, j), part in self.chosen)
+        return [reading.read(found) for reading, found in runs]
+
+    def closer(self, k: int, off: Any, scale: float, quotient: Quotient) -> Floats:
+        return self._differences(k, None, scale, quotient)
+
+    def tangents(self) -> list[Floats] | None:
+        try:
+            found = [by_tangents(self.problem, i, j, part, "columns").data for (i, j), part in self.chosen]
+        except (KernelError, ChangedError):
+            return None
+        return [data.astype(np.float64) for data in found]

@@ -1,0 +1,221 @@
+"""One element of a gradient, looked at: which launches, and which of their threads, added how much to it.
+
+A sweep of its own, which publishes nothing.  Launches that reach the array run by the interpreter, with every
+change of the element noted; other records are told apart by what the element was before and after them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import index as as_index
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.records.steps import steps_of
+from kernelab.autodiff.tape.flow import flow
+from kernelab.autodiff.tape.publication import publications
+from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.backend.interpreter.adding import Change, can_be_pointed, changes_of
+from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
+from kernelab.guidance.bad_calls import telling
+from kernelab.lang.types import bfloat16, float16, scalar_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.kernel.derived import Reverse
+
+_CALL = "write kl.contributions(tape, x, index, loss), of an array x"
+
+Values = np.ndarray[Any, Any]
+Place = tuple[Source, int]
+
+EXACTNESS = 1e-4
+"""By which share of its parts the sum may differ from the gradient before the rest is told."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """What one thread of a launch added at a line; `thread` and `line` are None where nobody can tell.
+
+    `record` is the number of the record, None for the cotangent that the sweep starts with.
+    """
+
+    record: int | None
+    title: str
+    place: str
+    thread: tuple[int, ...] | None
+    line: Span | None
+    value: Values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contributions:
+    """All that was added to one element of a gradient, in the order of the sweep, and what it came to."""
+
+    index: tuple[int, ...]
+    total: Values
+    parts: tuple[Contribution, ...]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.parts)} contributions to the gradient at {list(self.index)}>"
+
+
+@telling(index=_CALL, primal=_CALL, tape=_CALL)
+def contributions(
+    tape: Tape,
+    primal: array,
+    index: int | Sequence[int],
+    loss: array | None = None,
+    grads: Mapping[array, Any] | None = None,
+) -> Contributions:
+    """Who added to the gradient of one element of an array, in ``tape.backward(loss, grads)``.
+
+    The element has the dtype of the array: of vectors, each part is a vector.  No gradient changes, and what
+    earlier sweeps left in a leaf's `.grad` does not count.  Every thread of the launches that reach the array
+    runs by the interpreter.  Raises TapeError where `backward` would, for arrays of halves, and for arrays
+    that are not on the CPU; LaunchError for an index outside of the array.
+    """
+    if not isinstance(tape, Tape):
+        raise _refused(f"contributions takes the tape first, not {a_thing(tape)}", _CALL)
+    if primal.__class__ is not array:
+        raise _refused(f"a gradient of {type(primal).__name__} has no elements of its own", _CALL)
+    position = _position(primal, index)
+    if not primal.device.is_cpu:
+        raise _refused("the array is not on the CPU", "record the launches on the CPU to look into them")
+    if loss is None and grads is None:
+        raise _refused("say what the gradient is of", "pass the loss, as to backward, or grads=")
+    if not primal.requires_grad:
+        raise _refused("the array has no gradient: it does not require one", "set requires_grad=True")
+    if scalar_of(primal.dtype) in (float16, bfloat16):
+        raise _refused("gradients of halves are added up over launches in float32", "use arrays of float32")
+    seeds = tape.cotangents(loss, grads)
+    return _Sweep(tuple(tape), primal, position).run(seeds)
+
+
+class _Sweep:
+    """The way of the adjoints, with what changed the one element."""
+
+    def __init__(self, records: Sequence[Record], primal: array, position: tuple[int, ...]) -> None:
+        self.records = records
+        self.primal = primal
+        self.position = position
+        self.adjoints = Adjoints()
+        self.bar = self.adjoints.of(primal)
+        self.parts: list[Contribution] = []
+        start = self.bar.ptr + sum(k * stride for k, stride in zip(position, primal.strides, strict=True))
+        self.bytes = range(start, start + self.now().nbytes)
+
+    def now(self) -> Values:
+        """What the element of the adjoint is."""
+        return np.array(self.bar.seen()[self.position])
+
+    def run(self, seeds: Seeds) -> Contributions:
+        for target, cotangent in seeds.items():
+            bar = self.adjoints.of(target).host()
+            bar[...] = bar + values_of(cotangent)
+        self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
+        token = RECORDER.set(None)
+        try:
+            steps = steps_of(self.records)
+            found = flow(steps, seeds)
+            if not found.reached:
+                raise _refused("no gradient reaches an array", "backward says where the chain ends")
+            for i in range(len(self.records) - 1, self.last(), -1):
+                if i in found.live:
+                    self.pull(i)
+        finally:
+            RECORDER.reset(token)
+        parts = tuple(part for part in self.parts if np.any(part.value != 0))
+        return Contributions(self.position, self.now(), parts)
+
+    def last(self) -> int:
+        """The record before the first that reads the element: there, its gradient is published."""
+        strides = self.primal.strides
+        offset = self.bytes.start - self.bar.ptr + self.primal.offset
+        ones = (1,) * self.primal.ndim
+        element = array.over(self.primal.allocation, offset, ones, strides, self.primal.dtype)
+        plan = publications(steps_of(self.records))
+        reading = [
+            (i, publication.leaf)
+            for i, group in plan.after.items()
+            for publication in group
+            if publication.elements.overlaps(element)
+        ]
+        if not reading:
+            return len(self.records)
+        return -1 if any(leaf for _, leaf in reading) else min(i for i, _ in reading) - 1
+
+    def pull(self, i: int) -> None:
+        """Take the adjoints through a record, and note what the element got."""
+        record, before = self.records[i], self.now()
+        changes = self.watched(record)
+        if changes is None:
+            record.pull(self.adjoints)
+            mine = self.primal.allocation
+            if any(target.allocation is mine and target.overlaps(self.primal) for target in record.written):
+                # What was written is another value than before: its gradient begins here.
+                before = self.renewed(before)
+            changes = []
+        self.keep(i, record.title, str(record.place), changes, before)
+
+    def renewed(self, before: Values) -> Values:
+        if np.array_equal(self.now(), before, equal_nan=True):
+            return before
+        self.parts.clear()
+        return np.zeros_like(before)
+
+    def watched(self, record: Record) -> list[Change] | None:
+        """Run a launch thread by thread if it has the element in reach; None if it has not been run."""
+        reverse = record.reverse if isinstance(record, LaunchRecord) else None
+        if not isinstance(record, LaunchRecord) or not isinstance(reverse, Reverse) or record.is_switched_off:
+            return None
+        bars, residuals, replaced = record.handed_over(reverse, self.adjoints)
+        near = any(bar.allocation is self.bar.allocation for bar in bars)
+        if not near or not can_be_pointed(reverse.adjoint_by_line):
+            return None
+        parts = record.call.adjoint_parts(bars, residuals, replaced)
+        return changes_of(reverse.adjoint_by_line, b"".join(parts), self.bytes)
+
+    def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
+        """Note the changes by thread and line, and what is left between them and what the element is now."""
+        record = None if i is None else self.records[i]
+        extents = record.grid.extents if isinstance(record, LaunchRecord) else ()
+        lines = {(change.span.source, change.span.line): change.span for change in reversed(changes)}
+        added = self.added(changes, before)
+        for (thread, line), value in added.items():
+            where = tuple(map(int, np.unravel_index(thread, extents)))
+            self.parts.append(Contribution(i, title, place, where, lines[line], value))
+        rest = np.array(self.now() - sum(added.values(), before))
+        sizes = sum(map(np.abs, added.values()), np.abs(before))
+        if not np.all(np.abs(rest) <= EXACTNESS * sizes):
+            self.parts.append(Contribution(i, title, place, None, None, rest))
+
+    def added(self, changes: Sequence[Change], before: Values) -> dict[tuple[int, Place], Values]:
+        """What each thread has added at each line; a store empties all that came before it."""
+        added: dict[tuple[int, Place], Values] = {}
+        for change in changes:
+            slot = slice(None) if change.component is None else change.component
+            if change.is_store:
+                # What is stored begins anew: what came before is of another value.
+                for values in (before, *added.values(), *(part.value for part in self.parts)):
+                    values.reshape(-1)[slot] = 0
+            line = change.span.source, change.span.line
+            own = added.setdefault((change.thread, line), np.zeros_like(before))
+            own.reshape(-1)[slot] += np.ravel(change.value) if change.component is None else change.value
+        return added
+
+
+def _position(primal: array, index: int | Sequence[int]) -> tuple[int, ...]:
+    given = tuple(map(as_index, index)) if isinstance(index, Sequence) else (as_index(index),)
+    inside = len(given) == primal.ndim and all(-n <= k < n for k, n in zip(given, primal.shape, strict=False))
+    if not inside:
+        message = f"there is no element {list(given)} in an array of shape {primal.shape}"
+        hint = "name one element, by as many indices as the array has dimensions"
+        raise LaunchError(Diagnostic(message, caller().span, "index", hint=hint))
+    return tuple(k % n for k, n in zip(given, primal.shape, strict=True))
+
+
+def _refused(message: str, hint: str) -> TapeError:
+    return TapeError(Diagnostic(message, caller().span, "contributions", hint=hint))

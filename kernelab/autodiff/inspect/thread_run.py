@@ -1,0 +1,193 @@
+"""One thread of a launch, looked at: every value that it reads, computes and writes, line by line, and every
+adjoint on the way back.
+
+The thread runs alone, by the interpreter, on copies: it sees arrays as they are now, not what other threads
+of the launch would write.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.interpreter.watch import Seen, watch
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
+from kernelab.lang.types import Array, bytes_of, scalar_of
+from kernelab.runtime.arguments.arguments import Reference, require_arguments_readable
+from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import readable
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.kernel import Groups, Kernel
+from kernelab.runtime.launch.grid import Grid, grid_of
+from kernelab.runtime.launch.incomplete import no_grid
+from kernelab.runtime.launch.launch import bind, sharing
+from kernelab.runtime.launch.residual import Residual
+from kernelab.runtime.memory.memory import Allocation, allocate
+
+MOST = 10_000
+"""How many values of a run are kept at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreadRun:
+    """What one thread did: the values of its primal, then those of its adjoint; `note` says why none."""
+
+    kernel: str
+    thread: tuple[int, ...]
+    primal: tuple[Seen, ...]
+    adjoint: tuple[Seen, ...]
+    note: str = ""
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.primal)} values, {len(self.adjoint)} adjoints"
+        return f"<thread {', '.join(map(str, self.thread))} of {self.kernel}: {counts}>"
+
+
+def trace_thread(
+    kernel: Kernel,
+    thread: int | Sequence[int] = 0,
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    adjoints: Mapping[Any, Any] | None = None,
+) -> ThreadRun:
+    """Run one thread of a launch and its adjoint, and keep every value; nothing that it is given changes.
+
+    `thread` is the position in the grid `dim`, an int or as many as the grid has dimensions; the arguments
+    are those of `launch`.  `adjoints` maps arrays, or names of parameters, to the cotangents that the sweep
+    starts with; otherwise every element of a float array that the kernel changes has 1.  Raises LaunchError
+    for a thread outside of the grid, and what a launch raises, and GradientError in a lane of `vmap`.
+    """
+    if dim is None:
+        raise no_grid(kernel, [*inputs, *outputs])
+    grid = grid_of(dim)
+    position = _position(thread, grid)
+    linear = int(np.ravel_multi_index(position, grid.extents))
+    arguments, parts = [*inputs, *outputs], [grid.packed]
+    if len(arguments) != kernel.arity:
+        arguments = ordered(kernel.loaded, arguments, {})
+    kernel = kernel.of_arguments(arguments)
+    bind(kernel, arguments, parts)
+    require_arguments_readable(arguments)
+    given = tuple(arguments)
+    copies = _copied(kernel, arguments, parts)
+    reverse = _reverse(kernel, sharing(kernel, given))
+    if isinstance(reverse, KernelTypeError):
+        seen = watch(kernel.primal, b"".join(parts), linear, MOST)
+        return ThreadRun(kernel.name, position, tuple(seen), (), reverse.diagnostics[0].message)
+    kept = [Residual(type, grid.threads) for type in reverse.residuals]
+    program = reverse.program
+    primal = watch(program.primal, b"".join([*parts, *(one.packed for one in kept)]), linear, MOST)
+    bars = _bars(kernel, reverse, arguments, copies)
+    _seed(kernel, given, bars, adjoints)
+    saved = [made for one in kept for made in one.arrays()]
+    slots = [*parts, *(bars[i].packed for i in reverse.active), *(made.packed for made in saved)]
+    adjoint = watch(reverse.adjoint_by_line, b"".join(slots), linear, MOST)
+    known = {param.hint for param in program.primal.params}
+    return ThreadRun(
+        kernel.name, position, tuple(primal), tuple(one for one in adjoint if _is_adjoint(one, known))
+    )
+
+
+def _position(thread: int | Sequence[int], grid: Grid) -> tuple[int, ...]:
+    given: Any = thread
+    found = tuple(given) if isinstance(given, tuple | list) else (given,)
+    if not all(isinstance(i, int | np.integer) for i in found):
+        message = f"a thread is an int, or one for each dimension of the grid, not {described(thread)}"
+        hint = "write kl.trace(kernel, 0, dim=n, inputs=[...])"
+        raise LaunchError(Diagnostic(message, code="thread", hint=hint))
+    if len(found) == 1 < len(grid.extents) and 0 <= found[0] < grid.threads:
+        return tuple(map(int, np.unravel_index(found[0], grid.extents)))
+    inside = len(found) == len(grid.extents) and all(
+        0 <= i < n for i, n in zip(found, grid.extents, strict=True)
+    )
+    if not inside:
+        extents = " × ".join(map(str, grid.extents))
+        message = f"there is no thread {thread} in a grid of {extents} threads"
+        raise LaunchError(Diagnostic(message, code="thread", hint="threads count from 0"))
+    return tuple(map(int, found))
+
+
+def _copied(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> dict[Allocation, Allocation]:
+    """Put copies in the place of the arrays; what shares memory still does."""
+    copies: dict[Allocation, Allocation] = {}
+    for i in kernel.plan.arrays:
+        primal = arguments[i]
+        if primal.__class__ is not array:
+            message = (
+                f"picked elements cannot be traced: `{kernel.plan.parameters[i].name}` is an indexedarray"
+            )
+            raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
+        memory = primal.allocation
+        if memory not in copies:
+            copies[memory] = allocate(memory.nbytes, cleared=False)
+            np.frombuffer(copies[memory].buffer(), np.uint8)[:] = np.frombuffer(memory.buffer(), np.uint8)
+        arguments[i] = primal.twin(copies[memory])
+        parts[1 + i] = arguments[i].packed
+    return copies
+
+
+def _reverse(kernel: Kernel, shared: Groups) -> Reverse | KernelTypeError:
+    plan = kernel.plan
+    active = sorted({*plan.floats, *plan.numbers})
+    if not active:
+        message = "no parameter is a float or an array of floats, so there is no adjoint"
+        return KernelTypeError(Diagnostic(message, kernel.span))
+    try:
+        return kernel.reverse(tuple(plan.parameters[i].name for i in active), shared)
+    except KernelTypeError as error:
+        return error
+
+
+def _bars(
+    kernel: Kernel, reverse: Reverse, arguments: Sequence[Any], copies: Mapping[Allocation, Allocation]
+) -> dict[int, array]:
+    """Adjoints of zeros: of arrays in memory of the same layout, of numbers one element."""
+    memories = {copy: allocate(copy.nbytes, cleared=True) for copy in copies.values()}
+    bars: dict[int, array] = {}
+    for i in reverse.active:
+        type = kernel.primal.params[i].type
+        if isinstance(type, Array):
+            bars[i] = arguments[i].twin(memories[arguments[i].allocation])
+        else:
+            memory = allocate(bytes_of(type), cleared=True)
+            bars[i] = array.over(memory, 0, (1,), (bytes_of(type),), type)
+    return bars
+
+
+def _seed(
+    kernel: Kernel, given: Sequence[Any], bars: Mapping[int, array], adjoints: Mapping[Any, Any] | None
+) -> None:
+    plan = kernel.plan
+    if adjoints is None:
+        for i in plan.written:
+            if i in bars:
+                bars[i].host()[...] = 1
+        return
+    for key, cotangent in adjoints.items():
+        values = readable(cotangent) if isinstance(cotangent, array) else cotangent
+        for i in _named(kernel, given, bars, key):
+            bars[i].host()[...] = np.asarray(values).astype(scalar_of(bars[i].dtype).dtype)
+
+
+def _named(kernel: Kernel, given: Sequence[Any], bars: Mapping[int, array], key: object) -> list[int]:
+    """The arguments with an adjoint that a name, or the argument itself, stands for; raises LaunchError."""
+    names = {kernel.plan.parameters[i].name: i for i in bars}
+    if isinstance(key, str) and key in names:
+        return [names[key]]
+    whole = [argument.array if isinstance(argument, Reference) else argument for argument in given]
+    found = [i for i in bars if whole[i] is key]
+    if not found:
+        called = f"`{key}`" if isinstance(key, str) else "what `adjoints` names"
+        message = f"{called} is no float argument of `{kernel.name}`"
+        raise LaunchError(Diagnostic(message, kernel.span, "seed", hint=f"name one of {', '.join(names)}"))
+    return found
+
+
+def _is_adjoint(seen: Seen, primal: set[str]) -> bool:
+    """Whether a value of an adjoint program belongs to the sweep, not to the replay before it."""
+    name = seen.name.partition("[")[0]
+    return name.endswith("_bar") and name not in primal

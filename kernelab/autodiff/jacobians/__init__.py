@@ -1,0 +1,1 @@
+"""Jacobians: what they are of, their pattern, their columns or rows together."""

@@ -1,0 +1,192 @@
+"""Jacobians by central differences, in float64, extrapolated: many columns at once, as lanes.
+
+Knows how to run a subject on moved inputs; must not know derivatives.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection
+from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.levels import BASE
+from kernelab.autodiff.transforms.progress import steps
+from kernelab.autodiff.transforms.transforms import chunks
+from kernelab.autodiff.transforms.trees import scalars
+from kernelab.autodiff.transforms.wide import Wide
+
+STEP = 1e-3
+"""The larger step of the differences, relative to the size of the input element where that exceeds 1."""
+
+SHIFTS = (1.0, -1.0, 0.5, -0.5)
+"""Where a difference looks, in steps."""
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """How a derivative is read off values at some `shifts`, in steps: `read` takes these, and the steps."""
+
+    shifts: tuple[float, ...]
+    read: Callable[[Floats, Floats], Floats]
+
+
+def differences(
+    subject: Subject,
+    selection: Selection,
+    eps: float | None = None,
+    scale: float = 1.0,
+    only: tuple[int, Sequence[int]] | None = None,
+    labels: Sequence[str] = (),
+    quotient: Quotient | None = None,
+) -> Jacobians:
+    """The Jacobians at the step `eps`, or `scale` times the default; `only` some columns of one input."""
+    made: dict[tuple[int, int], Floats] = {}
+    targets: Sequence[Variable] = ()
+    asked = quotient or EXTRAPOLATED
+    for i, source in enumerate(subject.sources):
+        if only is not None and only[0] != i:
+            continue
+        wanted = np.arange(selection.columns(source)) if only is None else np.asarray(only[1])
+        parts = chunks(len(wanted), None, 4 * len(asked.shifts) * _bytes(subject))
+        for chunk in steps(f"differences of {subject.name}", parts):
+            some = wanted[chunk.start : chunk.stop]
+            targets, found = _slopes(subject, i, some, eps, scale, labels, asked)
+            for j, target in enumerate(targets):
+                values = made.setdefault((i, j), np.full((target.count, source.count), np.nan))
+                values[:, some] = found[j].T
+    pairs = [pair for pair in selection.pairs(subject.sources, targets) if pair in made]
+    return Jacobians(
+        subject.name,
+        [
+            Jacobian(made[i, j], s, targets[j], targets[j].count, selection.columns(s))
+            for i, j in pairs
+            for s in [subject.sources[i]]
+        ],
+    )
+
+
+def _bytes(subject: Subject) -> int:
+    return sum(v.elements.allocation.nbytes for v in (*subject.sources, *(subject.outputs or ())))
+
+
+def _slopes(
+    subject: Subject,
+    i: int,
+    wanted: np.ndarray[Any, Any],
+    eps: float | None,
+    scale: float,
+    labels: Sequence[str],
+    quotient: Quotient,
+) -> tuple[Sequence[Variable], list[Floats]]:
+    """The derivatives of all outputs along some elements of an input."""
+    steps = _steps(subject, i, eps, scale)[wanted]
+    targets, looked = _moved(subject, i, np.arange(len(wanted)), wanted, steps, labels, quotient.shifts)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return targets, [quotient.read(y, steps[:, None]) for y in looked]
+
+
+def differences_by_color(
+    subject: Subject,
+    i: int,
+    j: int,
+    colors: np.ndarray[Any, Any],
+    places: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+    eps: float | None,
+    scale: float,
+    labels: Sequence[str],
+    quotient: Quotient | None = None,
+) -> Floats:
+    """The entries of one Jacobian at some rows and columns, where columns of one colour share no row."""
+    (row, column), steps, asked = places, _steps(subject, i, eps, scale), quotient or EXTRAPOLATED
+    _, looked = _moved(subject, i, colors, np.arange(len(colors)), steps, labels, asked.shifts)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return asked.read(looked[j][:, colors[column], row], steps[column])
+
+
+def along(
+    subject: Subject, i: int, v: Floats, eps: float | None, scale: float, labels: Sequence[str]
+) -> tuple[Floats, list[Floats], list[Floats]]:
+    """The steps for one input, all outputs, and their derivatives along each row of `v` times the steps."""
+    steps = _steps(subject, i, eps, scale)
+    _, looked = _shifted(subject, i, v * steps, labels, SHIFTS)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return steps, [y[0] for y in looked], [extrapolated(y, np.ones(1)) for y in looked]
+
+
+def _steps(subject: Subject, i: int, eps: float | None, scale: float) -> Floats:
+    """The larger step for each number of an input."""
+    values = scalars(subject.sources[i].elements).host().astype(np.float64).reshape(-1)
+    return np.full(len(values), eps) if eps is not None else scale * STEP * np.maximum(1.0, np.abs(values))
+
+
+def _moved(
+    subject: Subject,
+    i: int,
+    lane: np.ndarray[Any, Any],
+    wanted: np.ndarray[Any, Any],
+    steps: Floats,
+    labels: Sequence[str],
+    shifts: Sequence[float],
+) -> tuple[Sequence[Variable], list[Floats]]:
+    """All outputs for each shift and lane, where some numbers of an input are moved, each in its lane."""
+    moves = np.zeros((int(lane.max(initial=0)) + 1, subject.sources[i].count))
+    moves[lane, wanted] = steps
+    return _shifted(subject, i, moves, labels, shifts)
+
+
+def _shifted(
+    subject: Subject, i: int, moves: Floats, labels: Sequence[str], shifts: Sequence[float]
+) -> tuple[Sequence[Variable], list[Floats]]:
+    """All outputs for each shift and lane, where an input is moved by a row of `moves` in each lane."""
+    lanes = len(moves)
+    started, batch = subject.start(), Batch(BASE, len(shifts) * lanes)
+    level = Wide(batch)
+    start = scalars(started.inputs[i]).host().astype(np.float64).reshape(-1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = start + np.multiply.outer(np.asarray(shifts), moves)
+    moved = level.wide(started.inputs[i])
+    with batch.active():
+        batch.move(moved, batch.seeds(moved, values.reshape(batch.lanes, -1)))
+        found = started.go(level)
+    looked = [scalars(batch.view(level.wide(out))).host().reshape(len(shifts), lanes, -1) for out in found]
+    return subject.targets(found, labels), looked
+
+
+def moved(subject: Subject, moves: Sequence[Floats]) -> list[Floats]:
+    """All outputs in float64, where the inputs are moved; what the host has seen of them stays as it was."""
+    started, level = subject.start(), Wide(BASE)
+    for elements, move in zip(started.inputs, moves, strict=True):
+        values = scalars(level.wide(elements)).host()
+        values += move.reshape(values.shape)
+    return [scalars(level.wide(out)).host().reshape(-1) for out in started.go(level)]
+
+
+def extrapolated(y: Floats, steps: Floats) -> Floats:
+    """Central differences, extrapolated by Richardson: `y` holds values at +step, -step and half of these."""
+    coarse, fine = (y[0] - y[1]) / (2.0 * steps), (y[2] - y[3]) / steps
+    return np.asarray((4.0 * fine - coarse) / 3.0)
+
+
+SPREAD = tuple(sign * size for size in (1.0, 0.93, 0.86, 0.79, 0.71, 0.64, 0.57, 0.5) for sign in (1.0, -1.0))
+"""Where the differences are taken of which the range is asked for."""
+
+
+def _central(y: Floats, steps: Floats) -> Floats:
+    sizes = np.asarray(SPREAD[::2]).reshape(-1, *(1,) * (y.ndim - 1))
+    return np.asarray((y[0::2] - y[1::2]) / (2.0 * sizes * steps))
+
+
+def _unit(y: Floats, steps: Floats) -> Floats:
+    """The derivative that moves a value by a unit in its last place."""
+    return np.asarray(np.finfo(np.float64).eps * np.abs(y).max(axis=0) / steps)
+
+
+EXTRAPOLATED = Quotient(SHIFTS, extrapolated)
+LOWEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).min(axis=0) - _unit(y, steps))
+HIGHEST = Quotient(SPREAD, lambda y, steps: _central(y, steps).max(axis=0) + _unit(y, steps))
+"""The least and the largest of central differences over steps between a half and a whole one."""

@@ -1,0 +1,388 @@
+"""Jacobians of launches and of Python functions, by the adjoint, the tangent or differences.
+
+Rows come from adjoints, columns from tangents, many at once as the lanes of one launch.  Where each thread
+writes its own element of the output, one launch of the adjoint gives all rows: each thread has its own copy
+of the input's adjoint.  What is left out is NaN, told by its position from a NaN that was computed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.subject import Key, Subject, Variable
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.programs import Pullback
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.levels import BASE, Forward, Level, fresh, sharing
+from kernelab.autodiff.transforms.progress import steps
+from kernelab.autodiff.transforms.reverse import Reverse, Run
+from kernelab.autodiff.transforms.transforms import chunks, unit_vectors
+from kernelab.autodiff.transforms.trees import is_whole, refusal, scalars
+from kernelab.autodiff.transforms.wide import Wide
+from kernelab.errors import Diagnostic, GradientError, KernelKeyError, KernelValueError
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import scalar_of, size_of
+from kernelab.runtime.array.array import array
+
+Values = np.ndarray[Any, Any]
+Pair = tuple[int, int]
+"""Positions among the sources and the targets of a subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a sparse matrix in compressed rows."""
+
+    row_starts: Values
+    columns: Values
+    data: Values
+
+
+class Jacobian:
+    """The derivatives of one output by one input: outputs down, inputs across, components counted.
+
+    Behaves as a NumPy array where one is wanted; `numpy()` is the matrix, `tocsr()` a sparse one of SciPy.
+    `rows` and `columns` say how many of each, from the first, were computed: the rest is NaN.  One that was
+    found sparse holds its `entries` only; `numpy()` then makes the matrix, once.
+    """
+
+    __slots__ = ("_values", "columns", "entries", "input", "output", "rows")
+
+    def __init__(
+        self, values: Values | Entries, input: Variable, output: Variable, rows: int, columns: int
+    ) -> None:
+        self._values = None if isinstance(values, Entries) else values
+        self.entries = values if isinstance(values, Entries) else None
+        self.input = input
+        self.output = output
+        self.rows = rows
+        self.columns = columns
+
+    def __repr__(self) -> str:
+        return f"<Jacobian d {self.output.label} / d {self.input.label}, {self.shape[0]} x {self.shape[1]}>"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.output.count, self.input.count
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.numpy().dtype if self.entries is None else self.entries.data.dtype
+        return dtype
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored, of a dense matrix those that are not zero."""
+        return int(np.count_nonzero(self.numpy())) if self.entries is None else len(self.entries.data)
+
+    @property
+    def evaluated(self) -> Values:
+        """Which entries were computed."""
+        found = np.zeros(self.shape, bool)
+        found[: self.rows, : self.columns] = True
+        return found
+
+    def numpy(self) -> Values:
+        """The matrix; what was not computed is NaN."""
+        if self._values is None:
+            assert self.entries is not None
+            self._values = np.zeros(self.shape, self.entries.data.dtype)
+            row = np.repeat(np.arange(self.shape[0]), np.diff(self.entries.row_starts))
+            self._values[row, self.entries.columns] = self.entries.data
+        return self._values
+
+    def tocsr(self) -> Any:
+        """The matrix as a `scipy.sparse.csr_array`; GradientError without SciPy."""
+        try:
+            from scipy.sparse import csr_array
+        except ImportError:
+            hint = "pip install scipy, or use .numpy()"
+            raise refusal(GradientError, "a sparse matrix needs SciPy", "scipy", hint) from None
+        if self.entries is None:
+            return csr_array(self.numpy())
+        found = self.entries
+        return csr_array((found.data, found.columns, found.row_starts), shape=self.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Values:
+        values = self.numpy()
+        if dtype is not None and values.dtype != dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numpy()[key]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.numpy())
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.numpy() @ other
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.numpy()
+
+    @property
+    def T(self) -> Values:  # noqa: N802 (the name users know)
+        return self.numpy().T
+
+
+class Jacobians(dict[tuple[Key, Key], Jacobian]):
+    """Jacobians by the positions of input and output; ``found["x", "y"]`` by their names works too."""
+
+    def __init__(self, subject: str, found: Sequence[Jacobian]) -> None:
+        super().__init__({(each.input.key, each.output.key): each for each in found})
+        self.subject = subject
+
+    def __missing__(self, key: Any) -> Jacobian:
+        for (i, j), each in self.items():
+            if key in ((each.input.label, each.output.label), (each.input.label, j), (i, each.output.label)):
+                return each
+        known = ", ".join(f"({each.input.label!r}, {each.output.label!r})" for each in self.values())
+        message = f"there is no Jacobian {key!r}; there are {known}"
+        hint = "write found[input, output], by names or by positions"
+        raise KernelKeyError(Diagnostic(message, code="key", hint=hint))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which pairs of input and output, and how many numbers of each, from the first; 0 is all."""
+
+    mask: Sequence[tuple[Key, Key]] | None = None
+    max_outputs: int = 0
+    max_inputs: int = 0
+
+    def __post_init__(self) -> None:
+        for name, most in (
+            ("max_outputs_per_var", self.max_outputs),
+            ("max_inputs_per_var", self.max_inputs),
+        ):
+            if not is_whole(most):
+                message = f"{name}={most!r} is no number of elements"
+                raise refusal(KernelValueError, message, "selection", "pass a whole number; -1 means all")
+
+    def pairs(self, sources: Sequence[Variable], targets: Sequence[Variable]) -> list[Pair]:
+        """The pairs chosen; KernelValueError names an entry that means none."""
+        if self.mask is None:
+            return [(i, j) for i in range(len(sources)) for j in range(len(targets))]
+        if not self.mask:
+            hint = "name pairs such as [(0, 0)], or leave it away"
+            raise refusal(KernelValueError, "input_output_mask chooses no pair: it is empty", "mask", hint)
+        return [
+            (_named(a, sources, "input"), _named(b, targets, "output")) for a, b in map(_entry, self.mask)
+        ]
+
+    def rows(self, target: Variable) -> int:
+        return target.count if self.max_outputs <= 0 else min(target.count, self.max_outputs)
+
+    def columns(self, source: Variable) -> int:
+        return source.count if self.max_inputs <= 0 else min(source.count, self.max_inputs)
+
+
+def _entry(given: Any) -> tuple[Any, Any]:
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return given[0], given[1]
+    message = f"input_output_mask has the entry {given!r}"
+    raise refusal(KernelValueError, message, "mask", "every entry is a pair (input, output)")
+
+
+def _named(key: Any, among: Sequence[Variable], kind: str) -> int:
+    for k, variable in enumerate(among):
+        if key == variable.label or (key == variable.key and not isinstance(key, bool)):
+            return k
+    known = ", ".join(f"{v.label!r}" if v.key == v.label else f"{v.key!r} or {v.label!r}" for v in among)
+    message = f"input_output_mask names the {kind} {key!r}, which is none"
+    hint = f"the {kind}s are {known}"
+    if kind == "input" and isinstance(key, str) and "." in key:
+        hint += "; a number or vector of a struct s is one after s.requires_grad = True"
+    raise refusal(KernelValueError, message, "mask", hint)
+
+
+# ------------------------------------------------------------------------------------------ by derivatives
+
+
+def jacobians(subject: Subject, selection: Selection | None = None, labels: Sequence[str] = ()) -> Jacobians:
+    """The Jacobians of a subject, by its adjoint."""
+    return Trace(subject, labels).jacobians(Selection() if selection is None else selection)
+
+
+def columns(
+    subject: Subject,
+    selection: Selection,
+    labels: Sequence[str] = (),
+    only: Mapping[int, Values] | None = None,
+) -> Jacobians:
+    """The Jacobians of a subject by tangents, column by column; `only` some columns of some inputs."""
+    made: dict[Pair, Values] = {}
+    targets: Sequence[Variable] = ()
+    pairs: list[Pair] = []
+    for i, source in enumerate(subject.sources):
+        wanted = np.arange(selection.columns(source)) if only is None else only.get(i, np.arange(1))
+        parts = chunks(len(wanted), None, 4 * source.elements.allocation.nbytes)
+        for chunk in steps(f"tangents of {subject.name}", parts):
+            some = wanted[chunk.start : chunk.stop]
+            level = Batch(BASE, len(some))
+            seeds = np.zeros((len(some), source.count), scalar_of(source.elements.dtype).dtype)
+            seeds[np.arange(len(some)), some] = 1
+            targets, moved = tangents(subject, level, i, seeds, labels)
+            pairs = selection.pairs(subject.sources, targets)
+            for j, target in enumerate(targets):
+                if (i, j) in pairs:
+                    values = made.setdefault((i, j), _unknown(target, source))
+                    values[:, some] = moved[j].reshape(len(some), -1).T
+    return Jacobians(
+        subject.name,
+        [
+            Jacobian(made[i, j], s, targets[j], targets[j].count, selection.columns(s))
+            for i, j in pairs
+            for s in [subject.sources[i]]
+        ],
+    )
+
+
+def tangents(
+    subject: Subject, batch: Batch, i: int, seeds: Values, labels: Sequence[str]
+) -> tuple[Sequence[Variable], list[Values]]:
+    """The tangents of the outputs along some vectors of one input, lanes first."""
+    started, level = subject.start(), Forward(batch)
+    source = started.inputs[i]
+    with batch.active():
+        batch.fill(level.dot(source), seeds)
+        found = started.go(level)
+    moved = [scalars(batch.view(level.dot(out))).host() for out in found]
+    return subject.targets(found, labels), moved
+
+
+class Trace:
+    """A subject that has run once in reverse mode, over a level that says in which precision."""
+
+    def __init__(self, subject: Subject, labels: Sequence[str], base: Level = BASE) -> None:
+        started = subject.start()
+        self.subject = subject
+        self.base = base
+        self.level = Reverse(base)
+        self.inputs = started.inputs
+        self.level.tracked.update(source.allocation for source in self.inputs)
+        self.outputs = started.go(self.level)
+        self.targets = subject.targets(self.outputs, labels)
+
+    @property
+    def epsilon(self) -> float:
+        """The distance from 1 to the next float of the coarsest precision that values pass through."""
+        programs = (entry.program for entry in self.level.entries if isinstance(entry, Run))
+        ends = (scalar_of(elements.dtype).dtype for elements in (*self.inputs, *self.outputs))
+        return max(*map(epsilon, ends), *(program.epsilon for program in programs))
+
+    def jacobians(self, chosen: Selection) -> Jacobians:
+        """The Jacobians of the pairs chosen."""
+        subject, targets = self.subject, self.targets
+        pairs = chosen.pairs(subject.sources, targets)
+        made: dict[Pair, Values] = {}
+        for j in dict.fromkeys(j for _, j in pairs):
+            wanted = [i for i, k in pairs if k == j]
+            found = self.own_rows(j, wanted) if chosen.max_outputs <= 0 else None
+            if found is None:
+                found = self.rows(j, wanted, chosen.rows(targets[j]))
+            made |= {(i, j): values for i, values in found.items()}
+        variables = [(subject.sources[i], targets[j], made[i, j]) for i, j in pairs]
+        return Jacobians(subject.name, [Jacobian(v, s, t, chosen.rows(t), s.count) for s, t, v in variables])
+
+    def rows(self, j: int, wanted: Sequence[int], count: int) -> dict[int, Values]:
+        """The first `count` rows for one output, by each of some inputs."""
+        target, dtype = self.targets[j], scalar_of(self.outputs[j].dtype).dtype
+        found = {i: _unknown(target, self.subject.sources[i], isinstance(self.base, Wide)) for i in wanted}
+        width = sum(memory.nbytes for memory in self.level.tracked)
+        for chunk in steps(f"adjoints of {self.subject.name}", chunks(count, None, width)):
+            products = self.products(j, unit_vectors(chunk, target.count, dtype), wanted)
+            for i, rows in zip(wanted, products, strict=True):
+                found[i][chunk.start : chunk.stop] = rows
+        return found
+
+    def products(self, j: int, u: Values, wanted: Sequence[int] | None = None) -> list[Values]:
+        """``J^T u`` for each row of `u`, of output `j` by each input, or some."""
+        output, batch, bars = self.outputs[j], Batch(self.base, len(u)), Adjoints()
+        batch.move(bars.of(output), batch.seeds(output, u))
+        self.level.pull(batch, bars)
+        sources = self.inputs if wanted is None else [self.inputs[i] for i in wanted]
+        views = [batch.view(bars.of(source)) for source in sources]
+        if isinstance(self.base, Wide):
+            views = [self.base.wide(view) for view in views]
+        return [scalars(view).host().reshape(len(u), -1) for view in views]
+
+    def own_rows(self, j: int, wanted: Sequence[int]) -> dict[int, Values] | None:
+        """All rows for one output from one launch for each component, where its threads allow that."""
+        output, inputs = self.outputs[j], [self.inputs[i] for i in wanted]
+        run = self._single_launch(output, inputs) if self.base is BASE else None
+        if run is None:
+            return None
+        assert isinstance(run.pullback, Pullback)
+        size = size_of(output.dtype)
+        found = [_by_thread(run, run.pullback, output, inputs, k) for k in range(size)]
+        stacked = [np.stack(parts, 1) if size > 1 else parts[0] for parts in zip(*found, strict=True)]
+        shapes = [(self.targets[j].count, self.subject.sources[i].count) for i in wanted]
+        return {i: v.reshape(s) for i, v, s in zip(wanted, stacked, shapes, strict=True)}
+
+    def _single_launch(self, output: array, inputs: Sequence[array]) -> Run | None:
+        """The one launch that there was, if every thread of it writes its own element of the output."""
+        run = self.level.entries[0] if len(self.level.entries) == 1 else None
+        if not isinstance(run, Run) or not isinstance(run.pullback, Pullback):
+            return None
+        if sharing(run.program, run.arguments) or run.grid != output.shape:
+            return None
+        places = [i for i, given in enumerate(run.arguments) if _is_same(given, output)]
+        memories = [given.allocation for given in run.arguments if isinstance(given, array)]
+        read_once = all(memories.count(source.allocation) == 1 for source in inputs)
+        changed = {
+            given.allocation for i in run.program.changed if isinstance(given := run.arguments[i], array)
+        }
+        if len(places) != 1 or not read_once or any(source.allocation in changed for source in inputs):
+            return None
+        if not all(any(_is_same(given, source) for given in run.arguments) for source in inputs):
+            return None  # some input is passed as a view: its rows are told apart by lanes
+        return run if run.program.writes_own(places[0]) else None
+
+
+def _is_same(given: Any, elements: array) -> bool:
+    return isinstance(given, array) and given.packed == elements.packed and given.dtype == elements.dtype
+
+
+def _by_thread(
+    run: Run, pullback: Pullback, output: array, inputs: Sequence[array], component: int
+) -> list[Values]:
+    """The adjoints of the inputs that each thread alone makes of a one in a component of its element."""
+    bars, wide, arguments = Adjoints(), [], list(run.arguments)
+    threads = int(np.prod(run.grid, dtype=np.int64))
+    seed = bars.of(output).host().reshape(threads, -1)
+    seed[:, component] = 1
+    found: dict[int, array] = {}
+    for i in pullback.active:
+        primal = run.arguments[i]
+        assert isinstance(primal, array)
+        k = next((k for k, source in enumerate(inputs) if _is_same(primal, source)), None)
+        if k is None:
+            arguments.append(bars.of(primal))
+        else:
+            wide.append(len(arguments))
+            found[k] = fresh((threads, *primal.shape), primal.dtype, primal)
+            arguments.append(found[k])
+    for kept in run.kept:
+        arguments += kept.arrays()
+    BASE.run(pullback.adjoint.by_thread(tuple(wide)), run.grid, arguments)
+    return [found[k].host().reshape(threads, -1) for k in range(len(inputs))]
+
+
+def _unknown(target: Variable, source: Variable, wide: bool = False) -> Values:
+    dtype = np.float64 if wide else scalar_of(source.elements.dtype).dtype
+    return np.full((target.count, source.count), np.nan, dtype)

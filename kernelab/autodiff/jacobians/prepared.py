@@ -1,0 +1,130 @@
+"""A launch with its tangents along several vectors, prepared: all is decided that calls have in common.
+
+It runs the program that a `Forward` level on a `Batch` would run, over arrays laid out as that program needs
+them: the vectors stand in memory once and for all, only what the kernel changes is copied.  What it is not
+made for is left to the levels.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.subject import Subject
+from kernelab.autodiff.records.programs import Argument, Extents, Positions, Program
+from kernelab.autodiff.transforms.batch_level import with_lanes
+from kernelab.autodiff.transforms.levels import BASE, fresh
+from kernelab.errors import KernelIndexError
+from kernelab.lang.types import Array
+from kernelab.runtime.array.array import array
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.memory.memory import duplicate_of
+from kernelab.settings import settings
+
+Values = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedTangents:
+    """The tangents of one output of a kernel along fixed vectors of one input.
+
+    `program` takes the kernel's arguments, the tangents of those at `active`, then `numbers`.  What stands at
+    `wide` has an axis for the lanes in front.  `source` and `target` are the positions of input and output.
+    """
+
+    kernel: Kernel
+    program: Program
+    grid: Extents
+    numbers: tuple[bytes, ...]
+    changed: frozenset[int]
+    active: Positions
+    wide: frozenset[int]
+    source: int
+    target: int
+    seeds: array
+
+    def run(self, subject: Subject) -> Values | None:
+        """The tangents, lanes first, for plain arguments; None where the levels have to tell an error."""
+        arguments = [self._primal(k, given) for k, given in enumerate(subject.arguments)]
+        dots = {k: self._dot(k, len(arguments) + n, arguments[k]) for n, k in enumerate(self.active)}
+        try:
+            BASE.run(self.program, self.grid, [*arguments, *dots.values(), *self.numbers])
+        except KernelIndexError:  # the levels know in which lane
+            return None
+        return dots[self.target].host().reshape(self.seeds.shape[0], -1)
+
+    def _primal(self, k: int, given: Any) -> Argument:
+        if not isinstance(given, array):
+            return self.kernel.plan.parameters[k].convert(given)[1]
+        if k in self.wide:
+            made = fresh((self.seeds.shape[0], *given.shape), given.dtype, cleared=False)
+            made.host()[...] = given.host()
+            return made
+        return given.twin(duplicate_of(given.allocation)) if k in self.changed else given
+
+    def _dot(self, k: int, position: int, primal: Any) -> array:
+        """The tangent of a primal, which has the axis for the lanes already if it is wide itself."""
+        if k == self.source:
+            return self.seeds
+        shape = primal.shape[1:] if k in self.wide else primal.shape
+        return fresh((self.seeds.shape[0], *shape) if position in self.wide else shape, primal.dtype)
+
+
+def prepared(subject: Subject, i: int, j: int, seeds: Values) -> PreparedTangents | None:
+    """The tangents of output `j` along vectors of input `i`; None where only the levels can tell them.
+
+    The arguments are plain, here and wherever it runs.
+    """
+    kernel, outputs = subject.kernel, subject.outputs
+    assert kernel is not None
+    assert outputs is not None
+    if 0 in subject.grid or 1 < kernel.plan.coordinates != len(subject.grid):
+        return None  # nothing runs, or the launch has something to say
+    program = Program.of(kernel)
+    source = _position(subject, subject.sources[i].elements)
+    target = _position(subject, outputs[j].elements)
+    if source in program.changed or target not in program.changed or source not in program.floats:
+        return None
+    active = tuple(k for k in program.floats if k == source or k in program.changed)
+    tangent, count = program.tangent(active), len(subject.arguments)
+    wide = frozenset({count + active.index(source)})
+    while more := tangent.to_widen(tuple(sorted(wide))) - wide:
+        wide |= more
+    if tangent.is_opaque or count + active.index(target) not in wide:
+        return None
+    laned = with_lanes(tangent, subject.grid, tuple(sorted(wide)), len(seeds))
+    elements = subject.sources[i].elements
+    held = fresh((len(seeds), *elements.shape), elements.dtype)
+    held.host()[...] = seeds.reshape(held.host().shape)
+    return PreparedTangents(
+        kernel,
+        laned.program,
+        laned.grid,
+        laned.numbers,
+        program.changed,
+        active,
+        wide,
+        source,
+        target,
+        held,
+    )
+
+
+def _position(subject: Subject, elements: array) -> int:
+    return next(k for k, given in enumerate(subject.arguments) if given is elements)
+
+
+def is_plain(subject: Subject) -> bool:
+    """Whether it is a launch with numbers, and arrays in memories of their own on the CPU."""
+    if subject.kernel is None:
+        return False
+    memories = set()
+    for given, parameter in zip(subject.arguments, subject.kernel.plan.types, strict=True):
+        if given.__class__ is array and given.type is parameter:
+            memory = given.allocation
+            if memory.space is not None or memory.folded or memory in memories:
+                return False
+            memories.add(memory)
+        elif isinstance(given, array) or isinstance(parameter, Array):
+            return False
+    return not settings().print_launches  # a launch through the levels says so

@@ -1,0 +1,409 @@
+"""Sparse Jacobians: columns or rows that share no entry are computed together, and told apart by the pattern.
+
+The pattern is found once for a kernel or function, by the shapes of its arguments, and remembered.  One lane
+more takes a random vector: its product must be that of the matrix found, in each row to the rounding of the
+terms of that row, or the pattern is found again.  Where no pattern can be found, the Jacobian is computed
+whole.  That of a gradient is symmetric, and may need fewer columns still.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.coloring import Numbers, color_columns, color_stars, starts
+from kernelab.autodiff.jacobians.jacobian import (
+    Entries,
+    Jacobian,
+    Jacobians,
+    Selection,
+    Trace,
+    jacobians,
+    tangents,
+)
+from kernelab.autodiff.jacobians.pattern import NotTraceableError, Pattern, patterns
+from kernelab.autodiff.jacobians.prepared import PreparedTangents, is_plain, prepared
+from kernelab.autodiff.jacobians.subject import Subject, Variable
+from kernelab.autodiff.transforms.batch_level import Batch
+from kernelab.autodiff.transforms.levels import BASE
+from kernelab.lang.rounding import epsilon
+from kernelab.lang.types import scalar_of
+from kernelab.runtime.array.array import array
+
+Values = np.ndarray[Any, Any]
+Way = Literal["columns", "rows", "stars"]
+"""What is computed together: columns, rows, or columns of a symmetric matrix."""
+
+REMEMBERED = 64
+"""For how many shapes of arguments a kernel keeps its patterns."""
+
+SMALL = 1 << 16
+"""How many entries a matrix has at least for which sparse="auto" looks for zeros."""
+
+REVERSE_COST = 2.0
+"""What a lane of adjoints costs, in lanes of tangents."""
+
+ROUNDING = 64
+"""By how many units in the last place of its terms a product may be off."""
+
+
+class Compressed:
+    """A pattern with its colours by columns and by rows; `symmetric` says that the matrix is."""
+
+    def __init__(self, pattern: Pattern, symmetric: bool = False) -> None:
+        self.pattern = pattern
+        self.symmetric = symmetric
+        self._readings: dict[Any, Reading] = {}
+        self._launches: dict[Any, PreparedTangents | None] = {}
+
+    @cached_property
+    def stars(self) -> "Stars | None":
+        """A colouring that takes fewer runs because the matrix is symmetric, None where none does."""
+        pattern = self.pattern
+        if not self.symmetric or not _is_symmetric(pattern):
+            return None
+        colors = color_stars(pattern.rows, pattern.columns, pattern.shape[0])
+        return Stars.of(pattern, colors) if _colors(colors) < self.lanes else None
+
+    @cached_property
+    def columns(self) -> Numbers:
+        return color_columns(self.pattern.rows, self.pattern.columns, self.pattern.shape)
+
+    @cached_property
+    def rows(self) -> Numbers:
+        order = np.argsort(self.pattern.columns, kind="stable")
+        pattern = self.pattern
+        return color_columns(pattern.columns[order], pattern.rows[order], pattern.shape[::-1])
+
+    @cached_property
+    def is_by_columns(self) -> bool:
+        return _colors(self.columns) <= REVERSE_COST * _colors(self.rows)
+
+    @property
+    def way(self) -> Way:
+        """What takes fewest runs."""
+        return "stars" if self.stars else "columns" if self.is_by_columns else "rows"
+
+    @cached_property
+    def lanes(self) -> int:
+        """How many runs the matrix takes."""
+        return _colors(self.columns if self.is_by_columns else self.rows)
+
+    @property
+    def runs(self) -> int:
+        """The same, if the matrix is symmetric."""
+        return self.lanes if self.stars is None else _colors(self.stars.colors)
+
+    def reading(self, way: Way, dtype: Any) -> "Reading":
+        """How the matrix is read off runs along vectors of a dtype."""
+        if (way, dtype) not in self._readings:
+            self._readings[way, dtype] = self._read(way, dtype)
+        return self._readings[way, dtype]
+
+    def _read(self, way: Way, dtype: Any) -> "Reading":
+        (height, width), rows, columns = self.pattern.shape, self.pattern.rows, self.pattern.columns
+        match way:
+            case "columns":
+                where = _flat(self.columns[columns], height, rows)
+                return Reading.of(self.columns, dtype, where, rows, columns)
+            case "rows":
+                where = _flat(self.rows[rows], width, columns)
+                return Reading.of(self.rows, dtype, where, columns, rows)
+            case "stars":
+                assert self.stars is not None
+                where = _flat(self.stars.lanes, height, self.stars.rows)
+                return Reading.of(self.stars.colors, dtype, where, rows, columns)
+
+    def launch(
+        self, subject: Subject, i: int, j: int, way: Way, reading: "Reading"
+    ) -> PreparedTangents | None:
+        """The launch that makes the runs of a kernel, where it can be prepared."""
+        if not is_plain(subject):
+            return None
+        key = way, subject.kernel
+        if key not in self._launches:
+            self._launches[key] = prepared(subject, i, j, reading.seeds)
+        return self._launches[key]
+
+    @cached_property
+    def row_starts(self) -> Numbers:
+        return starts(self.pattern.rows, self.pattern.shape[0])
+
+
+def _is_symmetric(pattern: Pattern) -> bool:
+    rows, columns = pattern.rows, pattern.columns
+    order = np.lexsort((rows, columns))
+    same = pattern.shape[0] == pattern.shape[1] and np.array_equal(columns[order], rows)
+    return same and np.array_equal(rows[order], columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Stars:
+    """Colours of the columns of a symmetric matrix, and where in the runs each entry is found alone."""
+
+    colors: Numbers
+    lanes: Numbers
+    rows: Numbers
+
+    @staticmethod
+    def of(pattern: Pattern, colors: Numbers) -> "Stars":
+        rows, columns = pattern.rows, pattern.columns
+        key = rows.astype(np.int64) * (_colors(colors) or 1) + colors[columns]
+        _, which, counts = np.unique(key, return_inverse=True, return_counts=True)
+        alone = counts[which] == 1
+        return Stars(colors, np.where(alone, colors[columns], colors[rows]), np.where(alone, rows, columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """The vectors of the runs that a matrix takes, and where in their results its entries stand.
+
+    The last vector is a random one, whose result is a product with the matrix: `places` says to which element
+    of it an entry adds, `factors` how often.
+    """
+
+    seeds: Values
+    where: Any
+    places: Numbers
+    factors: Values
+
+    @staticmethod
+    def of(colors: Numbers, dtype: Any, where: Any, places: Numbers, across: Numbers) -> "Reading":
+        """One run for each colour; an entry is multiplied by what the random vector has at `across`."""
+        seeds = np.zeros((_colors(colors) + 1, len(colors)), dtype)
+        seeds[colors, np.arange(len(colors))] = 1
+        seeds[-1] = np.random.default_rng(len(colors)).uniform(0.5, 1.5, len(colors))
+        return Reading(seeds, where, places, seeds[-1][across].astype(np.float64))
+
+    def entries(self, found: Values, is_proven: bool) -> Values:
+        """The entries in the results of the runs; ChangedError if they do not make the product.
+
+        `is_proven` says that the pattern was found for these very arguments: entries that are sums of larger
+        terms may then differ from the product by the rounding of these, of which nobody knows the size.
+        """
+        data, product = self.read(found), found.reshape(len(self.seeds), -1)[-1]
+        terms = data.astype(np.float64) * self.factors
+        if not (_agree_by_matrix if is_proven else _agree_by_row)(self.places, terms, product):
+            raise ChangedError
+        return data
+
+    def read(self, found: Values) -> Values:
+        """The entries in the results of the runs."""
+        data: Values = found.reshape(-1).take(self.where)
+        return data
+
+
+def _flat(lanes: Numbers, width: int, at: Numbers) -> Any:
+    """Where elements of some lanes stand among those of all lanes, which are `width` long."""
+    return lanes.astype(np.intp) * width + at
+
+
+def _colors(colors: Numbers) -> int:
+    return int(colors.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The patterns by one input, for the outputs in order."""
+
+    labels: tuple[str, ...]
+    parts: tuple[Compressed, ...]
+
+    def fits(self, targets: Sequence[Variable]) -> bool:
+        """Whether these outputs are as many and as large: a function may return others than before."""
+        return [part.pattern.shape[0] for part in self.parts] == [target.count for target in targets]
+
+
+class ChangedError(Exception):
+    """The entries are not those of the pattern."""
+
+
+def sparse_jacobians(
+    subject: Subject, selection: Selection, labels: Sequence[str] = (), always: bool = True
+) -> Jacobians:
+    """The Jacobians in compressed rows; unless `always`, whole where that takes no more work."""
+    whole: Jacobians | None = None
+    problem = Problem(subject, labels)
+    problem.run_ahead()
+    made: list[Jacobian] = []
+    for i, j in selection.pairs(subject.sources, problem.targets):
+        found = _sparse(problem, i, j, always)
+        if found is None:
+            whole = whole or jacobians(subject, selection, labels)
+            found = whole[subject.sources[i].key, problem.targets[j].key]
+        made.append(found)
+    return Jacobians(subject.name, made)
+
+
+class Problem:
+    """A subject, which runs in reverse mode only where that is asked for."""
+
+    def __init__(self, subject: Subject, labels: Sequence[str]) -> None:
+        self.subject = subject
+        self.labels = labels
+        self.proven: dict[int, Found] = {}
+        self._ahead: dict[Reading, list[Values]] = {}
+
+    @cached_property
+    def trace(self) -> Trace:
+        return Trace(self.subject, self.labels)
+
+    @cached_property
+    def targets(self) -> Sequence[Variable]:
+        return self.trace.targets if self.subject.outputs is None else self.subject.outputs
+
+    def run_ahead(self) -> None:
+        """Run the tangents that a known pattern asks for: they tell the outputs of a function, too."""
+        if self.subject.outputs is not None:
+            return
+        for i, found in _kept(self.subject).items():
+            part = found.parts[0]
+            if part.way != "rows":
+                reading = part.reading(part.way, _dtype(self.subject.sources[i]))
+                self.targets, self._ahead[reading] = self._run(i, reading)
+                return
+
+    def patterns(self, i: int, anew: bool) -> Found:
+        """The patterns by input `i`: those remembered if the outputs are still those, unless `anew`.
+
+        Raises NotTraceableError where there are none; `proven` says which were found for these arguments.
+        """
+        if i in self.proven:
+            return self.proven[i]
+        kept = _kept(self.subject)
+        if anew or i not in kept or not kept[i].fits(self.targets):
+            kept[i] = self.proven[i] = _find(self.subject, i, self.labels)
+        return kept[i]
+
+    def tangents(self, i: int, reading: "Reading") -> list[Values]:
+        """The tangents of all outputs along the vectors of a reading."""
+        ahead = self._ahead.pop(reading, None)
+        return self._run(i, reading)[1] if ahead is None else ahead
+
+    def _run(self, i: int, reading: "Reading") -> tuple[Sequence[Variable], list[Values]]:
+        return tangents(self.subject, Batch(BASE, len(reading.seeds)), i, reading.seeds, self.labels)
+
+
+def _dtype(variable: Variable) -> np.dtype[Any]:
+    return scalar_of(variable.elements.dtype).dtype
+
+
+def _sparse(problem: Problem, i: int, j: int, always: bool) -> Jacobian | None:
+    source, target = problem.subject.sources[i], problem.targets[j]
+    if not always and source.count * target.count < SMALL:
+        return None
+    anew = False
+    while True:
+        try:
+            part = problem.patterns(i, anew).parts[j]
+            if not always and 4 * part.runs > min(source.count, target.count):
+                return None
+            return Jacobian(by_way(problem, i, j, part), source, target, target.count, source.count)
+        except NotTraceableError:
+            return None
+        except ChangedError:
+            if i in problem.proven and not part.stars:
+                return None
+            if i in problem.proven:  # meant as a gradient, without a symmetric Jacobian: a surrogate, perhaps
+                part.symmetric, part.stars = False, None
+            anew = True
+
+
+def compressed(problem: Problem, i: int, j: int) -> Compressed | None:
+    """The pattern of a pair, None where there is none, or where the matrix takes no more work without."""
+    source, target = problem.subject.sources[i], problem.targets[j]
+    if source.count * target.count < SMALL:
+        return None
+    try:
+        part = problem.patterns(i, anew=True).parts[j]
+    except NotTraceableError:
+        return None
+    lanes = max(_colors(part.columns), _colors(part.rows))
+    return part if 4 * lanes <= min(source.count, target.count) else None
+
+
+def _find(subject: Subject, i: int, labels: Sequence[str]) -> Found:
+    targets, parts = patterns(subject, i, labels)
+    alone = subject.is_gradient and len(targets) == 1
+    return Found(tuple(t.label for t in targets), tuple(Compressed(p, alone) for p in parts))
+
+
+def _kept(subject: Subject) -> dict[int, Found]:
+    """The patterns by position of the input that are known for arguments of these shapes."""
+    known: dict[Any, dict[int, Found]] = subject.beside.setdefault("patterns", {})
+    shapes = tuple(
+        (a.shape, a.dtype, a.requires_grad) if isinstance(a, array) else a for a in subject.arguments
+    )
+    key = subject.grid, shapes, tuple(v.label for v in subject.outputs or ())
+    try:
+        found = known.setdefault(key, {})
+    except TypeError:  # a number given as a list or NumPy vector cannot be a key
+        return {}
+    if len(known) > REMEMBERED:
+        del known[next(iter(known))]
+    return found
+
+
+# ------------------------------------------------------------------------------------------ both ways
+
+
+def by_way(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
+    """The entries in the way that takes fewest runs."""
+    if part.way == "rows":
+        return by_rows(problem, i, j, part)
+    return by_tangents(problem, i, j, part, part.way)
+
+
+def by_tangents(problem: Problem, i: int, j: int, part: Compressed, way: Way) -> Entries:
+    """The entries of output j by input i from tangents: a run along one vector for each group of columns."""
+    dtype = _dtype(problem.subject.sources[i])
+    reading = part.reading(way, dtype)
+    launch = part.launch(problem.subject, i, j, way, reading)
+    found = None if launch is None else launch.run(problem.subject)
+    if found is None:
+        found = problem.tangents(i, reading)[j]
+    # A proven pattern says nothing of symmetry.
+    data = reading.entries(found, is_proven=way != "stars" and i in problem.proven)
+    return Entries(part.row_starts, part.pattern.columns, data.astype(dtype, copy=False))
+
+
+def by_rows(problem: Problem, i: int, j: int, part: Compressed) -> Entries:
+    """The same from adjoints: a run with one cotangent for each group of rows."""
+    reading, found = adjoints_by_row(problem.trace, i, j, part)
+    return Entries(part.row_starts, part.pattern.columns, reading.entries(found, i in problem.proven))
+
+
+def adjoints_by_row(trace: Trace, i: int, j: int, part: Compressed) -> tuple[Reading, Values]:
+    """The runs from which the rows are read, of any trace of the subject, and how they are."""
+    reading = part.reading("rows", _dtype(trace.targets[j]))
+    (found,) = trace.products(j, reading.seeds, [i])
+    return reading, found
+
+
+def _agree_by_row(places: Numbers, terms: Values, product: Values) -> bool:
+    """Whether the terms of each row make its product, to their own rounding; never where one is infinite."""
+    error, _ = _errors(places, terms, product)
+    rounding = ROUNDING * epsilon(product.dtype)
+    with np.errstate(invalid="ignore"):
+        if (error <= rounding * np.abs(product)).all():  # as it nearly always is
+            return bool(np.isfinite(product).all())
+        return bool((error <= rounding * np.bincount(places, np.abs(terms), len(product))).all())
+
+
+def _agree_by_matrix(places: Numbers, terms: Values, product: Values) -> bool:
+    """Whether they do to the rounding of the largest of all rows, and are infinite in the same places."""
+    error, sums = _errors(places, terms, product)
+    finite = np.isfinite(sums)
+    if not np.array_equal(finite, np.isfinite(product)):
+        return False
+    largest = np.bincount(places, np.abs(terms), len(product))[finite].max(initial=0.0)
+    least = float(np.finfo(np.float64 if product.dtype == np.float64 else np.float32).tiny)
+    return bool((error[finite] <= 2 * ROUNDING * epsilon(product.dtype) * largest + least).all())
+
+
+def _errors(places: Numbers, terms: Values, product: Values) -> tuple[Values, Values]:
+    sums = np.bincount(places, terms, len(product))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.abs(sums - product.astype(np.float64)), sums

@@ -1,0 +1,350 @@
+"""What a Jacobian is of: a launch of a kernel, or a call of a Python function, on copies of its arguments.
+
+Arguments keep their values, gradients and versions; nothing is recorded.
+"""
+
+import inspect
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.transforms.levels import Level
+from kernelab.autodiff.transforms.struct_arguments import fields
+from kernelab.autodiff.transforms.trees import leaves as arrays_of
+from kernelab.autodiff.transforms.trees import name_of, refusal, scalar_shape
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Var
+from kernelab.lang.structs import StructArray, leaves
+from kernelab.lang.types import Array, is_differentiable
+from kernelab.runtime.arguments.arguments import wrong_count
+from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.arguments.signature import flattened
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import RECORDER, unrecorded
+from kernelab.runtime.host.create import from_numpy
+from kernelab.runtime.host.struct_instances import Instance, held_in
+from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.launch import bind, launch
+from kernelab.runtime.memory.memory import Allocation, duplicate_of
+from kernelab.runtime.ops.indexed import indexedarray
+
+Key = int | str
+"""How a result names an argument: by its position in the list given; the field of a struct by its name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variable:
+    """An input that is varied, or an output that is looked at."""
+
+    key: Key
+    label: str
+    elements: array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape with components as last axes."""
+        return scalar_shape(self.elements)
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Started:
+    """A run that has its copies and has not begun; `go` runs it and returns the outputs."""
+
+    inputs: list[array]
+    go: Callable[[Level], list[array]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """A function from inputs to outputs; `kernel` is what is launched where it is a single launch.
+
+    `outputs` are None where they are known only once a Python function has returned them.  `beside` is where
+    facts about the function are kept as long as it lives; `is_gradient` says that it is the gradient of one
+    number by what is varied.
+    """
+
+    name: str
+    arguments: tuple[Any, ...]
+    sources: tuple[Variable, ...]
+    outputs: tuple[Variable, ...] | None
+    call: Callable[[list[Any]], Any]
+    beside: dict[str, Any]
+    kernel: Kernel | None = None
+    grid: Any = None
+    is_gradient: bool = False
+
+    def start(self) -> Started:
+        """Copy the arguments; arrays over one memory stay over one memory."""
+        copier = _Copier()
+        given = [copier.copy(argument) for argument in self.arguments]
+        inputs = [copier.copy(source.elements) for source in self.sources]
+
+        before = [copied.allocation.version for copied in inputs]
+
+        def go(level: Level) -> list[array]:
+            with level.active():
+                returned = self.call(given)
+            if self.kernel is None:
+                self._refuse_changes(inputs, before)
+            if self.outputs is None:
+                return self._differentiable(arrays_of(returned, self.call))
+            return [copier.copy(target.elements) for target in self.outputs]
+
+        return Started(inputs, go)
+
+    def _refuse_changes(self, inputs: Sequence[array], before: Sequence[int]) -> None:
+        """Raise GradientError if a function changed an input that is no output."""
+        filled = {target.elements.allocation for target in self.outputs or ()}
+        for source, copied, version in zip(self.sources, inputs, before, strict=True):
+            if copied.allocation.version != version and source.elements.allocation not in filled:
+                message = f"{self.name} changes its argument `{source.label}`"
+                hint = f"write to a new array: y = kl.clone({source.label}), or name it in outputs="
+                raise refusal(GradientError, message, "changed", hint)
+
+    def _differentiable(self, found: list[array]) -> list[array]:
+        """What a function has returned; KernelTypeError unless it is arrays of floats."""
+        if not found:
+            raise refusal(
+                KernelTypeError, f"{self.name} returned no array", "result", "return what it computes"
+            )
+        for k, output in enumerate(found):
+            if not is_differentiable(output.dtype):
+                message = f"output {k} of {self.name} is an array of {output.dtype}, which has no derivative"
+                raise refusal(KernelTypeError, message, "result", "return arrays of floats only")
+        return found
+
+    def targets(self, found: Sequence[array], labels: Sequence[str] = ()) -> tuple[Variable, ...]:
+        """The outputs, where a run has found them."""
+        if self.outputs is not None:
+            return self.outputs
+        names = [*labels, *(f"output {k}" for k in range(len(labels), len(found)))]
+        return tuple(Variable(k, name, a) for k, (name, a) in enumerate(zip(names, found, strict=False)))
+
+
+class _Copier:
+    """Copies arrays memory by memory."""
+
+    def __init__(self) -> None:
+        self.memories: dict[Allocation, Allocation] = {}
+
+    def copy(self, value: Any) -> Any:
+        if isinstance(value, Instance):
+            return self._struct(value)
+        if isinstance(value, indexedarray):
+            return indexedarray(self.copy(value.data), value.indices)
+        if not isinstance(value, array) or not hasattr(value, "allocation"):
+            return value
+        memory = self.memories.get(value.allocation)
+        if memory is None:
+            memory = self.memories[value.allocation] = duplicate_of(value.allocation)
+            memory.requires_grad = value.allocation.requires_grad
+        return value.twin(memory)
+
+    def _struct(self, value: Instance) -> Instance:
+        """A struct with copies of its arrays, and of those that stand for its numbers."""
+        made = value.copy()
+        for entry in value.__kernelab_struct__.fields:
+            setattr(made, entry.name, self.copy(held_in(value, entry.name)))
+        return made
+
+
+@contextmanager
+def apart(what: str) -> Iterator[None]:
+    """Within it nothing is recorded; GradientError inside a transform, whose lanes it could not see."""
+    if isinstance(RECORDER.get(), Level):
+        hint = "use kl.func.jacrev or kl.func.jacfwd there: transforms compose with one another"
+        raise refusal(GradientError, f"{what} cannot be called inside a transform", "nested", hint)
+    with unrecorded():
+        yield
+
+
+# ------------------------------------------------------------------------------------------ kernels
+
+
+def of_kernel(kernel: Kernel, dim: Any, inputs: Sequence[Any], outputs: Sequence[Any], what: str) -> Subject:
+    """A launch; sources are the inputs with gradients, outputs those given, else the arrays changed."""
+    given, count = ordered(kernel.loaded, [*inputs, *outputs], {}), len(inputs)
+    kernel = kernel.of_arguments(given)
+    bind(kernel, list(given), [])  # a wrong argument is refused as a launch refuses it
+    keys: list[Key] = [*range(count), *range(len(given) - count)] if outputs else [*range(len(given))]
+    if kernel.plan.formals is not None:
+        formals = kernel.plan.formals
+        parts = [list(leaves(formal.type, formal.name)) for formal in formals]
+        keys = [
+            key if len(part) == 1 else leaf.name
+            for key, part in zip(keys, parts, strict=True)
+            for leaf in part
+        ]
+        count = sum(len(part) for part in parts[:count])
+        given = flattened(kernel.name, kernel.span, formals, given)
+        kernel = kernel.by_leaves
+    named = _borrowed(kernel, given)
+    variables = [
+        Variable(key, name, value)
+        for key, (name, value) in zip(keys, named.items(), strict=True)
+        if isinstance(value, array) and is_differentiable(value.dtype) and value.size
+    ]
+    effects, names = kernel.effects, list(named)
+    only_changed = {var.hint for var in effects.changed - effects.reads}
+    sources = [v for v in variables if v.label in names[:count] and v.label not in only_changed]
+    sources = [v for v in sources if v.elements.requires_grad]
+    listed = set(names[count:]) or {var.hint for var in effects.changed}
+    targets = [v for v in variables if v.label in listed]
+    if not outputs:
+        targets = [Variable(k, v.label, v.elements) for k, v in enumerate(targets)]
+    if not sources or not targets:
+        raise GradientError(_no_pair(kernel, bool(sources), what))
+
+    def run(arguments: list[Any]) -> None:
+        launch(kernel, dim, arguments)
+
+    grid = grid_of(dim).extents
+    arguments = tuple(named.values())
+    return Subject(kernel.name, arguments, tuple(sources), tuple(targets), run, kernel.beside, kernel, grid)
+
+
+def _borrowed(kernel: Kernel, given: list[Any]) -> dict[str, Any]:
+    """The arguments by the names of the parameters; NumPy arrays as arrays, without a copy."""
+    if len(given) != len(kernel.plan.parameters):
+        raise wrong_count(kernel.name, kernel.plan.parameters, len(given), kernel.span)
+    named: dict[str, Any] = {}
+    for param, value in zip(kernel.primal.params, given, strict=True):
+        borrowed = isinstance(param.type, Array) and isinstance(value, np.ndarray)
+        named[param.hint] = from_numpy(value, dtype=elem_of(param)) if borrowed else value
+    return named
+
+
+def _no_pair(kernel: Kernel, has_sources: bool, what: str) -> Diagnostic:
+    nothing = "0 pairs checked" if what.startswith("gradcheck") else "there is no derivative to compute"
+    if not has_sources:
+        message = f"{nothing}: no argument of {kernel.name} has requires_grad, and elements to vary"
+        hint = "create the inputs with requires_grad=True"
+        field = next((var.hint for var in kernel.primal.params if _is_number_of_struct(var)), "")
+        if field:
+            hint += f"; for {field}, set requires_grad = True of the struct"
+    else:
+        message = f"{nothing}: {kernel.name} changes no element of an array of floats"
+        hint = "pass what the kernel writes as outputs="
+    return Diagnostic(message, kernel.primal.span, what, hint=hint)
+
+
+def _is_number_of_struct(param: Var) -> bool:
+    return "." in param.hint and not isinstance(param.type, Array) and is_differentiable(param.type)
+
+
+# ------------------------------------------------------------------------------------------ functions
+
+
+def of_function(
+    function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], what: str
+) -> Subject:
+    """A call of a Python function, which returns arrays, or fills those given as `outputs`."""
+    facts, count = _beside(function), len(inputs) + len(outputs)
+    signature = _signature(function, facts)
+    labels = _labels(signature, count)
+    sources = [
+        variable
+        for k, value in enumerate(inputs)
+        for variable in _variables(k, labels[k], value)
+        if variable.elements.requires_grad
+    ]
+    if not sources:
+        message = f"no input of {name_of(function)} is an array with requires_grad"
+        hint = "create what is to be varied with requires_grad=True; for a struct, set s.requires_grad = True"
+        raise refusal(GradientError, message, what, hint)
+    for k, value in enumerate(outputs):
+        if not isinstance(value, array) or not is_differentiable(value.dtype):
+            message = f"outputs[{k}] of {what} is {a_thing(value)}, not an array of floats"
+            raise refusal(KernelTypeError, message, what)
+    targets = tuple(Variable(k, labels[len(inputs) + k], value) for k, value in enumerate(outputs))
+    takes_outputs = _takes(signature, count)
+
+    def run(arguments: list[Any]) -> Any:
+        return function(*(arguments if takes_outputs else arguments[: len(inputs)]))
+
+    run.__name__ = name_of(function)
+    arguments = (*inputs, *outputs)
+    of_itself = len(sources) == 1 and not outputs and facts.get(GRADIENT) == sources[0].key
+    return Subject(
+        name_of(function),
+        arguments,
+        tuple(sources),
+        targets or None,
+        run,
+        facts,
+        is_gradient=of_itself,
+    )
+
+
+def _beside(function: Callable[..., Any]) -> dict[str, Any]:
+    """Where facts about a function are kept: with it, and not with what only wraps it."""
+    attributes = getattr(function, "__dict__", {})
+    owner, facts = attributes.get("__kernelab_beside__", (None, {}))
+    found: dict[str, Any] = facts if owner is not None and owner() is function else {}
+    attributes["__kernelab_beside__"] = weakref.ref(function), found
+    return found
+
+
+GRADIENT = "gradient"
+
+
+def mark_gradient(function: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """Note that a function returns the gradient of one number by one of its arguments; the function."""
+    _beside(function)[GRADIENT] = position
+    return function
+
+
+def _variables(k: int, label: str, value: Any) -> list[Variable]:
+    """What of an input of a function can be varied: an array of floats, or the fields of one of structs."""
+    if isinstance(value, Instance):
+        named = ((f"{label}.{name}", held) for name, _, held in fields(value))
+        return [Variable(name, name, held) for name, held in named if isinstance(held, array)]
+    if not isinstance(value, array) or not value.size:
+        return []
+    if isinstance(value, structarray):
+        names = [leaf.name for leaf in leaves(StructArray(value.dtype, value.ndim), label)]
+        found = [Variable(name, name, part) for name, part in zip(names, value.leaves, strict=True)]
+    else:
+        found = [Variable(k, label, value)]
+    return [variable for variable in found if is_differentiable(variable.elements.dtype)]
+
+
+def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.Signature | None:
+    """How a function is called, None where nobody knows; looked up once."""
+    if "signature" not in facts:
+        try:
+            facts["signature"] = inspect.signature(function)
+        except (TypeError, ValueError):
+            facts["signature"] = None
+    found: inspect.Signature | None = facts["signature"]
+    return found
+
+
+def _labels(signature: inspect.Signature | None, count: int) -> list[str]:
+    parameters = () if signature is None else signature.parameters.values()
+    names = [p.name for p in parameters if p.kind in _POSITIONAL]
+    return [*names[:count], *(f"argument {k}" for k in range(len(names), count))]
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _takes(signature: inspect.Signature | None, count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        return signature is not None and signature.bind(*[None] * count) is not None
+    except TypeError:
+        return False

@@ -1,0 +1,1 @@
+"""What is saved because somebody is about to overwrite it."""

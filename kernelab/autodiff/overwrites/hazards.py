@@ -1,0 +1,277 @@
+"""Hazards: bytes that a recorded adjoint needs, and that someone is about to overwrite.
+
+A `Watch` guards the elements of one array that a recorded launch read, in the version that it read.  The
+memory tells it before they change; what happens then is the tape's policy: what is about to be lost is saved
+for the adjoint, or there is a warning or an error at the overwriting line.  A change through a NumPy view
+goes unseen, so while there is such a view a fingerprint is kept and compared.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kernelab.autodiff.overwrites.keeping import Kept
+from kernelab.errors import Diagnostic, KernelWarning, Related, TapeError
+from kernelab.passes.access.access_regions import Box, Region, covers
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, caller, name_in_caller, name_of_memory
+from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.touched import box_of, part
+from kernelab.runtime.memory.interop import checksum
+from kernelab.settings import Policy
+
+POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """Which launch needs which of its elements for its adjoint, where it stands, what that adjoint reaches.
+
+    `reached` are positions of arguments.  Nothing changes it; like calls it is not declared frozen.
+    """
+
+    call: Call
+    region: Region
+    reached: tuple[int, ...]
+    place: Place
+
+    def __str__(self) -> str:
+        return f"the adjoint of `{self.call.kernel.name}` (launched at {self.place})"
+
+    def box(self) -> Box | None:
+        """The indices of the elements, None if there are none."""
+        return box_of(self.region, self.call.grid.extents, self.call.arguments)
+
+    @property
+    def argument(self) -> str:
+        """What to call the argument, if it has no name of its own."""
+        kernel = self.call.kernel
+        return f"the argument `{kernel.plan.parameters[self.region.position].name}` of `{kernel.name}`"
+
+    def affected(self) -> Sequence[array]:
+        """The arrays whose gradients depend on the elements."""
+        given = [self.call.arguments[i] for i in self.reached]
+        return [argument.array if isinstance(argument, Reference) else argument for argument in given]
+
+
+Outcome = Literal["saved", "tainted", "refused"]
+
+
+@dataclass(slots=True, eq=False)
+class Overwrite:
+    """Elements that an adjoint needs, the line that overwrote them, and what the policy made of it.
+
+    Of ``"saved"`` ones `nbytes` were kept; where they were not, gradients are ``"tainted"``, or the write was
+    ``"refused"``.  Nothing changes it; like calls it is not declared frozen.
+    """
+
+    elements: array
+    reader: Reader
+    place: Place
+    outcome: Outcome
+    nbytes: int
+
+
+@dataclass(slots=True)
+class Guard:
+    """The policy of a tape, how many bytes it has saved, and what was overwritten while they mattered.
+
+    Once a tape is `swept`, few will sweep it again: what is overwritten then is not kept, and an error comes
+    with the next sweep only, if it needs the old values.
+    """
+
+    policy: Policy
+    saved_bytes: int = 0
+    swept: bool = False
+    overwrites: list[Overwrite] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Forget what was saved and overwritten."""
+        self.saved_bytes = 0
+        self.swept = False
+        self.overwrites.clear()
+
+
+class Watch:
+    """Keeps the elements of an array, as they are now, for adjoints; `spent` once any is overwritten.
+
+    It watches the whole array until something there changes; only then it finds out which elements matter.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_changed",
+        "_extent",
+        "_fingerprint",
+        "_kept",
+        "_lost",
+        "_part",
+        "elements",
+        "guard",
+        "reader",
+        "spent",
+    )  # fmt: skip
+
+    def __init__(self, guard: Guard, elements: array, reader: Reader) -> None:
+        self.guard = guard
+        self.elements = elements
+        self.reader = reader
+        self.spent = False
+        self._kept: Kept | None = None
+        self._lost: Place | None = None
+        self._part: array | None = None
+        self._changed = False
+        self._fingerprint: int | None = None
+        self._extent: tuple[int, int] | None = elements.extent
+        elements.allocation.watch(self, self._extent)
+        if elements.allocation.is_exposed:
+            self.exposed()
+
+    @property
+    def saved(self) -> array | None:
+        """An array to read in place of the elements, if any of them are lost."""
+        return None if self._kept is None else self._kept.whole()
+
+    def exposed(self) -> None:
+        """From here on the elements may change unseen."""
+        needed = self._needed()
+        if needed is not None and self._fingerprint is None:
+            self._fingerprint = self._checksum()
+
+    def before_write(self, target: array) -> None:
+        """Save the elements, or complain, if `target` overwrites any of them."""
+        if self._extent is None:
+            return
+        needed = self._needed()
+        if needed is None or (target is not needed and not target.overlaps(needed)):
+            return
+        if self.guard.policy == "error" and not self.guard.swept:
+            self._note_overwrite("refused")
+            raise TapeError(self._overwritten())
+        self._note_change()
+        self.spent = True
+        if self.guard.swept:
+            self._lost = caller()
+            self._release()
+            return
+        if self.guard.policy == "warn":
+            self._note_overwrite("tainted")
+            self._release()
+            self._warn()
+            return
+        self._save(target, needed)
+
+    def _save(self, target: array, needed: array) -> None:
+        """Keep what `target` is about to overwrite."""
+        if self._kept is None:
+            box = self.reader.box()
+            assert box is not None
+            self._kept = Kept(self.elements, box, needed)
+        saved = self._kept.keep(target)
+        self.guard.saved_bytes += saved
+        self._note_overwrite("saved", saved)
+        if self._kept.is_complete:
+            self._release()
+        elif self._fingerprint is not None:
+            self._fingerprint = self._kept.checksum()
+
+    def check(self) -> None:
+        """Raise TapeError if the elements changed unseen."""
+        self._note_change()
+        if self._changed:
+            raise TapeError(self._changed_unseen())
+        if self._lost is None:
+            return
+        if self.guard.policy != "warn":
+            raise TapeError(self._overwritten_since(self._lost))
+        warnings.warn_explicit(
+            self._overwritten_since(self._lost).render(), KernelWarning, self._lost.filename, self._lost.line
+        )
+
+    def _needed(self) -> array | None:
+        """The elements that matter; None if none does, or all are taken care of."""
+        if self._part is None and self._extent is not None:
+            box = self.reader.box()
+            if box is None:
+                self._release()
+                return None
+            if covers(box, self.elements.shape):
+                self._part = self.elements
+            else:
+                self._part = part(self.elements, box)
+                self.elements.allocation.unwatch(self, self._extent)
+                self._extent = self._part.extent
+                self.elements.allocation.watch(self, self._extent)
+        return self._part
+
+    def _release(self) -> None:
+        self._fingerprint = None
+        assert self._extent is not None
+        self.elements.allocation.unwatch(self, self._extent)
+        self._extent = self._part = None
+
+    def _note_overwrite(self, outcome: Outcome, nbytes: int = 0) -> None:
+        self.guard.overwrites.append(Overwrite(self.elements, self.reader, caller(), outcome, nbytes))
+
+    def _note_change(self) -> None:
+        if self._fingerprint is not None and self._fingerprint != self._checksum():
+            self._changed = True
+
+    def _checksum(self) -> int:
+        assert self._part is not None
+        return checksum(self._part.host()) if self._kept is None else self._kept.checksum()
+
+    def _warn(self) -> None:
+        place = caller()
+        message = self._overwritten().render()
+        warnings.warn_explicit(message, KernelWarning, place.filename, place.line)
+
+    def _name(self) -> str:
+        name = name_in_caller(self.elements)
+        if name:
+            return f"`{name}`"
+        whole = name_of_memory(self.elements.allocation)
+        within = f", a part of `{whole}`," if whole else ""
+        return f"{self.reader.argument}{within}"
+
+    def _overwritten(self) -> Diagnostic:
+        return Diagnostic(
+            f"{self._name()} is overwritten here, but {self.reader} needs its old values",
+            caller().span,
+            "overwrite",
+            note=self._consequence(),
+            hint='write into another array, or use Tape(overwrite="save"), which keeps the old values',
+            related=(Related("it was read by this launch:", self.reader.place.span),),
+        )
+
+    def _overwritten_since(self, place: Place) -> Diagnostic:
+        return Diagnostic(
+            f"{self._name()} was overwritten here after backward() had run: for another one {self.reader} "
+            "needs its old values",
+            place.span,
+            "overwrite",
+            note=self._consequence(),
+            hint="call backward() as often as you need before you overwrite it, or record again",
+            related=(Related("it was read by this launch:", self.reader.place.span),),
+        )
+
+    def _changed_unseen(self) -> Diagnostic:
+        return Diagnostic(
+            f"{self._name()} was changed through a NumPy view, but {self.reader} needs its old values",
+            self.reader.place.span,
+            "host-write",
+            note=self._consequence(),
+            hint="change it after backward(), or with assign() or fill_(), which are noticed",
+        )
+
+    def _consequence(self) -> str:
+        """Which gradients are wrong without the old values."""
+        affected = self.reader.affected()
+        names = dict.fromkeys(name_in_caller(one) or name_of_memory(one.allocation) for one in affected)
+        known = [f"`{name}`" for name in names if name]
+        if not known:
+            return "the gradients of what the launch read would be wrong"
+        plural = "s" if len(known) > 1 else ""
+        return f"the gradient{plural} of {' and '.join(known)} would be wrong"

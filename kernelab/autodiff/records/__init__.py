@@ -1,0 +1,1 @@
+"""What a tape and a transform remember of launches: programs, records, adjoint buffers."""

@@ -1,0 +1,95 @@
+"""What launches of a kernel have in common for a tape: what they read, reach and write, and the way back.
+
+Knows launches and derived programs; must not know records or sweeps.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.kernel import Groups, Kernel
+from kernelab.runtime.launch.launch import Call
+
+Pick = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """What launches of a kernel with the same active parameters have in common: positions of arguments.
+
+    `read` are arrays whose elements its text reads, used or not: what a gradient means must not depend on
+    what was optimised away.  `references` says that arrays stand for some of the numbers, `passive` are
+    arrays read and used that did not require gradients.  The functions take what stands at some of the
+    positions out of the arguments.
+    `reverse` is the KernelTypeError where there is no adjoint, None where nothing could be differentiated;
+    `switched_off` says that the user wants none.
+    """
+
+    reverse: Reverse | KernelTypeError | None
+    read: tuple[int, ...]
+    reached: tuple[int, ...]
+    written: tuple[int, ...]
+    references: bool
+    passive: tuple[int, ...]
+    switched_off: bool
+    pick_active: Pick
+    pick_read: Pick
+    pick_reached: Pick
+    pick_written: Pick
+
+
+def _pick(positions: tuple[int, ...]) -> Pick:
+    """What takes the values at some positions."""
+    match positions:
+        case ():
+            return lambda _: ()
+        case (i,):
+            return lambda values: (values[i],)
+        case _:
+            return itemgetter(*positions)
+
+
+def reverse_of(
+    kernel: Kernel,
+    active: Collection[int],
+    groups: Groups,
+    settled: tuple[str, ...] = (),
+) -> Reverse | KernelTypeError:
+    """Reverse mode with respect to the parameters at some positions, or why there is none."""
+    names = tuple(kernel.plan.parameters[i].name for i in sorted(active))
+    try:
+        return kernel.reverse(names, groups, settled)
+    except KernelTypeError as error:
+        return error  # raised by backward(), if a gradient has to pass through this kernel
+
+
+def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
+    """What a launch has in common with others, given which arguments share memory and which keep theirs."""
+    plan, arguments = call.kernel.plan, call.arguments
+    references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
+    # In what shares memory with an array that it changes, a launch reads what it has written.
+    together = {i for i in plan.floats if any(plan.parameters[i].name in group for group in groups)}
+    changed = together.union(plan.written)
+    active = {i for i in plan.floats if arguments[i].requires_grad or i in changed} | references
+    used = references.union(i for i in plan.read if i in plan.floats)
+    read = references.union(i for i in plan.read_in_text if i in plan.floats)
+    reverse = reverse_of(call.kernel, active, groups, settled) if active else None
+    if isinstance(reverse, Reverse):
+        reverse.build_ahead(call.space)
+    off = isinstance(reverse, KernelTypeError) and not call.kernel.has_backward
+    reached = used.intersection(reverse.reached) if isinstance(reverse, Reverse) else used if not off else ()
+    written = tuple(i for i in plan.written if i in plan.floats)
+    first = tuple(sorted(read))
+    positions = first, first if read == set(reached) else tuple(sorted(reached)), written
+    picks = [_pick(several) for several in (getattr(reverse, "active", ()), *positions)]
+    return Outline(reverse, *positions, bool(references), tuple(sorted(used - active)), off, *picks)
+
+
+def not_kept(kernel: Kernel) -> Diagnostic:
+    """That a launch was recorded too late to keep what its adjoint needs."""
+    message = f"`{kernel.name}` overwrites values that its adjoint needs: too late to record its launch"
+    return Diagnostic(message, kernel.span, "residual", hint="launch it inside `with tape:`")

@@ -1,0 +1,268 @@
+"""Provenance of host values: what the host took from arrays with gradients, and where it came back.
+
+Two rules, no guesses.  Exact: numbers carry their origins (`host.traced`), so what is made of them is known
+to come from there.  By order: an array made of other host data, after such numbers were taken, may depend on
+them.  A tape asks in `backward` what of this matters (`detours`); a transform warns at once.
+Knows arrays and lines; must not know records.
+"""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+
+from kernelab.autodiff.records.moves import FILLS
+from kernelab.errors import Diagnostic, KernelWarning, Related
+from kernelab.host.traced import Origins, origins
+from kernelab.host.values import HostValue
+from kernelab.lang.structs import Struct
+from kernelab.lang.types import is_differentiable
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, called, caller
+from kernelab.runtime.host.struct_instances import Instance
+from kernelab.runtime.memory.memory import Allocation
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Taken:
+    """An origin of numbers: the array and the line where the host took them, after how many records.
+
+    The provenance that made it keeps it alive: when a tape is reset, numbers lose their origins.
+    """
+
+    elements: array
+    place: Place
+    record: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostValues:
+    """Where the host made or changed an array, after how many records, and how.
+
+    `taken` are the origins of the values; `earlier` counts what the host had taken before.
+    """
+
+    place: Place
+    record: int
+    how: str
+    taken: tuple[Taken, ...]
+    earlier: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOn:
+    """A number with origins that a record, counted from 0, was given for a parameter."""
+
+    record: int
+    position: int
+    taken: tuple[Taken, ...]
+
+
+class Provenance:
+    """What the host took of arrays that gradients depend on, and where such values came back."""
+
+    def __init__(self) -> None:
+        self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
+        self.numbers: list[PassedOn] = []
+        self._taken: dict[tuple[Allocation, Place, int], Taken] = {}
+        self._known: set[Taken] = set()
+        self._told: set[object] = set()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.arrays.clear()
+        self.numbers.clear()
+        self._taken.clear()
+        self._known.clear()
+        self._told.clear()
+
+    @property
+    def has_taken(self) -> bool:
+        """Whether the host has taken anything."""
+        return bool(self._taken)
+
+    @property
+    def takings(self) -> Sequence[Taken]:
+        """What the host took, in order."""
+        return list(self._taken.values())
+
+    def take(self, elements: array, record: int = 0) -> Origins:
+        """Note that the host takes the values of an array; their origins."""
+        came = self._sources_of(elements.allocation)
+        if came and not elements.requires_grad:
+            return (ref(came[-1]),)
+        place = caller()
+        key = elements.allocation, place, elements.allocation.version
+        taken = self._taken.get(key)
+        if taken is None:
+            taken = self._taken[key] = Taken(elements, place, record)
+            self._known.add(taken)
+        return (ref(taken),)
+
+    def is_made_of_takings(self, memory: Allocation) -> bool:
+        """Whether some memory holds values that the host has made of what it took."""
+        return bool(self._sources_of(memory))
+
+    def _sources_of(self, memory: Allocation) -> list[Taken]:
+        return [taken for values in self.arrays.get(memory, ()) for taken in values.taken]
+
+    def came_in(self, elements: array, data: Any, record: int = 0, how: str = "array") -> HostValues | None:
+        """Note an array that the host has made of data, or changed, if it may depend on what was taken."""
+        elem: Any = elements.dtype
+        if not self._taken or not (isinstance(elem, Struct) or is_differentiable(elem)):
+            return None
+        known = _origins(data)
+        found = self._that_are_here(known)
+        if any(taken.elements.allocation is elements.allocation for taken in found) and how == "array":
+            return None  # another view of the same memory
+        if not found and (known or how in FILLS or not _is_array_of_floats(data)):
+            return None
+        values = HostValues(caller(), record, how, found, len(self._taken))
+        self.arrays.setdefault(elements.allocation, []).append(values)
+        return values
+
+    def passed_on(self, record: int, given: Iterable[tuple[int, Any]]) -> None:
+        """Note the numbers with origins among those that a record was given, by position."""
+        for position, value in given:
+            found = self.sources(value)
+            if found:
+                self.numbers.append(PassedOn(record, position, found))
+
+    def sources(self, data: Any) -> tuple[Taken, ...]:
+        """Where the numbers in data were taken, of arrays known here."""
+        return self._that_are_here(_origins(data)) if self._taken else ()
+
+    def _that_are_here(self, found: Origins) -> tuple[Taken, ...]:
+        known = (origin() for origin in found)
+        return tuple(taken for taken in known if taken in self._known)
+
+    def tell(self, cut: "ArrayFromHost | NumberFromHost") -> None:
+        """Warn of a cut, once for those that belong together."""
+        if cut.key not in self._told:
+            self._told.add(cut.key)
+            message = cut.describe().render()
+            warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
+
+
+def _origins(data: Any) -> Origins:
+    """The origins of numbers, also of those in structs."""
+    if isinstance(data, Instance):
+        return _origins(list(data._values.values()))
+    if isinstance(data, list | tuple) and any(isinstance(part, Instance) for part in data):
+        return tuple(chain.from_iterable(map(_origins, data)))
+    return origins(data)
+
+
+def _is_array_of_floats(data: Any) -> bool:
+    """Whether these are elements of the host's that can depend on others: integers cannot."""
+    if isinstance(data, np.ndarray):
+        return data.ndim > 0 and data.dtype.kind not in "biu" and not isinstance(data, HostValue)
+    return isinstance(data, list | tuple) and any(map(_has_floats, data))
+
+
+def _has_floats(data: Any) -> bool:
+    if isinstance(data, list | tuple):
+        return any(map(_has_floats, data))
+    return isinstance(data, float | np.floating | Instance) or (
+        isinstance(data, np.ndarray) and data.dtype.kind not in "biu"
+    )
+
+
+# ------------------------------------------------------------------------------ cuts
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What reads an array: its words in a message, and its line."""
+
+    title: str
+    place: Place
+
+
+_ON_THE_TAPE = "kl.map, operators of arrays, copy or a kernel"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayFromHost:
+    """An array of values that the host made of those in `taken`, or by order may have, and who reads it.
+
+    In a transform `requires_grad` does not count, so no clone ends a derivative there.
+    """
+
+    elements: array
+    values: HostValues
+    taken: Taken
+    reader: Reader | None
+    in_transform: bool = False
+
+    @property
+    def place(self) -> Place:
+        return self.values.place
+
+    @property
+    def key(self) -> object:
+        return (self.values.place, self.taken.place) if self.values.taken else self.values.place
+
+    def describe(self) -> Diagnostic:
+        related = [_took(self.taken)]
+        if self.reader is not None:
+            related.append(Related(f"{self.reader.title} reads them here:", self.reader.place.span))
+        message, hint = self._by_origin() if self.values.taken else self._by_order()
+        return Diagnostic(message, self.place.span, "cut", hint=hint, related=tuple(related))
+
+    def _by_origin(self) -> tuple[str, str]:
+        name, seen = called(self.elements), called(self.taken.elements)
+        hint = f"compute it with {_ON_THE_TAPE}{_if_meant('the values', 'numpy', self.in_transform)}"
+        if self.taken.elements.allocation is self.elements.allocation:
+            return f"no gradient flows through {seen} here: its new values came by the host", hint
+        return f"no gradient flows from {name} back to {seen}: the values came by the host", hint
+
+    def _by_order(self) -> tuple[str, str]:
+        name, seen = called(self.elements), called(self.taken.elements)
+        message = (
+            f"no gradient flows through {name}: the host made its values after it had taken those of {seen}"
+        )
+        hint = f"if they depend on those, compute them with {_ON_THE_TAPE}; if not, make the array earlier"
+        if not self.in_transform:
+            hint += ", or look at a clone: clone(x, requires_grad=False).numpy()"
+        return message, hint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberFromHost:
+    """A number that the host took, or computed of such, and gave to a launch."""
+
+    title: str
+    place: Place
+    taken: Taken
+    in_transform: bool = False
+
+    @property
+    def key(self) -> object:
+        return self.place, self.taken.place
+
+    def describe(self) -> Diagnostic:
+        hint = "pass the array itself to a kernel: one element may stand for a number"
+        way = f"from {self.title} back to {called(self.taken.elements)}"
+        return Diagnostic(
+            f"no gradient flows {way}: the host took a number there and passed it on",
+            self.place.span,
+            "cut",
+            hint=hint + _if_meant("the number", "item", self.in_transform),
+            related=(_took(self.taken),),
+        )
+
+
+def _if_meant(what: str, method: str, in_transform: bool) -> str:
+    if in_transform:
+        return "; if the derivative is meant to end there, that is fine"
+    clone = f"clone(x, requires_grad=False).{method}()"
+    return f"; if the gradient is meant to end there, take {what} from a clone: {clone}"
+
+
+def _took(taken: Taken) -> Related:
+    return Related(f"the host took {called(taken.elements)} here:", taken.place.span)

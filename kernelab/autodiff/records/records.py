@@ -1,0 +1,478 @@
+"""What a tape remembers: one frozen record for each launch, and beside these the others of `moves`.
+
+A record can say which differentiable arrays it read and wrote, and take adjoints backwards through itself.
+`Recording` is the recorder that makes them.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from kernelab.autodiff.overwrites.hazards import Guard, Reader, Watch
+from kernelab.autodiff.overwrites.keeps import Keep, Marked
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, cleared, overwrite_of
+from kernelab.autodiff.records.outline import Outline, Pick, not_kept, outline_of, reverse_of
+from kernelab.autodiff.records.provenance import Provenance
+from kernelab.autodiff.records.unseen import UnseenRecord, WrittenMemory
+from kernelab.errors import KernelTypeError, Related, TapeError
+from kernelab.host.traced import Origins
+from kernelab.lang.types import bytes_of, is_differentiable
+from kernelab.passes.access.access_regions import Region
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import set_to_computed
+from kernelab.runtime.context.recorder import Place, caller
+from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.tracing import Culprit
+from kernelab.runtime.launch.grid import Grid
+from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.memory.memory import Allocation
+
+
+class Record(Protocol):
+    """What a sweep needs of a record."""
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def title(self) -> str:
+        """What a message calls it."""
+
+    @property
+    def read(self) -> Sequence[array]:
+        """The arrays of floats that it read, used or not."""
+
+    @property
+    def reached(self) -> Sequence[array]:
+        """Those of them that adjoints flow to, whether they require gradients or not."""
+
+    def would_reach(self, primal: array) -> bool:
+        """Whether adjoints would flow to an array that it read, if the array required gradients."""
+
+    @property
+    def written(self) -> Sequence[array]:
+        """The arrays of floats that it changed."""
+
+    def pull(self, adjoints: Adjoints) -> None:
+        """Take the adjoints of what it wrote to those of what it read."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class LaunchRecord:
+    """A launch: its kernel, grid and arguments, what it kept for the adjoint, and where it was made.
+
+    `versions` holds, for each array argument, how often its memory had been written after the launch.
+    Nothing changes a record; like its call it is not declared frozen, to be made fast.
+    """
+
+    call: Call
+    outline: Outline
+    residuals: tuple[array, ...]
+    watches: tuple[tuple[int, Watch], ...]
+    versions: tuple[int, ...]
+    place: Place
+
+    def __repr__(self) -> str:
+        return f"<{self.title} at {self.place}>"
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.call.kernel
+
+    @property
+    def grid(self) -> Grid:
+        return self.call.grid
+
+    @property
+    def reverse(self) -> Reverse | KernelTypeError | None:
+        """The programs of the adjoint, or why there is none."""
+        return self.outline.reverse
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether the user has said that the kernel has no backward pass."""
+        return self.outline.switched_off
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments by the names of the parameters."""
+        names = (parameter.name for parameter in self.kernel.plan.parameters)
+        return dict(zip(names, self.call.arguments, strict=True))
+
+    @property
+    def versions_written(self) -> Mapping[str, int]:
+        """The versions of the arrays that the launch changed, after it, by parameter."""
+        return self._versions(self.kernel.plan.written, 0)
+
+    @property
+    def versions_read(self) -> Mapping[str, int]:
+        """The versions of the arrays that the launch read, before it, by parameter."""
+        return self._versions(self.kernel.plan.read_in_text, 1)
+
+    def version_of(self, primal: array) -> int | None:
+        """The version of an array that the launch read, before it."""
+        names = (name for name, argument in self.arguments.items() if argument is primal)
+        return next((self.versions_read[name] for name in names if name in self.versions_read), None)
+
+    def _versions(self, positions: tuple[int, ...], back: int) -> dict[str, int]:
+        plan = self.kernel.plan
+        after = dict(zip(plan.arrays, self.versions, strict=True))
+        return {plan.parameters[i].name: after[i] - back * (i in plan.written) for i in positions}
+
+    @property
+    def title(self) -> str:
+        return f"the launch of `{self.kernel.name}`"
+
+    @property
+    def read(self) -> Sequence[array]:
+        return self._picked(self.outline.pick_read)
+
+    @property
+    def reached(self) -> Sequence[array]:
+        return self._picked(self.outline.pick_reached)
+
+    def would_reach(self, primal: array) -> bool:
+        plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
+        reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}
+        given = [
+            i
+            for i, argument in reading.items()
+            if getattr(argument, "array", argument) is primal
+            or getattr(getattr(argument, "array", argument), "allocation", None) is primal.allocation
+        ]
+        reverse = reverse_of(self.kernel, {*active, *given}, self.call.groups())
+        return not isinstance(reverse, Reverse) or any(i in reverse.reached for i in given)
+
+    def would_reach_number(self, position: int) -> bool:
+        """Whether adjoints would flow to a number among the arguments, if an array stood for it."""
+        active = getattr(self.reverse, "active", ())
+        reverse = reverse_of(self.kernel, {*active, position}, self.call.groups())
+        return not isinstance(reverse, Reverse) or position in reverse.reached
+
+    @property
+    def written(self) -> Sequence[array]:
+        return self._picked(self.outline.pick_written)
+
+    @property
+    def late(self) -> Sequence[array]:
+        """The arrays that it read and that were told to require gradients only afterwards."""
+        if not self.outline.passive:
+            return ()
+        given = [self.call.arguments[i] for i in self.outline.passive]
+        return [argument for argument in given if argument.requires_grad and self.would_reach(argument)]
+
+    def flow(self) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
+        """What it read, reached and wrote."""
+        outline, arguments = self.outline, self.call.arguments
+        if outline.references:
+            return self.read, self.reached, self.written
+        read = outline.pick_read(arguments)
+        reached = read if outline.reached is outline.read else outline.pick_reached(arguments)
+        return read, reached, outline.pick_written(arguments)
+
+    def _picked(self, pick: Pick) -> Sequence[array]:
+        given = pick(self.call.arguments)
+        if not self.outline.references:
+            return given
+        return [argument.array if isinstance(argument, Reference) else argument for argument in given]
+
+    def pull(self, adjoints: Adjoints) -> None:
+        reverse = self.outline.reverse
+        if self.outline.switched_off:
+            self._end_here(adjoints)
+        elif isinstance(reverse, Reverse):
+            self.call.adjoint(reverse, *self.handed_over(reverse, adjoints))
+        elif reverse is not None:
+            raise self._refused(reverse)
+
+    def trace(self, adjoints: Adjoints) -> Culprit | None:
+        """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
+        assert isinstance(self.reverse, Reverse)
+        return self.call.trace_adjoint(self.reverse, *self.handed_over(self.reverse, adjoints))
+
+    def handed_over(
+        self, reverse: Reverse, adjoints: Adjoints
+    ) -> tuple[list[array], tuple[array, ...], dict[int, array]]:
+        """What the adjoint runs on: the adjoints, what the launch kept, and what was saved for it since."""
+        active = self.outline.pick_active(self.call.arguments)
+        if self.outline.references:
+            bars = [_bar(argument, adjoints) for argument in active]
+        else:
+            bars = adjoints.of_all(active)
+        if not self.watches:
+            return bars, self.residuals, {}
+        for _, watch in self.watches:
+            watch.check()
+        replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
+        return bars, self.residuals, replaced
+
+    def _refused(self, error: KernelTypeError) -> KernelTypeError:
+        """Why there is no adjoint, with the launch that would need it."""
+        launched = Related("a gradient has to pass this launch:", self.place.span)
+        first, *others = error.diagnostics
+        return type(error)(replace(first, related=(*first.related, launched)), *others)
+
+    def _end_here(self, adjoints: Adjoints) -> None:
+        """What the launch wrote depends on nothing before it, as far as gradients go."""
+        kernel = self.kernel
+        for i in self.outline.written:
+            bar = adjoints.known(self.call.arguments[i])
+            if bar is not None and kernel.primal.params[i] in kernel.effects.writes:
+                cleared(bar)
+
+
+def _bar(argument: Any, adjoints: Adjoints) -> array:
+    if not isinstance(argument, Reference):
+        return adjoints.of(argument)
+    whole = adjoints.of(argument.array)
+    return array.over(whole.allocation, whole.offset, (1,), (bytes_of(whole.dtype),), whole.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A named stretch of a tape: the records from `begin` up to `end`, counted from 0."""
+
+    name: str
+    metadata: Any
+    begin: int
+    end: int
+
+
+class Recording:
+    """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
+
+    `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.
+    """
+
+    sees_values = True
+    copies_again = False
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.epoch = 0
+        self.times: dict[int, int] | None = None
+        self.records: list[Record] = []
+        self.scopes: list[Scope] = []
+        self._open: list[tuple[str, Any, int]] = []
+        self._watches: dict[Hashable, Watch] = {}
+        self._outlines: dict[Hashable, Outline] = {}
+        self._written: dict[Allocation, WrittenMemory] = {}
+        self._marks: list[Marked] = []
+        self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
+        self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
+        self.provenance = Provenance()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.epoch += 1
+        self.times = None if self.times is None else {}
+        self.records.clear()
+        self.scopes.clear()
+        self._open.clear()
+        self._watches.clear()
+        self._written.clear()
+        self._marks.clear()
+        self.provenance.clear()
+        self.lost.clear()
+        self.idle.clear()
+        self.guard.clear()
+
+    def ends(self) -> None:
+        """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
+        for known in self._written.values():
+            self._record_unseen(known, 0)
+
+    def look_for_unseen(self, target: array, own: int = 0) -> None:
+        """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
+        self._look_for_unseen(target.allocation, own)
+
+    def _look_for_unseen(self, memory: Allocation, own: int) -> None:
+        known = self._written.get(memory)
+        if known is not None and known.may_be_unseen(own):
+            self._record_unseen(known, own)
+
+    def _record_unseen(self, known: WrittenMemory, own: int) -> None:
+        found = known.unseen(own)
+        self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
+        if found:
+            known.note()
+
+    def has_written(self, memory: Allocation) -> None:
+        """What some memory holds now is what the tape knows."""
+        known = self._written.get(memory)
+        if known is None:
+            known = self._written[memory] = WrittenMemory(memory)
+        known.note()
+
+    def launch(self, call: Call) -> None:
+        """Run a launch so that its adjoint can follow, and record it."""
+        memories, written = call.memories(), self._written
+        for memory, is_float in zip(memories, call.kernel.plan.of_floats, strict=True):
+            if is_float and memory in written:
+                self._look_for_unseen(memory, 0)
+        outline = self._outline(call, memories)
+        call.will_write()
+        residuals: tuple[array, ...] = ()
+        reverse = outline.reverse
+        began = 0
+        try:
+            if self.times is not None:
+                call.build(reverse)  # a time is that of the launch alone
+                began = perf_counter_ns()
+            if reverse.__class__ is Reverse and reverse.residuals:
+                residuals = call.augmented(reverse)
+            else:
+                call.primal()
+        except BaseException:  # also an interrupt: part of the threads may have run
+            self._has_failed(call, caller(3))
+            raise
+        if self.times is not None:
+            self.times[len(self.records)] = perf_counter_ns() - began
+        self._record(call, outline, residuals, memories, caller(3))
+
+    def _has_failed(self, call: Call, place: Place) -> None:
+        """No adjoint may pass what a launch has written that did not come to its end."""
+        for i in call.kernel.plan.written:
+            target = call.arguments[i]
+            if is_differentiable(target.dtype):
+                self.has_written(target.allocation)
+                self.records.append(UnseenRecord(target, place, call.kernel.name))
+
+    def add(self, call: Call) -> None:
+        """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""
+        memories = call.memories()
+        outline = self._outline(call, memories)
+        if isinstance(outline.reverse, Reverse) and outline.reverse.residuals:
+            raise TapeError(not_kept(call.kernel))
+        self._record(call, outline, (), memories, caller())
+
+    def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        """Record a function to call in the backward pass."""
+        handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
+        keeps = tuple(Keep(leaf) for leaf in handled) if self.guard.policy == "save" else ()
+        self.records.append(FunctionRecord(backward, handled, caller(), keeps))
+        for primal in arrays:
+            self.has_written(primal.allocation)
+
+    def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
+        """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""
+        for target in record.written:
+            self.has_written(target.allocation)
+        self.records.append(record)
+        for memory in lost:
+            self.lost[memory] = record
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """Begin a named scope."""
+        self._open.append((name, metadata, len(self.records)))
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        """End the innermost scope; False if none is open."""
+        if not self._open:
+            return False
+        name, metadata, begin = self._open.pop()
+        if len(self.records) > begin or not drop_if_empty:
+            self.scopes.append(Scope(name, metadata, begin, len(self.records)))
+        return True
+
+    def _record(
+        self,
+        call: Call,
+        outline: Outline,
+        residuals: tuple[array, ...],
+        memories: Sequence[Allocation],
+        place: Place,
+    ) -> None:
+        reverse = outline.reverse
+        watches: tuple[tuple[int, Watch], ...] = ()
+        if isinstance(reverse, Reverse) and reverse.needed:
+            watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
+        plan = call.kernel.plan
+        versions = plan.straight.versions(memories)
+        self.guard.swept = False
+        if plan.numbers and self.provenance.has_taken:
+            self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
+        self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
+        for i in plan.written:
+            self.has_written(call.arguments[i].allocation)
+
+    def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
+        elements = call.arguments[region.position]
+        # There is one object for each type of arrays.
+        key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
+        if region.uses:
+            key = key, *[call.parts[1 + i] for i in region.uses]
+        found = self._watches.get(key)
+        if found is None or found.spent:
+            reader = Reader(call, region, outline.reached, place)
+            found = self._watches[key] = Watch(self.guard, elements, reader)
+        return found
+
+    def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
+        kernel, arguments = call.kernel, call.arguments
+        shared = call.groups() if len(set(memories)) < len(memories) else ()
+        settled = call.settled(shared) if kernel.contests else ()
+        plan = kernel.plan
+        given = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
+        key = kernel, shared, settled, given, plan.straight.wanted(memories)
+        found = self._outlines.get(key)
+        if found is None:
+            found = self._outlines[key] = outline_of(call, shared, settled)
+        return found
+
+    def left_out(self, call: Call) -> None:
+        """What others write is looked for where it matters."""
+
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Remember which kernel wrote nothing here, and where it was launched."""
+        self.idle |= dict.fromkeys((target.allocation for target in targets), (name, caller()))
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        """Record a copy."""
+        pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
+        made = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
+        if made:
+            if src.allocation is not dest.allocation:
+                self.look_for_unseen(src)
+            self.look_for_unseen(dest, own=1)
+            self.has_written(dest.allocation)
+            self.records += made
+
+    def unreadable(self, elements: array) -> None:
+        """A tape runs what it records: every value is there."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        """Ints have no derivative."""
+        set_to_computed(target, sources, compute)
+
+    def marked_read(self, elements: array) -> None:
+        """Complain of later writes, where they are not saved anyway."""
+        if self.guard.policy != "save":
+            self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
+
+    def looked_at(self, elements: array) -> Origins:
+        """Note what of the tape's leaves and results the host takes."""
+        memory = elements.allocation
+        if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
+            return self.provenance.take(elements, len(self.records))
+        return ()
+
+    def came_in(self, elements: array, data: Any = None) -> None:
+        """Note an array of host values, if these may come from the tape."""
+        self.provenance.came_in(elements, data, len(self.records))
+
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        """Record an overwrite from the host."""
+        self.provenance.came_in(dest, data, len(self.records), how)
+        targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
+        if targets:
+            self.look_for_unseen(dest, own=1)
+            self.has_written(dest.allocation)
+            self.records += [overwrite_of(target, how, caller()) for target in targets]

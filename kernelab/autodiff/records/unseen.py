@@ -1,0 +1,121 @@
+"""Writes that a tape did not see, to memory that it had written: there is no adjoint of them.
+
+A launch with ``record_tape=False``, one that failed half way, a host write between two ``with`` blocks, or
+one through a NumPy view changes what the tape computed behind its back.  The next record finds out and leaves
+a mark on the tape; only if an adjoint has to pass the mark is it an error.
+"""
+
+from dataclasses import dataclass
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.moves import End
+from kernelab.errors import Diagnostic, TapeError
+from kernelab.lang.types import uint8
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place, name_of_memory
+from kernelab.runtime.memory.interop import checksum
+from kernelab.runtime.memory.memory import Allocation
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class UnseenRecord(End):
+    """A write that the tape did not see: an adjoint that reaches it has nowhere to go.
+
+    `failed` is the kernel whose launch at `place` wrote it and did not come to its end, if that is known.
+    """
+
+    dest: array
+    place: Place
+    failed: str = ""
+
+    def __repr__(self) -> str:
+        return f"<{self.title} before {self.place}>"
+
+    @property
+    def title(self) -> str:
+        return "a write outside of the tape"
+
+    def pull(self, adjoints: Adjoints) -> None:
+        bar = adjoints.known(self.dest)
+        if bar is not None and bar.host().any():
+            raise TapeError(_unseen(self))
+
+
+def _unseen(record: UnseenRecord) -> Diagnostic:
+    name = name_of_memory(record.dest.allocation)
+    if record.failed:
+        return Diagnostic(
+            f"no gradient flows through the launch of `{record.failed}`, which failed before it had written "
+            f"all of {f'`{name}`' if name else 'an array'}",
+            record.place.span,
+            "failed-launch",
+            hint="set the array anew, or launch a kernel that does, before it is read",
+        )
+    called = f"`{name}`, which this tape computed," if name else "an array that this tape computed"
+    return Diagnostic(
+        f"{called} was changed before this line, and the tape did not see how",
+        record.place.span,
+        "unseen-write",
+        hint="make the change inside `with tape:`, not through NumPy, nor by a launch that failed",
+    )
+
+
+class WrittenMemory:
+    """Memory that a tape has written, and what was written to it since by others."""
+
+    __slots__ = ("__weakref__", "_checksum", "_known", "_memory", "_others", "_poked", "_summed")
+
+    def __init__(self, memory: Allocation) -> None:
+        self._memory = memory
+        self._others: list[array] = []
+        self._checksum: int | None = None  # when the first `_known` of the others had written
+        self._known = 0
+        self._poked = False
+        self._summed = 0, 0
+        memory.witness(self)
+
+    def note(self) -> None:
+        """What the memory holds now is what the tape knows."""
+        if self._others:
+            self._others.clear()
+        self._poked = False
+        self._known = 0
+        self._checksum = self._first_sum() if self._memory.is_exposed else None
+
+    def exposed(self) -> None:
+        """From here on a NumPy view may change the bytes unseen."""
+        if self._checksum is None or self._known != len(self._others):
+            self._checksum, self._known = self._first_sum(), len(self._others)
+
+    def before_write(self, target: array) -> None:
+        """Remember which elements are about to be written, and whether others have changed by now."""
+        if self._checksum is not None:
+            self._poked = self._has_changed()
+        self._others.append(target)
+
+    def may_be_unseen(self, own: int) -> bool:
+        """Whether `unseen` has anything to look at."""
+        return self._checksum is not None or len(self._others) != own
+
+    def unseen(self, own: int) -> list[array]:
+        """What was written since the last note, without the tape's `own` last writes."""
+        if not self._has_changed():
+            return self._others[: len(self._others) - own]
+        memory = self._memory
+        return [array.over(memory, 0, (memory.nbytes,), (1,), uint8)]
+
+    def _has_changed(self) -> bool:
+        """Whether bytes changed through a NumPy view, as far as announced writes do not hide it."""
+        if self._poked or self._checksum is None or self._known != len(self._others):
+            return self._poked
+        return self._checksum != self._sum()
+
+    def _first_sum(self) -> int:
+        self._summed = self._memory.address, self._memory.nbytes
+        return self._sum()
+
+    def _sum(self) -> int:
+        """The checksum of what was summed at first: borrowed memory may have grown since."""
+        start, nbytes = self._summed
+        skipped = start - self._memory.address
+        return checksum(memoryview(self._memory.seen())[skipped : skipped + nbytes])

@@ -1,0 +1,444 @@
+"""Checkpoints: what a function launches is one record of a tape, and is run again when its adjoint is due.
+
+    for _ in range(30):
+        state = kl.checkpoint(steps, state)          # the arrays in between are freed, and made again
+
+While the function runs first nothing is recorded; an `Observer` notes which arrays from outside it reads,
+keeps what is overwritten of them, and signs what it does.  In the backward pass these arrays hold for a while
+what they held, the function runs again on an inner tape, and the adjoints are taken through that.  A second
+run that does anything else than the first is an error: no gradient of it could be right.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kernelab.autodiff.overwrites.hazards import Guard
+from kernelab.autodiff.overwrites.keeps import Keep
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import Recording
+from kernelab.autodiff.records.steps import Stretch, retirements, steps_of, stretch
+from kernelab.autodiff.tape.cuts import warn_of
+from kernelab.autodiff.tape.detours import detours
+from kernelab.autodiff.tape.flow import flow
+from kernelab.autodiff.tape.sweep import Pulling, Pulls, Sweep
+from kernelab.autodiff.transforms.narrow_sums import narrow_sums
+from kernelab.errors import Diagnostic, KernelTypeError, TapeError
+from kernelab.host.traced import Origins
+from kernelab.lang.types import is_differentiable
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import set_to_computed
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import RECORDER, Place, caller
+from kernelab.runtime.host.struct_instances import Instance
+from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.memory.interop import HostArray, checksum
+from kernelab.runtime.memory.memory import Allocation, set_aside, youngest
+
+
+def checkpoint(func: Callable[..., Any], *arrays: Any) -> Any:
+    """Call ``func(*arrays)`` and return its result, recorded on the tape as one entry.
+
+    The arrays that `func` makes and does not return are freed; `backward` runs `func` again to have them, so
+    a simulation of n steps in blocks of about sqrt(n) needs memory for 2 sqrt(n) of them, and its primal runs
+    twice.  Checkpoints may be nested.  What `func` depends on has to be the same at the second run: pass what
+    changes (a loop's variable, a step size) as arguments.  An array that `func` changes shows, as its
+    gradient, that of its last value.  Without an open tape it is a plain call.
+
+    Raises TapeError in `backward` if the second run differs from the first.
+    """
+    given: Any = func
+    if not callable(given):
+        message = f"checkpoint takes a function and its arguments, not {described(func)}"
+        hint = "write kl.checkpoint(steps, x, v), which calls steps(x, v)"
+        raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+    recording = RECORDER.get()
+    if not isinstance(recording, Recording):
+        return func(*arrays)
+    place = caller()
+    observer = Observer(recording, place)
+    for passed in arrays_in(arrays):
+        observer.reads(passed)
+    token = RECORDER.set(observer)
+    try:
+        result = func(*arrays)
+    finally:
+        RECORDER.reset(token)
+        observer.close()
+    observer.record(Work(func, arrays, place), tuple(arrays_in(result)))
+    return result
+
+
+def arrays_in(value: Any) -> Iterator[array]:
+    """The arrays in nested tuples, lists, dicts and structs, those of structs by their leaves."""
+    match value:
+        case array():
+            yield from leaves_of(value)
+        case tuple() | list():
+            for part in value:
+                yield from arrays_in(part)
+        case dict():
+            for part in value.values():
+                yield from arrays_in(part)
+        case Instance():
+            yield from arrays_in(value._leaves())
+        case _:
+            pass
+
+
+# ------------------------------------------------------------------------------ the first run
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be run again."""
+
+    func: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    place: Place
+
+    @property
+    def title(self) -> str:
+        return f"the checkpoint of {getattr(self.func, '__name__', 'a function')}"
+
+
+class Signature:
+    """A checksum of all that a run does: its launches, their numbers, and what the host hands in.
+
+    Memory from before the run counts by its address, what the run makes by its layout.  What the host may
+    have written through a NumPy view counts by its values when it is read.
+    """
+
+    def __init__(self, also: "Signature | None" = None) -> None:
+        self.start = youngest()
+        self.sum = 0
+        self._also = also
+        self._written: set[int] = set()
+
+    def is_outside(self, elements: array) -> bool:
+        """Whether an array is from before the run."""
+        return elements.allocation.serial <= self.start
+
+    def launch(self, call: Call) -> None:
+        """Add a launch."""
+        for elements in read_by(call):
+            self._look_at(elements)
+        self._written |= {call.arguments[i].allocation.serial for i in call.kernel.plan.written}
+        self._add(f"{id(call.kernel)}".encode() + call.parts[0])
+        for argument, part in zip(call.arguments, call.parts[1:], strict=True):
+            self._add(
+                part if not isinstance(argument, array | Reference) else self._layout(_array_of(argument))
+            )
+        if self._also is not None:
+            self._also.launch(call)
+
+    def copy(self, dest: array, src: array) -> None:
+        """Add a copy."""
+        self._look_at(src)
+        self._written.add(dest.allocation.serial)
+        self._add(self._layout(dest) + self._layout(src))
+        if self._also is not None:
+            self._also.copy(dest, src)
+
+    def values(self, elements: array) -> None:
+        """Add values that the host hands in."""
+        self._written.add(elements.allocation.serial)
+        self._add(self._layout(elements) + elements.host().tobytes())
+        if self._also is not None:
+            self._also.values(elements)
+
+    def _look_at(self, elements: array) -> None:
+        """Add the values of an array that a NumPy view may have changed in this run.
+
+        Of what the run reads from outside, and has not written, a change is noticed elsewhere (`Keep`).
+        """
+        memory = elements.allocation
+        is_own = not self.is_outside(elements) or memory.serial in self._written
+        if is_own and memory.was_exposed and memory.space is None:
+            self._add(elements.host().tobytes())
+
+    def _layout(self, elements: array) -> bytes:
+        where = elements.ptr if self.is_outside(elements) else elements.offset
+        return f"{where}{elements.shape}{elements.strides}{elements.requires_grad}".encode()
+
+    def _add(self, more: bytes) -> None:
+        self.sum = checksum(more, self.sum)
+
+
+class Observer:
+    """The recorder of a first run: runs launches plainly, and notes what comes from outside."""
+
+    sees_values = True
+    copies_again = True
+
+    def __init__(self, recording: Recording, place: Place) -> None:
+        self._recording = recording
+        self._place = place
+        self.signature = Signature(getattr(recording, "signature", None))
+        self._keeps: dict[Stretch, Keep] = {}
+        self._first: dict[Stretch, array] = {}
+        self._written: dict[Stretch, array] = {}
+        self._looked_for: set[Allocation] = set()
+
+    def close(self) -> None:
+        """Nothing more is to be noted."""
+        for memory in {target.allocation for target in self._written.values()}:
+            if memory.serial <= self.signature.start:
+                self._recording.has_written(memory)
+
+    def record(self, work: Work, results: tuple[array, ...]) -> None:
+        """Add the record to the tape."""
+        outside = [target for target in self._written.values() if self.signature.is_outside(target)]
+        inside = {target.allocation for target in self._written.values()} - {t.allocation for t in outside}
+        made = tuple(r for r in results if not self.signature.is_outside(r))
+        changed = [target for target in (*made, *outside) if is_differentiable(target.dtype)]
+        read = [source for source in self._first.values() if is_differentiable(source.dtype)]
+        reached = [keep.elements for keep in self._keeps.values() if is_differentiable(keep.elements.dtype)]
+        keeps = tuple(self._keeps.values())
+        self._recording.add_work(
+            CheckpointRecord(
+                work, tuple(read), tuple(reached), tuple(changed), made, tuple(outside), keeps, self.signature
+            ),
+            inside - {r.allocation for r in made},
+        )
+
+    # -------------------------------------------------------------------------------------- what it notes
+
+    def reads(self, elements: array) -> None:
+        """Keep an array from outside as it is now, the first time it is read."""
+        if not self.signature.is_outside(elements):
+            return
+        key = stretch(elements)
+        if key in self._keeps:
+            return
+        if not any(elements.overlaps(w) for w in self._written.values() if w.allocation is key[0]):
+            self._look_for_unseen(elements)
+            self._first[key] = elements
+        self._keeps[key] = Keep(elements)
+
+    def _look_for_unseen(self, elements: array, own: int = 0) -> None:
+        """Let the tape look for writes that it did not see, before the first that it sees only at the end."""
+        memory = elements.allocation
+        if memory not in self._looked_for and self.signature.is_outside(elements):
+            self._looked_for.add(memory)
+            self._recording.look_for_unseen(elements, own)
+
+    def writes(self, elements: array) -> None:
+        """Note that an array is about to change, or has just."""
+        self._written.setdefault(stretch(elements), elements)
+
+    def launch(self, call: Call) -> None:
+        """Run a launch."""
+        for elements in read_by(call):
+            self.reads(elements)
+        self.signature.launch(call)
+        written = [call.arguments[i] for i in call.kernel.plan.written]
+        for target in written:
+            self._look_for_unseen(target)
+        call.will_write()
+        call.primal()
+        for target in written:
+            self.writes(target)
+
+    def left_out(self, call: Call) -> None:
+        """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""
+        for elements in (*read_by(call), *(call.arguments[i] for i in call.kernel.plan.written)):
+            if self.signature.is_outside(elements):
+                self._keeps.setdefault(stretch(elements), Keep(elements))
+        self.signature.launch(call)
+
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Nothing has changed."""
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        """Note a copy."""
+        self._look_for_unseen(dest, own=1)
+        for source in leaves_of(src):
+            self.reads(source)
+        self.signature.copy(dest, src)
+        for target in leaves_of(dest):
+            self.writes(target)
+
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        """Note values from the host."""
+        self._look_for_unseen(dest, own=1)
+        self.signature.values(dest)
+        for target in leaves_of(dest):
+            self.writes(target)
+
+    def came_in(self, elements: array, data: Any = None) -> None:
+        """Note values from the host."""
+        self.signature.values(elements)
+
+    def marked_read(self, elements: array) -> None:
+        """What other code reads may decide what it does."""
+        for leaf in leaves_of(elements):
+            self.reads(leaf)
+
+    def looked_at(self, elements: array) -> Origins:
+        """What the host sees may decide what it does."""
+        for leaf in leaves_of(elements):
+            self.reads(leaf)
+        return ()
+
+    def unreadable(self, elements: array) -> None:
+        """Every value is there."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        """Note what decides, which the second run reads again."""
+        for source in sources:
+            self.reads(source)
+        set_to_computed(target, sources, compute)
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """Scopes inside a checkpoint are not shown."""
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        """Scopes inside a checkpoint are not shown."""
+        return True
+
+
+def read_by(call: Call) -> Iterator[array]:
+    """The arrays that a launch reads, used or not, and those that it adds to."""
+    plan, effects, params = call.kernel.plan, call.kernel.effects, call.kernel.primal.params
+    added_to = (i for i in plan.written if params[i] in effects.accumulates)
+    for i in (*plan.read_in_text, *plan.numbers, *added_to):
+        if isinstance(call.arguments[i], array | Reference):
+            yield _array_of(call.arguments[i])
+
+
+def _array_of(argument: array | Reference) -> array:
+    return argument.array if isinstance(argument, Reference) else argument
+
+
+# ------------------------------------------------------------------------------ the second run
+
+
+class Replaying(Recording):
+    """The inner tape of a second run, which it signs as the first was signed."""
+
+    copies_again = True
+
+    def __init__(self) -> None:
+        super().__init__(Guard("save"))
+        self.signature = Signature()
+
+    def launch(self, call: Call) -> None:
+        self.signature.launch(call)
+        super().launch(call)
+
+    def left_out(self, call: Call) -> None:
+        self.signature.launch(call)
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        self.signature.copy(dest, src)
+        super().copied(dest, src, how)
+
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        self.signature.values(dest)
+        super().overwritten(dest, how, data)
+
+    def came_in(self, elements: array, data: Any = None) -> None:
+        self.signature.values(elements)
+        super().came_in(elements, data)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CheckpointRecord:
+    """What a function ran: `made` are the arrays that it returned, `outside` those that it changed."""
+
+    work: Work
+    read: tuple[array, ...]
+    reached: tuple[array, ...]
+    written: tuple[array, ...]
+    made: tuple[array, ...]
+    outside: tuple[array, ...]
+    keeps: tuple[Keep, ...]
+    signature: Signature
+
+    def __repr__(self) -> str:
+        return f"<{self.title} at {self.place}>"
+
+    @property
+    def place(self) -> Place:
+        return self.work.place
+
+    @property
+    def title(self) -> str:
+        return self.work.title
+
+    def would_reach(self, primal: array) -> bool:
+        return True
+
+    def pull(self, adjoints: Adjoints, pulling: Pulling = Pulls) -> None:
+        """Run the function again, with all as it was, and take the adjoints through what it records."""
+        with self.again() as (inner, results):
+            self._sweep(inner, results, adjoints, pulling)
+
+    @contextmanager
+    def again(self) -> Iterator[tuple["Replaying", list[array]]]:
+        """Within it all is as it was, and the function has run again: its tape, and what it returned."""
+        changing = [*(keep.elements for keep in self.keeps if keep.nbytes), *self.outside]
+        with ExitStack() as aside:
+            for memory in {elements.allocation for elements in changing}:
+                aside.enter_context(set_aside(memory))
+            # What was read first was kept first, and wins where two overlap.
+            if not all(keep.restore() for keep in reversed(self.keeps)):
+                raise TapeError(_differs(self, "an array that it reads was changed through a NumPy view"))
+            inner, results = self._run()
+            if inner.signature.sum != self.signature.sum or not _alike(results, self.made):
+                raise TapeError(_differs(self, "it did something else than at first"))
+            yield inner, results
+
+    def _run(self) -> tuple[Replaying, list[array]]:
+        inner = Replaying()
+        token = RECORDER.set(inner)
+        try:
+            result = self.work.func(*self.work.arguments)
+            inner.ends()
+        finally:
+            RECORDER.reset(token)
+        return inner, [made for made in arrays_in(result) if not inner.signature.is_outside(made)]
+
+    def _sweep(
+        self,
+        inner: Replaying,
+        again: Sequence[array],
+        adjoints: Adjoints,
+        pulling: Pulling,
+    ) -> None:
+        bars = Adjoints()
+        for first, second in zip(self.made, again, strict=True):
+            bars.share(second.allocation, adjoints.of(first).allocation)
+        for elements in (*self.outside, *self.reached):
+            bars.share(elements.allocation, adjoints.of(elements).allocation)
+        seeds = [elements for elements in (*again, *self.outside) if is_differentiable(elements.dtype)]
+        steps = steps_of(inner.records)
+        shared = {elements.allocation for elements in (*again, *self.outside, *self.reached)}
+        found = flow(steps, seeds)
+        on_the_way = found.on_the_way(seeds)
+        warn_of([*found.cuts, *detours(inner.provenance, steps, found.live, on_the_way, seeds)])
+        retired = retirements(steps, shared)
+        narrow = narrow_sums(steps, found.live, ())
+        records = tuple(inner.records)
+        Sweep(records, found.live, retired=retired, narrow=narrow, pulling=pulling).run(bars)
+
+
+def _alike(again: Sequence[array], made: Sequence[array]) -> bool:
+    layouts = (
+        [(a.offset, a.shape, a.strides, a.dtype, a.allocation.nbytes) for a in side] for side in (again, made)
+    )
+    return next(layouts) == next(layouts)
+
+
+def _differs(record: CheckpointRecord, reason: str) -> Diagnostic:
+    return Diagnostic(
+        f"{record.title} cannot be run again for its gradient: {reason}",
+        record.place.span,
+        "checkpoint",
+        hint="pass what changes (the loop's variable, a step size) as arguments of kl.checkpoint, and make "
+        "arrays that are kept between calls before the first",
+    )

@@ -1,0 +1,306 @@
+"""Finding the culprit: the launch, thread and line where a value or an adjoint turned NaN or infinite.
+
+`backward(check_finite=True)` looks at the adjoints after every record.  Where one is not finite, the guilty
+launch alone is run again, by a program in which every float is accompanied by where it turned
+(`passes.programs.nan_provenance`), on copies of what it writes.  As long as the loss and all adjoints are
+finite nothing is said, whatever the arrays hold that do not matter.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.records.steps import steps_of
+from kernelab.autodiff.tape.checkpoint import CheckpointRecord
+from kernelab.autodiff.tape.flow import flow
+from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.backend.common.backends import thread_text
+from kernelab.errors import Diagnostic, NotFiniteError, Related
+from kernelab.lang.types import shape_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.tracing import Culprit
+from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
+
+
+def check_seeds(records: Sequence[Record], live: Iterable[int], seeds: Seeds) -> None:
+    """Raise NotFiniteError if a cotangent is not finite, or the loss itself."""
+    for target, cotangent in seeds.items():
+        found = _first(np.broadcast_to(values_of(cotangent), target.outline().shape), target)
+        if found:
+            message = f"the cotangent of {called(target)} is {found}"
+            raise NotFiniteError(Diagnostic(message, caller().span, "not-finite"))
+    for target in seeds:
+        found = _first(target.host(), target)
+        if found:
+            raise NotFiniteError(_primal_culprit(records, sorted(live)) or _lost(target, found))
+
+
+def check_sums(leaves: Iterable[array]) -> None:
+    """Raise NotFiniteError if a gradient that a sweep is going to add to is not finite already."""
+    for leaf in leaves:
+        held = leaf.allocation.adjoint
+        found = "" if held is None else _first(leaf.twin(held).host(), leaf)
+        if found:
+            raise NotFiniteError(
+                Diagnostic(
+                    f"the gradient of {called(leaf)} is {found} since an earlier backward pass, and this one "
+                    "would add to it",
+                    caller().span,
+                    "not-finite",
+                    hint="clear it first: tape.zero(), or x.grad.zero_()",
+                )
+            )
+
+
+# ------------------------------------------------------------------------------ in the primal
+
+
+def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnostic | None:
+    """What to say of the first launch on the way to the loss that made a value turn."""
+    for i in live:
+        record = records[i]
+        if isinstance(record, CheckpointRecord):
+            told = _culprit_inside(record)
+            if told is not None:
+                return told
+        if not isinstance(record, LaunchRecord):
+            continue
+        wrong = [(a, _first(a.host(), a)) for a in record.written if _is_current(record, a)]
+        if len(wrong) == len(record.written) and not any(found for _, found in wrong):
+            continue
+        culprit = _culprit(record)
+        if culprit is not None:
+            return _told(records[:i], record, culprit)
+        for elements, found in wrong:
+            if found:
+                return _by_output(record, elements, found)
+    return None
+
+
+def _culprit(record: LaunchRecord) -> Culprit | None:
+    """Where a value turned in a launch; None if none did, or if what it read is lost."""
+    plan = record.kernel.plan
+    inputs = _inputs(record)
+    if inputs is not None:
+        return record.call.trace_primal(_with_copies(record, inputs, plan.read))
+    again = record.reverse.tracing_again if isinstance(record.reverse, Reverse) else None
+    if again is None:
+        return None
+    tracing, reads = again
+    read = [i for i in reads if i in plan.read]
+    inputs = _inputs_again(record, read)
+    if inputs is None:
+        return None
+    return record.call.trace_again(tracing, record.residuals, _with_copies(record, inputs, read))
+
+
+def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:
+    """The same for the launches of a checkpoint, which run again for it."""
+    with record.again() as (inner, results):
+        live = flow(steps_of(inner.records), [*results, *record.outside]).live
+        return _primal_culprit(inner.records, sorted(live))
+
+
+def _is_current(record: LaunchRecord, elements: array) -> bool:
+    """Whether an array still holds what a launch left in it."""
+    versions = zip(record.kernel.plan.arrays, record.versions, strict=True)
+    return any(
+        record.call.arguments[i].allocation is elements.allocation and elements.allocation.version == version
+        for i, version in versions
+    )
+
+
+def _inputs(record: LaunchRecord) -> dict[int, array] | None:
+    """What a launch read and others have overwritten since, as it was; None where that is lost."""
+    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    # Of a struct, one field may have been overwritten, and memory has one version for all of them.
+    intact = {i for i, watch in record.watches if not watch.spent}
+    written = [record.call.arguments[i] for i in plan.written]
+    found: dict[int, array] = {}
+    for i in plan.read:
+        given = record.call.arguments[i]
+        kept = saved.get(i)
+        if kept is not None:
+            found[i] = kept
+        elif any(map(given.overlaps, written)) or not (i in intact or _is_current(record, given)):
+            return None
+    return found
+
+
+def _inputs_again(record: LaunchRecord, read: Iterable[int]) -> dict[int, array] | None:
+    """The same for what a launch does not read from what it kept: of that it changed nothing itself."""
+    plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
+    found: dict[int, array] = {}
+    for i in read:
+        kept = saved.get(i)
+        if kept is None and not _is_current(record, record.call.arguments[i]):
+            return None
+        if kept is not None and i in plan.written:
+            return None
+        if kept is not None:
+            found[i] = kept
+    return found
+
+
+def _with_copies(record: LaunchRecord, inputs: Mapping[int, array], reads: Iterable[int]) -> dict[int, array]:
+    """The inputs, and memory to write to; what shared memory shares it still.  `reads` are positions.
+
+    What is only added to starts from zero: what it was added to is not known any more.
+    """
+    plan, arguments = record.kernel.plan, record.call.arguments
+    read = {arguments[i].allocation for i in reads if i not in inputs}
+    written = {arguments[i].allocation for i in plan.written}
+    copies = {memory: duplicate_of(memory) if memory in read else zeros_beside(memory) for memory in written}
+    moved = [i for i in plan.arrays if i not in inputs and arguments[i].allocation in copies]
+    return {**inputs, **{i: arguments[i].twin(copies[arguments[i].allocation]) for i in moved}}
+
+
+def _copy(source: Allocation, dest: Allocation) -> None:
+    copy_bytes(dest, 0, source, 0, source.nbytes)
+
+
+def _told(before: Sequence[Record], record: LaunchRecord, culprit: Culprit) -> Diagnostic:
+    thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
+    launched = Related("it was launched here:", record.place.span)
+    if culprit.value:
+        return _argument(record, culprit.value, culprit.word)
+    if not culprit.array:
+        return Diagnostic(
+            f"a value turns {culprit.word} here, in thread {thread} of {record.title}",
+            culprit.span,
+            "not-finite",
+            hint="what it is computed from is finite: keep that in the domain, with where(...) or clamp(...)",
+            related=(launched,),
+        )
+    source = record.arguments[culprit.array]
+    maker = _maker(before, source)
+    place = maker.place if maker is not None else None
+    origin = "an input of the tape: no launch computed it" if maker is None else f"set by {maker.title}"
+    is_changed = any(map(source.overlaps, record.written))
+    found = (not is_changed and _first(source.host(), source)) or culprit.word
+    return Diagnostic(
+        f"{called(source)} is {found} when {record.title} reads it, in thread {thread}; it is {origin}",
+        culprit.span,
+        "not-finite",
+        hint="look at where its values come from",
+        related=(launched, *((Related("it was set here:", place.span),) if place else ())),
+    )
+
+
+def _argument(record: LaunchRecord, name: str, word: str) -> Diagnostic:
+    message = f"the argument `{name}` of {record.title} is {word}"
+    return Diagnostic(message, record.place.span, "not-finite", hint="pass a finite number")
+
+
+def _maker(before: Sequence[Record], source: array) -> Record | None:
+    """The record that wrote an array last."""
+    for record in reversed(before):
+        if any(source.allocation is w.allocation and source.overlaps(w) for w in record.written):
+            return record
+    return None
+
+
+def _by_output(record: LaunchRecord, written: array, found: str) -> Diagnostic:
+    return Diagnostic(
+        f"{record.title} leaves {called(written)} {found}",
+        record.place.span,
+        "not-finite",
+        hint="what it read is overwritten by now, so the line is not known: launch it into another array",
+        related=(Related("the kernel stands here:", record.kernel.span),),
+    )
+
+
+def _lost(target: array, found: str) -> Diagnostic:
+    return Diagnostic(
+        f"{called(target)} is {found}; what it was computed from is overwritten by now",
+        caller().span,
+        "not-finite",
+        hint="call backward(check_finite=True) right after the launches, or write into other arrays",
+    )
+
+
+# ------------------------------------------------------------------------------ in the adjoint
+
+
+class FiniteChecks:
+    """Looks at the adjoints after every record of a sweep."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._over: dict[Allocation, array] = {}
+
+    def pull(self, i: int, adjoints: Adjoints) -> None:
+        """Take adjoints backwards through a record; raises NotFiniteError if one is not finite afterwards."""
+        record = self._records[i]
+        self._over = {a.allocation: a for a in (*record.reached, *record.written)}
+        before = {memory: _kept(adjoints, a) for memory, a in self._over.items()}
+        if isinstance(record, CheckpointRecord):
+            record.pull(adjoints, FiniteChecks)
+        else:
+            record.pull(adjoints)
+        for primal in dict.fromkeys(record.reached):
+            bar = adjoints.known(primal)
+            found = "" if bar is None else _first(bar.host(), primal)
+            if found:
+                raise NotFiniteError(self._told(i, record, primal, found, adjoints, before))
+
+    def _told(
+        self,
+        i: int,
+        record: Record,
+        primal: array,
+        found: str,
+        adjoints: Adjoints,
+        before: Mapping[Allocation, Allocation],
+    ) -> Diagnostic:
+        culprit = None
+        if isinstance(record, LaunchRecord) and isinstance(record.reverse, Reverse):
+            for memory, kept in before.items():
+                _copy(kept, adjoints.of(self._over[memory]).allocation)
+            culprit = record.trace(adjoints)
+        if culprit is None:
+            return Diagnostic(
+                f"the gradient of {called(primal)} turns {found} in the adjoint of {record.title}",
+                record.place.span,
+                "not-finite",
+            )
+        assert isinstance(record, LaunchRecord)
+        return _adjoint_culprit(self._records[:i], record, primal, found, culprit)
+
+
+def _adjoint_culprit(
+    before: Sequence[Record], record: LaunchRecord, primal: array, found: str, culprit: Culprit
+) -> Diagnostic:
+    if culprit.value or culprit.array in record.arguments:
+        return _told(before, record, culprit)
+    thread = thread_text(culprit.thread, record.grid.extents, record.kernel.plan.coordinates)
+    return Diagnostic(
+        f"the gradient of {called(primal)} turns {found}: it begins at this line, where the adjoint of "
+        f"{record.title} computes {culprit.word} in thread {thread}",
+        culprit.span,
+        "not-finite",
+        hint="its slope is infinite there: keep the argument away from the edge of its domain, or guard "
+        "the line by where(...)",
+        related=(Related("it was launched here:", record.place.span),),
+    )
+
+
+def _kept(adjoints: Adjoints, primal: array) -> Allocation:
+    bar = adjoints.known(primal)
+    held = primal.allocation
+    return zeros_beside(held) if bar is None else duplicate_of(bar.allocation)
+
+
+def _first(values: Any, elements: array) -> str:
+    """What the first element that is not finite is, and where it stands; "" if there is none."""
+    wrong = np.argwhere(~np.isfinite(np.asarray(values, np.float64)))
+    if not len(wrong):
+        return ""
+    position = tuple(int(i) for i in wrong[0])
+    index = position[: len(position) - len(shape_of(elements.dtype))]
+    return f"{np.asarray(values)[position]} at {list(index)}"

@@ -1,0 +1,118 @@
+"""What a tape tells those who show it: what it recorded, what was overwritten, what `backward` found.
+
+Reads a recording; must not know who looks, nor how a tape sweeps.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.overwrites.hazards import Overwrite
+from kernelab.autodiff.records.records import Record, Recording
+from kernelab.autodiff.tape.magnitudes import Magnitude
+from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.errors import Diagnostic, NotFiniteError
+from kernelab.runtime.array.array import array
+
+Values = np.ndarray[Any, Any]
+
+MOST_KEPT = 65_536
+"""Up to how many numbers of the cotangents of a sweep are copied where nobody watches."""
+
+
+class Observed:
+    """A tape as it is looked at."""
+
+    _recording: Recording
+
+    def __init__(self) -> None:
+        self._findings: tuple[Diagnostic, ...] = ()
+        self._magnitudes: list[Magnitude] | None = None
+        self._sweeps = 0
+        self._cotangents: Mapping[array, Values] | None = None
+
+    def since(self, number: int) -> Sequence[Record]:
+        """The records from a number on."""
+        return tuple(self._recording.records[number:])
+
+    @property
+    def epoch(self) -> int:
+        """How often it has been reset."""
+        return self._recording.epoch
+
+    def observe(self) -> None:
+        """Measure from here on how long launches take, and how large adjoints are in each backward pass.
+
+        What shows a tape asks for it; a launch then takes a tenth of a microsecond more.
+        """
+        if self._recording.times is None:
+            self._recording.times = {}
+            self._magnitudes = []
+
+    @property
+    def times(self) -> Mapping[int, int]:
+        """How many nanoseconds launches took since the tape is observed, by the number of the record."""
+        return self._recording.times or {}
+
+    @property
+    def overwrites(self) -> Sequence[Overwrite]:
+        """What was overwritten, in order, while a recorded launch needed it for its adjoint."""
+        return self._recording.guard.overwrites
+
+    @property
+    def findings(self) -> Sequence[Diagnostic]:
+        """What the last `backward` warned of or failed by: chains that end, values that are not finite."""
+        return self._findings
+
+    @property
+    def magnitudes(self) -> Sequence[Magnitude]:
+        """The norms of adjoints in the order of the last `backward`, if the tape was observed then."""
+        return self._magnitudes or ()
+
+    @property
+    def sweeps(self) -> int:
+        """How often `backward` has begun, or was forgotten: `magnitudes` grow while it stays the same."""
+        return self._sweeps
+
+    @property
+    def last_cotangents(self) -> Mapping[array, Values] | None:
+        """What the last `backward` started with, as `backward(grads=...)` takes it.
+
+        None where there was none, where it stayed on a device, or where they are many numbers and the tape
+        was not observed then.
+        """
+        return self._cotangents
+
+    def _begin_sweep(self, seeds: Seeds) -> list[Magnitude] | None:
+        """Where to note the norms of a sweep; None if nobody watches."""
+        self._sweeps += 1
+        is_watched = self._magnitudes is not None
+        distinct = len({target.allocation for target in seeds}) == len(seeds)
+        on_host = not any(isinstance(cotangent, array) for cotangent in seeds.values())
+        few = sum(target.size for target in seeds) <= MOST_KEPT
+        self._cotangents = None
+        if distinct and on_host and (few or is_watched):
+            self._cotangents = {
+                target: np.array(np.broadcast_to(values_of(cotangent), target.outline().shape))
+                for target, cotangent in seeds.items()
+            }
+        if is_watched:
+            self._magnitudes = []
+        return self._magnitudes
+
+    @contextmanager
+    def _noting_what_is_not_finite(self) -> Iterator[None]:
+        try:
+            yield
+        except NotFiniteError as error:
+            self._findings = (*self._findings, *error.diagnostics)
+            raise
+
+    def _forget_findings(self) -> None:
+        self._findings = ()
+        self._cotangents = None
+        self._sweeps += 1
+        if self._magnitudes is not None:
+            self._magnitudes = []

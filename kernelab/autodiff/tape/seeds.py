@@ -1,0 +1,194 @@
+"""Seeds: what `backward` starts with: a loss, cotangents, or the gradients that the final arrays hold.
+
+A cotangent is a NumPy array, or one of kernelab where a device holds it and its primal: then it stays there.
+Knows what a tape has recorded; must not know how it is swept.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.records import Recording
+from kernelab.autodiff.tape.tape_hints import no_loss
+from kernelab.errors import Diagnostic, TapeError, a_thing
+from kernelab.lang.rounding import rounded, widened
+from kernelab.lang.types import Scalar, is_differentiable, scalar_of
+from kernelab.runtime.array import inplace
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import move
+from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.host.structarray import by_leaves
+from kernelab.runtime.memory.interop import HostArray, host_values
+from kernelab.runtime.memory.memory import Allocation
+
+Cotangent = HostArray | array
+Seeds = Mapping[array, Cotangent]
+
+
+def seeds_of(
+    recording: Recording, loss: array | None, grads: Mapping[array, Any] | None
+) -> dict[array, Cotangent]:
+    """The cotangent of each array that a sweep starts from, in the shape of its elements.
+
+    Without a loss and without `grads` these are the gradients that the final arrays hold.  Raises TapeError
+    where a seed is none, or where the tape did not see how it was computed.
+    """
+    if loss is None and grads is None:
+        return _final_gradients(recording)
+    if isinstance(loss, array) and not recording.records and loss.allocation not in recording.idle:
+        raise _unrecorded(recording, loss)
+    seeds: dict[array, Cotangent] = {}
+    if loss is not None:
+        seeds[_checked_loss(loss)] = np.ones((), np.float64)
+    if grads is not None:
+        _require_mapping(grads)
+    for target, cotangent in by_leaves(grads or {}):
+        given = _checked_cotangent(target, cotangent)
+        seeds[target] = values_of(seeds[target]) + values_of(given) if target in seeds else given
+    unwritten = [target for target in seeds if not _is_written(recording, target)]
+    for target in unwritten:
+        if len(unwritten) < len(seeds) and target.requires_grad and _is_read(recording, target):
+            continue  # an input of the tape: its cotangent adds to what comes from the others
+        is_named = target is loss or target in (grads or {})
+        # Of a struct, a field that no launch wrote may have the cotangent zero.
+        if is_named or values_of(seeds[target]).any() or len(seeds) == 1:
+            raise _unrecorded(recording, target)
+        del seeds[target]
+    return seeds
+
+
+def values_of(cotangent: Cotangent) -> HostArray:
+    """The numbers of a cotangent, wherever they are."""
+    return cotangent.seen() if isinstance(cotangent, array) else cotangent
+
+
+def seeded(seeds: Seeds, replaced: Collection[Allocation]) -> Adjoints:
+    """Adjoints that hold the cotangents of the seeds; those in `replaced` memory count once."""
+    adjoints = Adjoints()
+    for target, cotangent in seeds.items():
+        is_first = adjoints.known(target) is None
+        bar = adjoints.of(target)
+        # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
+        if is_first or target.allocation in replaced:
+            _set(bar, cotangent)
+        elif not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
+            values = bar.host()
+            values[...] = values + values_of(cotangent)
+    return adjoints
+
+
+def _set(bar: array, cotangent: Cotangent) -> None:
+    if isinstance(cotangent, array):
+        move(bar, cotangent)
+        return
+    # One number for all elements is set on a device without their coming here.
+    element = np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes()
+    if cotangent.ndim or not inplace.fill(bar, element):
+        bar.blank()[...] = cotangent
+
+
+def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
+    last_read: dict[Allocation, int] = {}
+    written: dict[array, int] = {}
+    for i, record in enumerate(recording.records):
+        last_read |= {source.allocation: i for source in record.read}
+        written |= {target: i for target in record.written if target.allocation.adjoint is not None}
+    final = [target for target, i in written.items() if i >= last_read.get(target.allocation, -1)]
+    if not final:
+        hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
+        raise refusal("loss", "backward() has nothing to start from", hint)
+    return {
+        target: target.grad if target.allocation.space is not None else target.grad.seen().copy()
+        for target in final
+        if target.grad is not None
+    }
+
+
+def _is_written(recording: Recording, target: array) -> bool:
+    return any(
+        target.allocation is written.allocation and target.overlaps(written)
+        for record in reversed(recording.records)
+        for written in record.written
+    )
+
+
+def _is_read(recording: Recording, target: array) -> bool:
+    return any(target.overlaps(source) for record in recording.records for source in record.read)
+
+
+def _unrecorded(recording: Recording, target: array) -> TapeError:
+    idle = recording.idle.get(target.allocation)
+    if idle is not None:
+        name, place = idle
+        message = f"{called(target, 'the array')} was not computed: the launch of `{name}` had no threads"
+        hint = "launch it over at least one thread: an extent of its dim was 0 here"
+        return TapeError(Diagnostic(message, place.span, "unrecorded", hint=hint))
+    count = len(recording.records)
+    recorded = f"none of its {count} records did" if count else "it has recorded nothing"
+    message = f"this tape did not see how {called(target, 'the array')} was computed: {recorded}"
+    return refusal("unrecorded", message, "launch the kernel that writes it inside `with tape:`")
+
+
+def _checked_loss(loss: Any) -> array:
+    if not isinstance(loss, array):
+        raise refusal("loss", *no_loss(loss))
+    if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not is_differentiable(loss.dtype):
+        name = called(loss, "the loss")
+        message = f"{name} is no single float: it has {loss.size} elements of {loss.dtype}"
+        y = name.strip("`") if name.startswith("`") else "y"
+        hint = (
+            f"add its elements up: kl.utils.array_sum({y}, out=loss) on the tape, "
+            f"or pass cotangents: grads={{{y}: kl.ones_like({y})}}"
+        )
+        raise refusal("loss", message, hint)
+    if not loss.requires_grad:
+        name = called(loss, "the loss")
+        raise refusal("loss", f"{name} does not require gradients", "create it with requires_grad=True")
+    return loss
+
+
+def _require_mapping(grads: Any) -> None:
+    """Raise TapeError where `grads` says nothing of any array."""
+    if isinstance(grads, Mapping) and grads:
+        return
+    found = "nothing" if isinstance(grads, Mapping) else a_thing(grads)
+    hint = "write backward(grads={y: ones_like(y)}), or backward(loss)"
+    raise refusal("seed", f"grads= maps arrays to their cotangents, and here it is {found}", hint)
+
+
+def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
+    if not isinstance(target, array) or not is_differentiable(target.dtype):
+        name = called(target, a_thing(target))
+        hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"
+        raise refusal("seed", f"grads= maps arrays of floats to their cotangents, and {name} is none", hint)
+    if isinstance(cotangent, array) and _stays(target, cotangent):
+        return cotangent
+    given = cotangent.seen() if isinstance(cotangent, array) else _host_cotangent(target, cotangent)
+    if given.shape != target.outline().shape:
+        name = called(target, "the array")
+        message = f"the cotangent of {name} has shape {given.shape}, its elements {target.outline().shape}"
+        raise refusal("seed", message, "give one cotangent for each element")
+    return rounded(given, target.outline().dtype)
+
+
+def _stays(target: array, cotangent: array) -> bool:
+    """Whether a cotangent fits as it is, and need not come to the host."""
+    are_there = target.allocation.space is not None and cotangent.allocation.space is not None
+    return are_there and (cotangent.dtype, cotangent.shape) == (target.dtype, target.shape)
+
+
+def _host_cotangent(target: array, cotangent: Any) -> HostArray:
+    kind = widened(np.asarray(cotangent)).dtype.kind
+    if kind not in "fiub":
+        found = a_thing(cotangent) + (" of complex numbers" if kind == "c" else "")
+        message = f"the cotangent of {called(target, 'the array')} is {found}: it has to be real numbers"
+        raise refusal("seed", message, "pass an array, NumPy's or kernelab's, in the shape of the primal")
+    values = host_values(cotangent, target.dtype)[0]
+    return values.reshape(target.outline().shape) if values.ndim == 0 and target.size == 1 else values
+
+
+def refusal(code: str, message: str, hint: str = "") -> TapeError:
+    """The error for what a tape cannot do, at the line of the user's code that asked for it."""
+    return TapeError(Diagnostic(message, caller().span, code, hint=hint))

@@ -1,0 +1,374 @@
+"""The tape: records what runs inside a ``with`` block and takes gradients backwards through it.
+
+with Tape() as tape:
+    launch(simulate, dim=n, inputs=[x], outputs=[y])
+    launch(loss, dim=n, inputs=[y], outputs=[l])
+tape.backward(l)                                          # x.grad, y.grad
+"""
+
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import Token
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
+from kernelab.autodiff.records.records import LaunchRecord, Record, Recording, Scope
+from kernelab.autodiff.records.steps import Step, retirements, steps_of
+from kernelab.autodiff.tape.cuts import Cut, described, unrecorded, warn_of
+from kernelab.autodiff.tape.detours import detours
+from kernelab.autodiff.tape.finite import FiniteChecks, check_seeds, check_sums
+from kernelab.autodiff.tape.flow import Flow, flow
+from kernelab.autodiff.tape.forgotten import late_fields, tell_inputs_without_gradients
+from kernelab.autodiff.tape.graph import Options, dot
+from kernelab.autodiff.tape.magnitudes import measuring
+from kernelab.autodiff.tape.observed import Observed
+from kernelab.autodiff.tape.publication import Publications, publications, refuse_shared_gradients
+from kernelab.autodiff.tape.seeds import Seeds, refusal, seeded, seeds_of
+from kernelab.autodiff.tape.sweep import Pulling, Pulls, Sweep
+from kernelab.autodiff.tape.tape_hints import Gradients, Habits, no_function
+from kernelab.autodiff.transforms.narrow_sums import narrow_sums
+from kernelab.backend.cuda.launch_config import BLOCK, config_of
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
+from kernelab.guidance.bad_calls import telling
+from kernelab.runtime.arguments.signature import structs_in
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, called, caller
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.launch import Call, bind
+from kernelab.runtime.memory.memory import Allocation
+from kernelab.settings import Policy, settings
+
+
+class Tape(Observed, Habits):
+    """Records launches and copies, and computes gradients by `backward`.
+
+    `overwrite` says what happens when an array is overwritten, inside the ``with`` block or after it, though
+    a recorded launch still needs what it held: ``"save"`` keeps the old bytes, so the gradient stays right,
+    ``"warn"`` warns and goes on with the new ones, ``"error"`` raises TapeError at the overwriting line.
+    The default is ``"save"``, unless `kernelab.config` says otherwise.
+    """
+
+    @telling(check_finite="write tape.backward(loss, check_finite=True)")
+    def __init__(self, overwrite: Policy | None = None) -> None:
+        overwrite = settings().overwrite if overwrite is None else overwrite
+        if not isinstance(overwrite, str) or overwrite not in POLICIES:
+            message = f"overwrite={overwrite!r} is no policy of a tape"
+            hint = 'use "save", "warn" or "error"'
+            raise KernelValueError(Diagnostic(message, code="overwrite", hint=hint))
+        self._recording = Recording(Guard(overwrite))
+        self._token: Token[Recorder | None] | None = None
+        self._entered: Place | None = None
+        self._seeds: list[array] = []
+        super().__init__()
+
+    def __repr__(self) -> str:
+        saved = f", {self.saved_bytes:,} bytes saved" if self.saved_bytes else ""
+        return f"<tape of {len(self)} record{'s' * (len(self) != 1)}{saved}>"
+
+    # -------------------------------------------------------------------------------------- recording
+
+    def __enter__(self) -> "Tape":
+        if RECORDER.get() is not None:
+            message = "a tape is recording already: one tape cannot be opened inside another"
+            raise refusal("nested", message, "use the tape that is open")
+        if self._entered is not None and len(self):
+            self._warn_entered_again(self._entered)
+        self._entered = caller()
+        self._recording.guard.swept = False
+        self._token = RECORDER.set(self._recording)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        self._recording.ends()
+        RECORDER.reset(self._token)
+        self._token = None
+
+    def _warn_entered_again(self, before: Place) -> None:
+        place = caller()
+        message = Diagnostic(
+            f"this tape already holds {len(self)} record{'s' * (len(self) != 1)}; "
+            "entering it again adds more",
+            place.span,
+            "entered-again",
+            hint="open a new Tape() in this cell, or call reset() first",
+            related=(Related("it was entered before here:", before.span),),
+        )
+        warnings.warn_explicit(message.render(), KernelWarning, place.filename, place.line)
+
+    def __len__(self) -> int:
+        return len(self._recording.records)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(tuple(self._recording.records))
+
+    @property
+    def launches(self) -> tuple[LaunchRecord, ...]:
+        """The recorded launches, in order."""
+        return tuple(record for record in self._recording.records if isinstance(record, LaunchRecord))
+
+    @property
+    def overwrite(self) -> str:  # not Policy: Jedi completes no object with a property of a Literal
+        """What happens when an array is overwritten that a recorded launch still needs."""
+        return self._recording.guard.policy
+
+    @property
+    def saved_bytes(self) -> int:
+        """How many bytes were saved because arrays were overwritten that an adjoint needs."""
+        return self._recording.guard.saved_bytes
+
+    @property
+    def seeds(self) -> Sequence[array]:
+        """The arrays from which `backward` went the last time, none before that."""
+        return tuple(self._seeds)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether its ``with`` block is running."""
+        return self._token is not None
+
+    def record_func(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
+        """Call `backward` at this point of the backward pass.
+
+        It finds the gradients of what it differentiates in their ``.grad``, and adds to the ``.grad`` of what
+        that was computed from.  `arrays` are all arrays that it handles so; while it runs, they hold what
+        they hold now, unless `overwrite` forbids to save what is overwritten: then `mark_read` the arrays
+        whose values it needs, to hear of later writes.  Raises TapeError for what cannot be called.
+        """
+        if not callable(backward):
+            raise refusal("function", *no_function(backward))
+        self._recording.add_function(backward, tuple(arrays))
+
+    def record_launch(
+        self,
+        kernel: Kernel,
+        dim: int | Sequence[int],
+        max_blocks: int = 0,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        device: object = None,
+        block_dim: int = 0,
+        metadata: object = None,
+    ) -> None:
+        """Record a launch that was made elsewhere, with the same arguments; `block_dim` 0 is the usual."""
+        grid = grid_of(dim)
+        arguments, parts = [*inputs, *outputs], [grid.packed]
+        structs = tuple(structs_in(arguments))
+        bind(kernel, arguments, parts)
+        config = config_of(block_dim or BLOCK, max_blocks)
+        self._recording.add(Call(kernel, grid, tuple(arguments), tuple(parts), structs, config))
+
+    def record_scope_begin(self, scope_name: str, metadata: Any = None) -> None:
+        """Begin a named scope; scopes group records when the tape is shown."""
+        self._recording.scope_begin(scope_name, metadata)
+
+    def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
+        """End the innermost scope; one without records is dropped unless told otherwise."""
+        if not self._recording.scope_end(remove_scope_if_empty):
+            raise refusal("scope", "no scope is open", "call record_scope_begin first")
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """The scopes that have ended, in the order of their ends."""
+        return tuple(self._recording.scopes)
+
+    def visualize(
+        self,
+        filename: str | PathLike[str] | None = None,
+        simplify_graph: bool = True,
+        hide_readonly_arrays: bool = False,
+        array_labels: Mapping[array, str] | None = None,
+        choose_longest_node_name: bool = True,
+        ignore_graph_scopes: bool = False,
+        track_inputs: Sequence[array] | None = None,
+        track_outputs: Sequence[array] | None = None,
+        track_input_names: Sequence[str] | None = None,
+        track_output_names: Sequence[str] | None = None,
+        graph_direction: str = "LR",
+    ) -> str:
+        """The graph of launches and arrays as text in the DOT language, written to `filename` if given.
+
+        Arrays that require gradients are green; scopes are frames, and so are launches that repeat the same
+        on the same arrays, shown once, unless `simplify_graph` or `ignore_graph_scopes` says otherwise.
+        `hide_readonly_arrays` leaves out arrays that no launch changes, but for the tracked ones.  An array
+        has its label or tracked name, else that of its variable where this is called, else of a parameter.
+        """
+        named = [(track_inputs, track_input_names), (track_outputs, track_output_names)]
+        labels = {
+            a: name for arrays, names in named for a, name in zip(arrays or (), names or (), strict=False)
+        }
+        options = Options(
+            simplify_graph,
+            hide_readonly_arrays,
+            choose_longest_node_name,
+            graph_direction,
+            labels | dict(array_labels or {}),
+            frozenset((*(track_inputs or ()), *(track_outputs or ()))),
+        )
+        text = dot(tuple(self), () if ignore_graph_scopes else self.scopes, options)
+        if filename is not None:
+            Path(filename).write_text(text, encoding="utf-8")
+        return text
+
+    # -------------------------------------------------------------------------------------- backward
+
+    @telling(retain_graph="a tape keeps what it recorded: backward can be called again")
+    def backward(
+        self,
+        loss: array | None = None,
+        grads: Mapping[array, Any] | None = None,
+        *,
+        check_finite: bool = False,
+    ) -> None:
+        """Compute the gradients of `loss`, an array of one number, or of what `grads` gives cotangents for.
+
+        Leaves with ``requires_grad`` get the gradient added to their ``.grad``, everything else has it
+        replaced.  Without arguments the gradients that the final arrays hold are the cotangents.  No primal
+        data change.  Raises TapeError where no gradient can come of it.
+
+        With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
+        the launch, the thread and the line where a value first turned so, or the gradient that was so before.
+        """
+        self._findings = ()
+        seeds = self.cotangents(loss, grads)
+        records = tuple(self._recording.records)
+        steps = steps_of(records)
+        found, plan = flow(steps, seeds), publications(steps)
+        self._tell_what_is_lost(steps, found, plan, seeds)
+        if check_finite:
+            with self._noting_what_is_not_finite():
+                check_seeds(records, found.live, seeds)
+                check_sums(leaf for _, leaf in plan.leaves())
+        replaced: frozenset[Allocation] = frozenset()
+        if loss is None and grads is None:
+            replaced = frozenset(target.allocation for target in seeds)
+        adjoints = seeded(seeds, replaced)
+        self._seeds = list(seeds)
+        for target in seeds:
+            if target.requires_grad:
+                plan.start_from(target, steps)
+        refuse_shared_gradients(plan, replaced)
+        token = RECORDER.set(None)
+        try:
+            pulling: Pulling = FiniteChecks if check_finite else Pulls
+            norms = self._begin_sweep(seeds)
+            if norms is not None:
+                pulling = measuring(pulling, norms)
+            retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
+            with self._noting_what_is_not_finite():
+                narrow = narrow_sums(steps, found.live, replaced)
+                Sweep(records, found.live, plan, replaced, retired, narrow, pulling).run(adjoints)
+        finally:
+            RECORDER.reset(token)
+        self._recording.guard.swept = True
+
+    def _tell_what_is_lost(
+        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
+    ) -> None:
+        """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong."""
+        cuts = [*found.cuts, *self._cuts_outside(steps, found, plan, seeds)]
+        self._findings = described(cuts)
+        if not found.reached:
+            raise TapeError(_leads_nowhere(seeds, cuts))
+        self._refuse_lost(found.reached)
+        warn_of(cuts)
+        if not any(plan.leaves()):
+            tell_inputs_without_gradients(steps, found.live)
+        _refuse_latecomers(steps[i].record for i in sorted(found.live))
+
+    def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
+        """What `backward` would start with; raises TapeError where these are no seeds of this tape."""
+        return seeds_of(self._recording, loss, grads)
+
+    def _refuse_lost(self, reached: Iterable[array]) -> None:
+        for elements in reached if self._recording.lost else ():
+            record = self._recording.lost.get(elements.allocation)
+            if record is not None:
+                message = f"{called(elements)} was computed by {record.title}, but not returned"
+                hint = "return it from the function: its gradient has no other way in"
+                raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
+
+    def _cuts_outside(
+        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
+    ) -> list[Cut]:
+        """Where chains go on outside of the tape: by the host, or through launches that it did not see."""
+        on_the_way = found.on_the_way(seeds)
+        leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
+        outside = detours(self._recording.provenance, steps, found.live, on_the_way, seeds)
+        strangers = unrecorded(steps, leaves)
+        if len(strangers) == len(leaves):
+            return [*outside, *strangers]
+        # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
+        for cut in strangers:
+            for memory in cut.sources:
+                memory.missing = cut.describe()
+        return outside
+
+    # -------------------------------------------------------------------------------------- gradients
+
+    @property
+    def gradients(self) -> Mapping[Any, Any]:
+        """The gradient of each array with ``requires_grad`` that took part, by array, and of each struct.
+
+        Raises KernelKeyError, which says how to ask for it, where there is none.
+        """
+        structs = [struct for record in self.launches for struct in record.call.structs]
+        pairs = ((primal, primal.grad) for primal in (*self._arrays(), *structs))
+        return Gradients((primal, gradient) for primal, gradient in pairs if gradient is not None)
+
+    def get_adjoint(self, a: Any) -> Any:
+        """The gradient of an array, None if it does not require gradients."""
+        return a.grad
+
+    def zero(self) -> None:
+        """Set the gradients of all arrays that took part to zero."""
+        for primal in self._arrays():
+            if primal.allocation.adjoint is not None:
+                gradient = primal.grad
+                assert gradient is not None
+                gradient.allocation.will_write(gradient)
+                gradient.blank()[...] = 0
+                gradient.allocation.publish()
+
+    def reset(self) -> None:
+        """Forget all records and saved bytes, and set the gradients to zero."""
+        self.zero()
+        self._recording.clear()
+        self._seeds.clear()
+        self._entered = None
+        self._forget_findings()
+
+    def _arrays(self) -> list[array]:
+        found: dict[array, None] = dict.fromkeys(self._seeds)
+        for record in self._recording.records:
+            found |= dict.fromkeys((*record.read, *record.written))
+        return [primal for primal in found if primal.requires_grad]
+
+
+def _refuse_latecomers(records: Iterable[Record]) -> None:
+    """Raise where an array has been told to require gradients after it was recorded."""
+    for record in records:
+        for primal in record.late if isinstance(record, LaunchRecord) else ():
+            name = called(primal)
+            message = f"{name} requires gradients, but did not when {record.title} was recorded"
+            hint = "set requires_grad=True before the launch"
+            raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+        for field in late_fields(record) if isinstance(record, LaunchRecord) else ():
+            message = f"{field} requires gradients, but did not when {record.title} was recorded"
+            hint = "set requires_grad = True on the struct before the launch"
+            raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+
+
+def _leads_nowhere(seeds: Iterable[array], cuts: Sequence[Cut]) -> Diagnostic:
+    if cuts:
+        return cuts[0].describe()
+    names = " and ".join(called(target, "the loss") for target in seeds)
+    message = f"{names} does not depend on any array that requires gradients"
+    hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"
+    return Diagnostic(message, caller().span, "unreached", hint=hint)

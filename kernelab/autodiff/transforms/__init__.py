@@ -1,0 +1,1 @@
+"""Transforms of functions: derivatives in both modes, many lanes, float64."""

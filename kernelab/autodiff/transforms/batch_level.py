@@ -1,0 +1,308 @@
+"""The level of many lanes: an array that differs between them stands in memory once for each.
+
+A program of which any array differs gets an axis for the lanes, and runs once.  Knows levels; must not know
+functions.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kernelab.autodiff.records.programs import Argument, Extents, Kept, KeptStarts, Positions, Program
+from kernelab.autodiff.transforms.levels import Level, changed_part, fresh, known, sharing
+from kernelab.backend.common.backends import Outside, index_error, thread_text
+from kernelab.errors import Diagnostic, GradientError, KernelIndexError
+from kernelab.lang.types import scalar_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.memory.interop import HostArray, itemsize
+from kernelab.runtime.memory.memory import Allocation, allocate, youngest
+
+
+class Batch(Level):
+    """Runs `lanes` lanes at once; `wide` holds, for each memory that differs between them, all of them.
+
+    `before` counts the lanes that ran earlier, where all together are more than run at once; `asked` is what
+    the user has called that runs a function of theirs here.
+    """
+
+    ALIGNED: ClassVar[int] = 16
+
+    def __init__(
+        self, parent: Level, lanes: int, randomness: str = "same", before: int = 0, asked: str = ""
+    ) -> None:
+        super().__init__(parent)
+        self.asked = asked
+        self.lanes = lanes
+        self.before = before
+        self.randomness = randomness
+        self.wide: dict[Allocation, Allocation] = {}
+        self._start = youngest()
+
+    def unreadable(self, elements: array) -> Diagnostic | None:
+        if elements.allocation not in self.wide:
+            return self.parent.unreadable(elements)
+        hint = "compute with them in kernels, and return the array"
+        if self.asked == "vmap":
+            message = "the values of this array differ between the lanes of a vmap: they cannot be read here"
+        else:
+            asked = self.asked or "what is asked for"
+            message = f"{asked} runs the function along several directions at once: "
+            message += "the values of this array cannot be read here"
+            hint += "; grad, jacrev, jvp and hvp run the function along one"
+        return Diagnostic(message, caller().span, "lanes", hint=hint)
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        if not any(source.allocation in self.wide for source in sources):
+            self.parent.tabulate(target, sources, compute)
+            return
+        made, views = self.widen(target, copy=False), [self.view(source) for source in sources]
+        for lane in range(self.lanes):
+            self.parent.tabulate(_lane(made, lane), [_lane(view, lane) for view in views], compute)
+
+    def stride(self, memory: Allocation) -> int:
+        """How far apart the lanes of a memory stand, in bytes."""
+        return memory.nbytes + -memory.nbytes % self.ALIGNED
+
+    def view(self, elements: array) -> array:
+        """An array in all lanes, with an axis for them in front; all the same where they do not differ."""
+        memory = self.wide.get(elements.allocation)
+        apart = 0 if memory is None else self.stride(elements.allocation)
+        shape, strides = (self.lanes, *elements.shape), (apart, *elements.strides)
+        return array.over(memory or elements.allocation, elements.offset, shape, strides, elements.dtype)
+
+    def widen(self, elements: array, copy: bool = True) -> array:
+        """Make an array one that may differ between lanes; the view of all of them."""
+        memory = elements.allocation
+        if memory not in self.wide:
+            made = allocate(self.lanes * self.stride(memory), cleared=True, beside=memory)
+            scalar = scalar_of(elements.dtype)
+            size = itemsize(scalar)
+            whole = (memory, 0, (self.lanes, memory.nbytes // size), (0, size), scalar)
+            if copy:
+                apart = (made, 0, whole[2], (self.stride(memory), size), scalar)
+                self.parent.move(array.over(*apart), array.over(*whole))
+            self.wide[memory] = made
+        return self.view(elements)
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        self.look_at_arguments(arguments)
+        self._refuse_outside([arguments[i] for i in program.changed])
+        differing = known(arguments, program.arrays, self.wide)
+        starts = tuple(
+            i for i, a in enumerate(arguments) if isinstance(a, KeptStarts) and self in a.kept.levels
+        )
+        distinct = self._distinct(program)
+        drawn = program.changed if distinct else ()
+        if not differing and not starts and not drawn:
+            self.parent.run(program, grid, arguments)
+            return
+        wide = self._differing(program, arguments, {*differing, *starts, *drawn})
+        for i in program.changed.intersection(wide):
+            given = arguments[i]
+            if isinstance(given, array):
+                self._will_write(given, changed_part(program, grid, arguments, i))
+        self._run_wide(program, grid, arguments, wide, distinct)
+        self.note_written(program, arguments)
+
+    def _run_wide(
+        self,
+        program: Program,
+        grid: Extents,
+        arguments: Sequence[Argument],
+        wide: Positions,
+        distinct: bool,
+    ) -> None:
+        if program.is_opaque:
+            self._one_by_one(program, grid, arguments, wide)
+            return
+        parts = [self._lanes_of(i in wide, a) for i, a in enumerate(arguments)]
+        laned = with_lanes(program, grid, wide, self.lanes, self.before if distinct else None)
+        try:
+            self.parent.run(laned.program, laned.grid, [*parts, *laned.numbers])
+        except KernelIndexError as error:
+            raise _in_its_lane(error, program, grid, {program.flat.params[i].hint for i in wide}) from None
+
+    def followed(self) -> Collection[Allocation]:
+        return self.wide
+
+    def _will_write(self, elements: array, target: array) -> None:
+        """Tell those who need what differs between lanes; what stands in one place is used no more."""
+        self.widen(elements)
+        target.allocation.will_write(target)
+        level = self.parent
+        while level.parent is not level:
+            level.unfollow(target.allocation)
+            level = level.parent
+
+    def _refuse_outside(self, written: Sequence[Argument]) -> None:
+        """Raise GradientError where a function that is mapped writes what was there before it ran."""
+        for given in written if self.asked == "vmap" else ():
+            if isinstance(given, array) and given.allocation.serial <= self._start:
+                name = called(given, "an array")
+                message = f"a function in vmap writes {name}, made outside of it: there is one for all lanes"
+                hint = "make it in the function, as in y = kl.zeros_like(x), and return it"
+                raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
+
+    def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
+        """Which arguments differ between lanes, if the found ones do: with one array, all over its memory."""
+        groups = sharing(program, arguments)
+        while True:
+            more = found.union(program.to_widen(tuple(sorted(found)), groups))
+            arrays = {i: a.allocation for i in program.arrays if isinstance(a := arguments[i], array)}
+            memories = {arrays[i] for i in more if i in arrays}
+            more = {i for i in more if i in found or i in arrays}
+            more |= {i for i, memory in arrays.items() if memory in memories}
+            if more == found:
+                return tuple(sorted(found))
+            found = more
+
+    def _one_by_one(
+        self, program: Program, grid: Extents, arguments: Sequence[Argument], wide: Sequence[int]
+    ) -> None:
+        if any(isinstance(given, Kept | KeptStarts) for given in arguments):
+            message = f"`{program.name}` overwrites values that its adjoint needs, beside native C++"
+            hint = "write its results to another array, or leave vmap away"
+            raise GradientError(Diagnostic(message, program.function.span, "lanes", hint=hint))
+        if self._distinct(program):
+            message = f"`{program.name}` draws random numbers beside native C++, the same ones in every lane"
+            hint = 'draw them in a kernel of its own, or say randomness="same"'
+            raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
+        views = {i: self.widen(given) for i in wide if isinstance(given := arguments[i], array)}
+        for lane in range(self.lanes):
+            parts = [_lane(views[i], lane) if i in views else given for i, given in enumerate(arguments)]
+            self.parent.run(program, grid, parts)
+
+    def _lanes_of(self, wide: bool, given: Argument) -> Argument:
+        if isinstance(given, Kept):
+            given.levels.append(self)
+            given.extents.insert(0, self.lanes)
+        return self.widen(given) if wide and isinstance(given, array) else given
+
+    def _distinct(self, program: Program) -> bool:
+        if self.randomness == "error" and program.draws:
+            where = "a vmap" if self.asked in ("", "vmap") else self.asked
+            message = f"`{program.name}` draws random numbers inside {where}"
+            hint = 'say whether the lanes draw the same: randomness="same", or "different"'
+            raise GradientError(Diagnostic(message, program.function.span, "randomness", hint=hint))
+        return self.randomness == "different" and program.draws
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.look_at_arguments((dest, src))
+        self._refuse_outside((dest,))
+        if src.allocation in self.wide or dest.allocation in self.wide:
+            self._will_write(dest, dest)
+            self.parent.move(self.view(dest), self.view(src), add)
+            self.note(dest.allocation)
+        else:
+            self.parent.move(dest, src, add)
+
+    def forget(self, memory: Allocation) -> None:
+        self.unfollow(memory)
+        self.parent.forget(self.wide.pop(memory, memory))
+
+    # -------------------------------------------------------------------------------------- in and out
+
+    def split(self, elements: array, axis: int = 0) -> array:
+        """An array whose lanes are the slices of another along an axis."""
+        order = (axis, *(k for k in range(elements.ndim) if k != axis))
+        shape, strides = (tuple(values[k] for k in order) for values in (elements.shape, elements.strides))
+        moved = array.over(elements.allocation, elements.offset, shape, strides, elements.dtype)
+        if len(shape) == 1:
+            moved = array.over(
+                elements.allocation, elements.offset, (*shape, 1), (*strides, 0), elements.dtype
+            )
+        made = fresh(moved.shape[1:], elements.dtype, elements)
+        self.parent.move(self.widen(made, copy=False), moved)
+        return made
+
+    def seeds(self, like: array, values: HostArray) -> array:
+        """An array like another whose lanes hold the given values, lanes first."""
+        made = fresh(like.shape, like.dtype, like)
+        self.fill(made, values)
+        return made
+
+    def fill(self, elements: array, values: HostArray) -> None:
+        """Set the lanes of an array in a memory that no program has met; what else is in it becomes zeros."""
+        view = self.widen(elements, copy=False).host()
+        view[...] = values.reshape(view.shape)
+
+    def joined(self, elements: array, axis: int = 0) -> array:
+        """The lanes of an array, one after another along a new axis."""
+        view = self.view(elements)
+        made = fresh(view.shape, view.dtype, view)
+        self.parent.move(made, view)
+        order = [k + 1 for k in range(elements.ndim)]
+        order.insert(axis, 0)
+        shape, strides = (tuple(values[k] for k in order) for values in (made.shape, made.strides))
+        return array.over(made.allocation, 0, shape, strides, made.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Laned:
+    """A program for many lanes, its grid, and the numbers that are its last arguments."""
+
+    program: Program
+    grid: Extents
+    numbers: tuple[bytes, ...]
+
+
+def with_lanes(
+    program: Program, grid: Extents, wide: Positions, lanes: int, before: int | None = None
+) -> Laned:
+    """The program with an axis for lanes at `wide`; each lane draws its own numbers if `before` is given."""
+    threads = int(np.prod(grid, dtype=np.int64))
+    extents = _unpacked(program, grid, threads)
+    made = program.batched(wide, len(extents), before is not None)
+    numbers = (threads, extents[0]) if before is None else (threads, extents[0], before)
+    first, rest = (lanes,), extents
+    if len(extents) == 4:
+        first, rest = (lanes * extents[0],), extents[1:]
+    return Laned(made, (*first, *rest), tuple(struct.pack("=q", number) for number in numbers))
+
+
+def _unpacked(program: Program, grid: Extents, threads: int) -> Extents:
+    """The extents of the grid as the program unpacks them."""
+    coordinates = len(program.flat.threads)
+    if coordinates <= 1:
+        return (threads,)
+    return (*grid, *(1,) * (coordinates - len(grid)))
+
+
+@contextmanager
+def drawing_again(level: Level, recorded: Level) -> Iterator[None]:
+    """Within it, the lanes from `level` up to where a function was recorded draw what it has drawn there."""
+    asked: list[tuple[Batch, str]] = []
+    while level is not recorded and level.parent is not level:
+        if isinstance(level, Batch):
+            asked.append((level, level.randomness))
+            level.randomness = "same"
+        level = level.parent
+    try:
+        yield
+    finally:
+        for batch, randomness in asked:
+            batch.randomness = randomness
+
+
+def _in_its_lane(
+    error: KernelIndexError, program: Program, grid: Extents, wide: Collection[str]
+) -> KernelIndexError:
+    """The error as it would be without the axis for the lanes, and with the lane."""
+    found = error.outside
+    if not isinstance(found, Outside):
+        return error
+    lane, linear = divmod(found.thread, int(np.prod(grid, dtype=np.int64)))
+    padded = (*grid, *(1,) * (4 - len(grid)))
+    thread = f"{thread_text(linear, padded, len(program.flat.threads))} of `{program.name}`, in lane {lane}"
+    axis = found.axis - (found.site.array in wide)
+    return index_error(found.site, found.index, found.extent, axis, thread)
+
+
+def _lane(view: array, lane: int) -> array:
+    offset = view.offset + lane * view.strides[0]
+    return array.over(view.allocation, offset, view.shape[1:], view.strides[1:], view.dtype)

@@ -1,0 +1,448 @@
+"""Levels: what a transform does with the programs that a function runs.
+
+A transform runs the user's function at a level of its own.  The level replaces every program by one derived
+of it, over more arrays, and hands that to its parent; the last parent, `Base`, runs it:
+
+    Forward    beside each array stands its tangent; a program becomes its tangent program
+    Reverse    a program runs and is remembered, and `Pullback` takes adjoints back through all of them
+    Batch      an array that differs between lanes stands in memory once a lane; a program gets an axis
+
+So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forward, a batch and a reverse one,
+and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.records.outline import reverse_of
+from kernelab.autodiff.records.programs import (
+    Argument,
+    Extents,
+    Kept,
+    KeptStarts,
+    KeptValues,
+    Positions,
+    Program,
+    box_among,
+)
+from kernelab.autodiff.records.provenance import ArrayFromHost, NumberFromHost, Provenance, Reader
+from kernelab.autodiff.records.unseen import WrittenMemory
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, TapeError
+from kernelab.host.traced import Origins
+from kernelab.lang.types import Value
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array import inplace
+from kernelab.runtime.array.overlap import groups_sharing
+from kernelab.runtime.array.transfers import set_to_computed
+from kernelab.runtime.context.recorder import RECORDER, caller, name_of_memory
+from kernelab.runtime.host.create import array
+from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.memory_budget import run_within_budget
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.launch.launch import Call, packed_slots
+from kernelab.runtime.launch.residual import Residual
+from kernelab.runtime.launch.touched import part
+from kernelab.runtime.memory.interop import HostArray, itemsize
+from kernelab.runtime.memory.memory import Allocation, allocate, contiguous_strides, zeros_beside
+from kernelab.runtime.memory.spaces import Space, space_of
+
+
+class Level:
+    """Where programs run; also the recorder that a user's launches and copies come to."""
+
+    sees_values = False
+    copies_again = True
+
+    def __init__(self, parent: "Level") -> None:
+        self.parent = parent
+        self._provenance: Provenance | None = None
+        self._known: dict[Allocation, WrittenMemory] = {}
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        """Run a program."""
+        raise NotImplementedError
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        """Copy the elements of `src` to `dest`, or add them; extents may be repeated by strides of zero."""
+        raise NotImplementedError
+
+    def forget(self, memory: Allocation) -> None:
+        """Let go of what goes with a memory that no program will touch any more."""
+        self.unfollow(memory)
+        if self.parent is not self:
+            self.parent.forget(memory)
+
+    # -------------------------------------------------------------------------------------- unseen writes
+
+    def followed(self) -> Collection[Allocation]:
+        """The memories with which more goes at this level than their bytes."""
+        return ()
+
+    def look(self, memory: Allocation, own: int = 0) -> None:
+        """Raise GradientError where a memory has changed unseen, not counting its `own` last writes."""
+        known = self._known.get(memory)
+        if known is not None and known.may_be_unseen(own) and known.unseen(own):
+            raise GradientError(_unseen(memory))
+
+    def look_at_arguments(self, arguments: Sequence[Argument]) -> None:
+        """The same of all that a program is given."""
+        for given in arguments if self._known else ():
+            if isinstance(given, array):
+                self.look(given.allocation)
+
+    def note(self, memory: Allocation) -> None:
+        """What a memory holds now was written here."""
+        if memory in self.followed():
+            known = self._known.get(memory)
+            if known is None:
+                known = self._known[memory] = WrittenMemory(memory)
+            known.note()
+
+    def unfollow(self, memory: Allocation) -> None:
+        """Whether a memory changes is no matter from now on."""
+        self._known.pop(memory, None)
+
+    def note_written(self, program: Program, arguments: Sequence[Argument]) -> None:
+        """The same of all that a program has changed."""
+        for i in program.changed:
+            given = arguments[i]
+            if isinstance(given, array):
+                self.note(given.allocation)
+
+    def _has_changed(self, dest: array) -> None:
+        """The host has announced and made a write, of which all levels are about to hear."""
+        level = self
+        while level.parent is not level:
+            level.look(dest.allocation, own=1)
+            level.note(dest.allocation)
+            level = level.parent
+
+    # -------------------------------------------------------------------------------------- as a recorder
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within it, what the user launches comes to this level."""
+        for memory in tuple(self.followed()):
+            self.note(memory)
+        token = RECORDER.set(self)
+        try:
+            yield
+        finally:
+            RECORDER.reset(token)
+        for memory in self._known:
+            self.look(memory)
+
+    def launch(self, call: Call) -> None:
+        plan = call.kernel.plan
+        if self._provenance is not None:
+            _warn_of_arguments(self._provenance, call)
+        references = tuple(i for i in plan.numbers if isinstance(call.arguments[i], Reference))
+        given = zip(call.arguments, call.parts[1:], strict=True)
+        self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
+
+    def left_out(self, call: Call) -> None:
+        """What no level has seen is looked for where it matters."""
+
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Nothing has changed."""
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        self._has_changed(dest)
+        for target, source in zip(leaves_of(dest), leaves_of(src), strict=True):
+            self.move(target, source)
+
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        self._has_changed(dest)
+        for target in leaves_of(dest):
+            self.move(target, duplicate(target))
+        self._tell_if_taken(dest, data, how)
+
+    def carries(self, memory: Allocation) -> bool:
+        """Whether a derivative goes with the values of a memory."""
+        return False
+
+    def unreadable(self, elements: array) -> Diagnostic | None:
+        return self.parent.unreadable(elements)
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        self.parent.tabulate(target, sources, compute)
+
+    def looked_at(self, elements: array) -> Origins:
+        reason = self.unreadable(elements)
+        if reason is not None:
+            raise GradientError(reason)
+        if not self._is_carried(elements.allocation):
+            return ()
+        if self._provenance is None:
+            self._provenance = Provenance()
+        return self._provenance.take(elements)
+
+    def _is_carried(self, memory: Allocation) -> bool:
+        return self.carries(memory) or (self.parent is not self and self.parent._is_carried(memory))
+
+    def came_in(self, elements: array, data: Any = None) -> None:
+        """Values of the host are constants; warns where they come from what is differentiated."""
+        self._tell_if_taken(elements, data, "array")
+
+    def _tell_if_taken(self, elements: array, data: Any, how: str) -> None:
+        if self._provenance is not None:
+            values = self._provenance.came_in(elements, data, how=how)
+            if values is not None and values.taken:
+                self._provenance.tell(
+                    ArrayFromHost(elements, values, values.taken[0], None, in_transform=True)
+                )
+
+    def marked_read(self, elements: array) -> None:
+        """Who reads an array besides launches is no matter of a transform."""
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """Names of scopes mean nothing here."""
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        return True
+
+
+def _unseen(memory: Allocation) -> Diagnostic:
+    name = name_of_memory(memory)
+    computed = f"`{name}`, which is followed through this function," if name else "an array of this function"
+    message = f"{computed} was changed before this line, and the transform did not see how"
+    hint = (
+        "change it by a recorded launch, assign() or fill_(): not through NumPy, nor with record_tape=False"
+    )
+    return Diagnostic(message, caller().span, "unseen-write", hint=hint)
+
+
+def _warn_of_arguments(known: Provenance, call: Call) -> None:
+    """Warn of values that the host made of those that are differentiated, where the launch follows them."""
+    title, place = f"the launch of `{call.kernel.name}`", caller()
+    for i, argument in enumerate(call.arguments):
+        if isinstance(argument, array):
+            made = known.arrays.get(argument.allocation, [])[-1:] if i in call.kernel.plan.floats else []
+            if made and not made[0].taken and _is_varied(call, i):
+                taken = known.takings[made[0].earlier - 1]
+                known.tell(ArrayFromHost(argument, made[0], taken, Reader(title, place), in_transform=True))
+            continue
+        sources = known.sources(argument)
+        if sources and _is_varied(call, i):
+            known.tell(NumberFromHost(title, place, sources[0], in_transform=True))
+
+
+def _is_varied(call: Call, position: int) -> bool:
+    """Whether what a launch computes has a derivative by one of its arguments."""
+    reverse = reverse_of(call.kernel, {*call.kernel.plan.floats, position}, call.groups())
+    return isinstance(reverse, KernelTypeError) or position in reverse.reached
+
+
+def _argument(argument: Any, packed: bytes) -> Argument:
+    if isinstance(argument, Reference):
+        whole = argument.array
+        return array.over(whole.allocation, whole.offset, (1,), (itemsize(whole.dtype),), whole.dtype)
+    return argument if isinstance(argument, array) else packed
+
+
+def current() -> Level:
+    """The level that the caller stands in; raises TapeError where a tape records."""
+    recorder = RECORDER.get()
+    if recorder is None:
+        return BASE
+    if isinstance(recorder, Level):
+        return recorder
+    message = "a tape is recording, and it cannot see through a transform such as grad or vmap"
+    hint = "call it outside of the tape; transforms compose with one another"
+    raise TapeError(Diagnostic(message, caller().span, "nested", hint=hint))
+
+
+def fresh(shape: Sequence[int], dtype: Value, beside: array | None = None, cleared: bool = True) -> array:
+    """A new array of any number of dimensions, on the device where `beside` is, else in the host's memory."""
+    strides = contiguous_strides(tuple(shape), itemsize(dtype))
+    count = int(np.prod(shape, dtype=np.int64))
+    near = None if beside is None else beside.allocation
+    memory = allocate(count * itemsize(dtype), cleared=cleared, beside=near)
+    return array.over(memory, 0, tuple(shape), strides, dtype)
+
+
+def duplicate(elements: array) -> array:
+    """The same values in memory of their own, which no level knows yet."""
+    made = fresh(elements.shape, elements.dtype, elements, cleared=False)
+    if not inplace.copy(made, elements):
+        made.blank()[...] = elements.seen()
+    return made
+
+
+# ------------------------------------------------------------------------------------------ base
+
+
+class Base(Level):
+    """Runs programs as they are."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        made = grid_of(grid)
+        will_write(program, grid, arguments)
+        if made.threads:
+            shares = program.totals and bool(sharing(program, arguments))
+            space = next((space_of(a.allocation) for a in arguments if isinstance(a, array)), None)
+            parts = [made.packed, *(packed(given, made.threads, space) for given in arguments)]
+            usual, slots = program.entry_for(shares), packed_slots(parts)
+            run_within_budget(usual, lambda: program.frugal_entry(shares), slots)
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        dest.allocation.will_write(dest)
+        if inplace.add(dest, src) if add else inplace.copy(dest, src):
+            return
+        target, values = dest.host(), src.host()
+        if not add:
+            target[...] = values.copy() if np.may_share_memory(target, values) else values
+            return
+        repeated = [k for k, stride in enumerate(target.strides) if stride == 0 and target.shape[k] > 1]
+        if repeated:  # one element stands for several: it gets what goes to all of them
+            values = values.sum(axis=tuple(repeated), keepdims=True, dtype=values.dtype)
+            target = target[tuple(slice(0, 1) if k in repeated else slice(None) for k in range(target.ndim))]
+        target += values
+
+    def unreadable(self, elements: array) -> None:
+        """What runs here is what the arrays hold."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        set_to_computed(target, sources, compute)
+
+
+BASE = Base()
+
+
+def packed(given: Argument, threads: int, space: Space | None) -> bytes:
+    """An argument as an entry takes it, for a launch of some threads."""
+    match given:
+        case array():
+            return given.packed
+        case bytes():
+            return given
+        case Kept():
+            given.residual = Residual(given.elem, threads, space)
+            return given.residual.packed
+        case KeptValues(kept):
+            return kept.arrays()[0].packed
+        case KeptStarts(kept, inner):
+            return kept.arrays(inner)[1].packed
+
+
+def will_write(program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+    """Warn those who need what a program is about to overwrite."""
+    for i in program.changed:
+        target = arguments[i]
+        if isinstance(target, array):
+            target.allocation.will_write(changed_part(program, grid, arguments, i))
+
+
+def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument], position: int) -> array:
+    """What a program changes of one of its arguments, as far as somebody wants to know."""
+    target = arguments[position]
+    assert isinstance(target, array)
+    if not target.allocation.watches.starts:
+        return target
+    box = box_among(program.regions_changed[position], grid, arguments)
+    return target[:0] if box is None else part(target, box)
+
+
+def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions, ...]:
+    """Which array parameters of a program share elements that it changes, in disjoint groups."""
+    given = {i: elements for i in program.arrays if isinstance(elements := arguments[i], array)}
+    if len({elements.allocation for elements in given.values()}) == len(given):
+        return ()
+    return groups_sharing(given, program.changed)
+
+
+def active_with(found: Container[int], program: Program, groups: Sequence[Positions]) -> Positions:
+    """The arrays that may carry derivatives while a program runs, if the found ones do when it begins.
+
+    Those are all that it changes, and in whatever shares memory with these it reads what it has written.
+    """
+    together = program.changed.union(*groups)
+    return tuple(i for i in program.floats if i in found or i in together)
+
+
+def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
+    """Which of some arguments are arrays in one of the given memories."""
+    found = ((i, arguments[i]) for i in among)
+    return tuple(i for i, given in found if isinstance(given, array) and given.allocation in memories)
+
+
+# ------------------------------------------------------------------------------------------ forward
+
+
+class Forward(Level):
+    """Carries tangents: `dots` holds the tangents of each memory that has any, `kept` those of residuals.
+
+    A program that appends a value to a residual appends its tangent to another at the same time, so both
+    begin at the same places.
+    """
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.dots: dict[Allocation, Allocation] = {}
+        self.kept: dict[Kept, Kept] = {}
+
+    def dot(self, primal: array) -> array:
+        """The tangent of an array: the same elements of a memory that starts as zeros."""
+        memory = self.dots.get(primal.allocation)
+        if memory is None:
+            memory = self.dots[primal.allocation] = zeros_beside(primal.allocation)
+        return primal.twin(memory)
+
+    def followed(self) -> Collection[Allocation]:
+        return self.dots
+
+    def carries(self, memory: Allocation) -> bool:
+        return memory in self.dots
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        self.look_at_arguments(arguments)
+        found = {i for i in program.floats if self._moves(arguments[i])}
+        if not found:
+            self.parent.run(program, grid, arguments)
+            self.note_written(program, arguments)
+            return
+        active = active_with(found, program, sharing(program, arguments))
+        dots = [self._tangent(arguments[i]) for i in active]
+        self.parent.run(program.tangent(active), grid, [*arguments, *dots])
+        self.note_written(program, arguments)
+
+    def forget(self, memory: Allocation) -> None:
+        self.unfollow(memory)
+        dot = self.dots.pop(memory, None)
+        if dot is not None:
+            self.parent.forget(dot)
+        self.parent.forget(memory)
+
+    def _moves(self, given: Argument) -> bool:
+        """Whether a tangent comes in with an argument."""
+        match given:
+            case array():
+                return given.allocation in self.dots
+            case KeptValues(kept):
+                return kept in self.kept
+            case _:
+                return False
+
+    def _tangent(self, given: Argument) -> Argument:
+        match given:
+            case array():
+                return self.dot(given)
+            case Kept():
+                return self.kept.setdefault(given, Kept(given.elem))
+            case KeptValues(kept):
+                return KeptValues(self.kept[kept])
+            case _:
+                raise AssertionError("neither numbers nor starts have tangents")
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.look_at_arguments((dest, src))
+        self.parent.move(dest, src, add)
+        if dest.allocation in self.dots or src.allocation in self.dots:
+            self.parent.move(self.dot(dest), self.dot(src), add)
+        self.note(dest.allocation)

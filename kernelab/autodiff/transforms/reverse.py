@@ -1,0 +1,294 @@
+"""The level of reverse mode: remembers the programs that run, and takes adjoints back through them.
+
+What an adjoint will read is kept from just before it is overwritten.  Knows levels; must not know functions.
+"""
+
+import weakref
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+
+from kernelab.autodiff.overwrites.keeping import room
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.programs import (
+    Argument,
+    Extents,
+    Kept,
+    KeptStarts,
+    KeptValues,
+    Program,
+    Pullback,
+    box_among,
+)
+from kernelab.autodiff.transforms.levels import Level, active_with, fresh, sharing
+from kernelab.autodiff.transforms.narrow_sums import narrow_sums
+from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, LaunchConfig
+from kernelab.errors import KernelTypeError
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.access.access_regions import Box, Region
+from kernelab.runtime.array.array import array
+from kernelab.runtime.launch.touched import part
+from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.streams import configured
+
+
+class Keeper:
+    """Keeps what an adjoint will read of an array, from just before any of it is overwritten.
+
+    It watches the whole array until something there changes; only then `box` says which elements matter.
+    """
+
+    __slots__ = ("__weakref__", "_box", "_extent", "_part", "elements", "level", "saved")
+
+    def __init__(self, level: Level, elements: array, box: Callable[[], Box | None]) -> None:
+        self.level = level
+        self.elements = elements
+        self.saved: array | None = None
+        self._box = box
+        self._part: array | None = None
+        self._extent: tuple[int, int] | None = elements.extent
+        elements.allocation.watch(self, self._extent)
+        if elements.allocation.is_exposed:
+            self._keep()
+
+    @property
+    def now(self) -> array:
+        """An array that holds the elements as they were."""
+        return self.elements if self.saved is None else self.saved
+
+    def before_write(self, target: array) -> None:
+        needed = self._needed()
+        if needed is not None and target.overlaps(needed):
+            self._keep()
+
+    def exposed(self) -> None:
+        self._keep()
+
+    def _needed(self) -> array | None:
+        """The elements that matter; None if none does, or they are kept."""
+        if self._part is None and self._extent is not None:
+            box = self._box()
+            self._unwatch()
+            if box is None:
+                return None
+            self._part = part(self.elements, box)
+            self._extent = self._part.extent
+            self.elements.allocation.watch(self, self._extent)
+        return self._part
+
+    def _keep(self) -> None:
+        needed = self._needed()
+        if needed is not None:
+            box = self._box()
+            assert box is not None
+            made, kept = room(self.elements, box)
+            self._unwatch()
+            self._part = None
+            self.level.move(kept, needed)
+            self.saved = made
+
+    def _unwatch(self) -> None:
+        assert self._extent is not None
+        self.elements.allocation.unwatch(self, self._extent)
+        self._extent = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A program that ran, and all that its adjoint needs; `error` is why there is none.
+
+    `inner` says, for each residual that it was given, through how many levels of lanes that had come;
+    `config` is the launch configuration with which it ran on a CUDA device.
+    """
+
+    program: Program
+    pullback: Pullback | KernelTypeError
+    grid: Extents
+    arguments: tuple[Argument, ...]
+    kept: tuple[Kept, ...]
+    keepers: tuple[tuple[int, Keeper], ...]
+    inner: dict[int, int]
+    config: LaunchConfig
+
+    @property
+    def reached(self) -> list[array]:
+        """The arrays that adjoints flow to."""
+        active = self.pullback.active if isinstance(self.pullback, Pullback) else ()
+        return [given for i in active if isinstance(given := self.arguments[i], array)]
+
+    @property
+    def written(self) -> list[array]:
+        """The arrays that it changed."""
+        return [given for i in self.program.changed if isinstance(given := self.arguments[i], array)]
+
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        if not any(bars.reach(self.arguments[i]) for i in self.program.changed):
+            return
+        if isinstance(self.pullback, KernelTypeError):
+            raise self.pullback
+        with configured(self.config):
+            level.run(self.pullback.adjoint, self.grid, self._given(self.pullback, bars))
+
+    def _given(self, pullback: Pullback, bars: Adjoints) -> list[Argument]:
+        """The arguments of the adjoint, in the order of its parameters."""
+        arguments = [KeptValues(given) if isinstance(given, Kept) else given for given in self.arguments]
+        for i, keeper in self.keepers:
+            arguments[i] = keeper.now
+        arguments += [bars.of_argument(self.arguments[i]) for i in pullback.active]
+        for kept in self.kept:
+            arguments += [KeptValues(kept), KeptStarts(kept)]
+        for i in pullback.reopened:
+            reopened = self.arguments[i]
+            assert isinstance(reopened, Kept)
+            arguments.append(KeptStarts(reopened, self.inner[i]))
+        return [*arguments, *(bars.of_residual(self.kept[k]) for k in pullback.memories)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """A copy, or an addition."""
+
+    dest: array
+    src: array
+    add: bool
+
+    @property
+    def reached(self) -> tuple[array]:
+        return (self.src,)
+
+    @property
+    def written(self) -> tuple[array]:
+        return (self.dest,)
+
+    def pull(self, level: Level, bars: Adjoints) -> None:
+        if not bars.reach(self.dest):
+            return
+        moved = fresh(self.dest.shape, self.dest.dtype, self.dest)
+        level.move(moved, bars.of(self.dest))
+        if not self.add:
+            level.move(bars.of(self.dest), fresh(self.dest.shape, self.dest.dtype, self.dest))
+        level.move(bars.of(self.src), moved, add=True)
+
+
+class Reverse(Level):
+    """Remembers what runs on the memories of `tracked`, which grow as results are computed from them.
+
+    What programs append is tracked, too: another program may be an adjoint that reads it.
+    """
+
+    def __init__(self, parent: Level) -> None:
+        super().__init__(parent)
+        self.tracked: set[Allocation] = set()
+        self._appended: set[Kept] = set()
+        self._made: dict[int, list[Allocation]] = {}
+        self.entries: list[Run | Move] = []
+        self._keepers: dict[Hashable, weakref.ref[Keeper]] = {}
+
+    def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
+        self.look_at_arguments(arguments)
+        found = {i for i in program.floats if self._is_tracked(arguments[i])}
+        if not found:
+            self.parent.run(program, grid, arguments)
+            self.note_written(program, arguments)
+            return
+        groups = sharing(program, arguments)
+        active = active_with(found, program, groups)
+        try:
+            pullback: Pullback | KernelTypeError = program.pullback(active, groups)
+        except KernelTypeError as error:
+            pullback = error  # raised where an adjoint has to pass
+        kept: tuple[Kept, ...] = ()
+        keepers: tuple[tuple[int, Keeper], ...] = ()
+        inner = {i: len(given.extents) for i, given in enumerate(arguments) if isinstance(given, Kept)}
+        if isinstance(pullback, Pullback):
+            kept = tuple(Kept(elem) for elem in pullback.residuals)
+            self.parent.run(pullback.primal, grid, [*arguments, *kept])
+            read = ((i, arguments[i]) for i in pullback.needed)
+            keepers = tuple(
+                (i, self._keeper(given, pullback.adjoint.regions_read[i], grid, arguments))
+                for i, given in read
+                if isinstance(given, array)
+            )
+        else:
+            self.parent.run(program, grid, arguments)
+        self.entries.append(
+            Run(program, pullback, grid, tuple(arguments), kept, keepers, inner, LAUNCH_CONFIG.get())
+        )
+        for i in active:
+            given = arguments[i]
+            if isinstance(given, array):
+                self._track(given.allocation)
+            elif isinstance(given, Kept):
+                self._appended.add(given)
+        self.note_written(program, arguments)
+
+    def _track(self, memory: Allocation) -> None:
+        """The last entry has made what stands in a memory: nothing before it has an adjoint there."""
+        if memory not in self.tracked:
+            self.tracked.add(memory)
+            self._made.setdefault(len(self.entries) - 1, []).append(memory)
+
+    def _is_tracked(self, given: Argument) -> bool:
+        match given:
+            case array():
+                return given.allocation in self.tracked
+            case KeptValues(kept):
+                return kept in self._appended
+            case _:
+                return False
+
+    def followed(self) -> Collection[Allocation]:
+        return self.tracked
+
+    def carries(self, memory: Allocation) -> bool:
+        return memory in self.tracked
+
+    def tracked_before(self, entry: int) -> set[Allocation]:
+        """What was tracked before an entry was made."""
+        later = (memory for i, made in self._made.items() if i >= entry for memory in made)
+        return self.tracked.difference(later)
+
+    def move(self, dest: array, src: array, add: bool = False) -> None:
+        self.look_at_arguments((dest, src))
+        self.parent.move(dest, src, add)
+        touched = dest.allocation in self.tracked or src.allocation in self.tracked
+        if touched and is_differentiable(dest.dtype):
+            self.entries.append(Move(dest, src, add))
+            self._track(dest.allocation)
+        self.note(dest.allocation)
+
+    def _keeper(
+        self, elements: array, region: Region, grid: Extents, arguments: Sequence[Argument]
+    ) -> Keeper:
+        used = [arguments[i] for i in region.uses if i < len(arguments)]
+        uses = tuple(given.shape if isinstance(given, array) else given for given in used)
+        key = elements.packed, elements.dtype, region, grid, uses
+        ref = self._keepers.get(key)
+        found = None if ref is None else ref()
+        if found is None or found.saved is not None:
+            found = self.keeper(elements, lambda: box_among(region, grid, arguments))
+            self._keepers[key] = weakref.ref(found)
+        return found
+
+    def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
+        """What keeps the elements of a box of an array."""
+        return Keeper(self.parent, elements, box)
+
+    def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
+        """Take adjoints back through what ran, the last first, at a level; from entry `first` up to `end`.
+
+        What is left are the adjoints of what was tracked from the beginning: all others are let go of.
+        """
+        narrow = narrow_sums(self.entries, range(len(self.entries)))
+        for i in range((len(self.entries) if end is None else end) - 1, first - 1, -1):
+            self.entries[i].pull(level, bars)
+            if narrow is not None:
+                narrow.take(i, bars, level)
+            for memory in self._made.get(i, ()):
+                bar = bars.drop(memory)
+                if bar is not None:
+                    level.forget(bar)
+        if narrow is not None:
+            narrow.give(bars, level)
+
+    def forget(self, memory: Allocation) -> None:
+        """What runs here is remembered, with all its memories."""

@@ -1,0 +1,373 @@
+"""Transforms of Python functions over arrays: derivatives in both modes, and many lanes at once.
+
+Each runs the function at a level of its own (`kernelab.autodiff.transforms.levels`), so they compose.  The
+function must not change its arguments, and returns arrays; `requires_grad` plays no part.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.transforms.batch_level import Batch, drawing_again
+from kernelab.autodiff.transforms.levels import Forward, Level, current, fresh
+from kernelab.autodiff.transforms.progress import steps
+from kernelab.autodiff.transforms.reverse import Reverse
+from kernelab.autodiff.transforms.struct_arguments import is_struct, parts
+from kernelab.autodiff.transforms.trees import (
+    argument_name,
+    is_whole,
+    leaves,
+    lines,
+    name_of,
+    rebuilt,
+    refusal,
+    require_like,
+    scalar_shape,
+    scalars,
+    shaped,
+)
+from kernelab.errors import GradientError, a_thing
+from kernelab.lang.types import Scalar, is_differentiable, scalar_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.host.structarray import structarray
+
+Function = Callable[..., Any]
+
+CHUNK_BYTES = 1 << 28
+"""How much memory the lanes of one chunk may take where nobody says how large a chunk is."""
+
+
+def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
+    """What a function returns, and its auxiliary part; GradientError if it changes an argument."""
+    watched = [(i, arg, arg.allocation.version) for i, arg in enumerate(args) if isinstance(arg, array)]
+    result = func(*args)
+    for i, arg, before in watched:
+        if arg.allocation.version != before:
+            message = f"{name_of(func)} changes its argument {argument_name(func, i)}"
+            hint = "write to a new array: y = kl.zeros_like(x), or y = kl.clone(x)"
+            raise refusal(GradientError, message, "changed", hint)
+    if not has_aux:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
+        message = f"has_aux=True: {name_of(func)} has to return a pair (output, aux)"
+        raise refusal(GradientError, message, "aux")
+    return result
+
+
+# ------------------------------------------------------------------------------------------ the two modes
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A function that has run in reverse mode: its result, and the copies of its arguments."""
+
+    func: Function
+    result: Any
+    aux: Any
+    outputs: list[array]
+    inputs: list[array]
+    level: Reverse
+
+    def pull(self, level: Level, seeds: Sequence[array | None]) -> list[array]:
+        """The adjoints of the inputs, for those of the outputs."""
+        bars = Adjoints()
+        for output, seed in zip(self.outputs, seeds, strict=True):
+            if seed is not None:
+                level.move(bars.of(output), seed, add=True)
+        with drawing_again(level, self.level.parent):
+            self.level.pull(level, bars)
+        return [bars.of(source) for source in self.inputs]
+
+    def depends(self, output: array) -> bool:
+        """Whether anything of an output was computed from the inputs."""
+        return output.allocation in self.level.tracked
+
+
+def record(func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool = False) -> Recorded:
+    """Run a function in reverse mode with respect to some arguments."""
+    parent = current()
+    level = Reverse(parent)
+    given, inputs = _copied(parent, args, chosen)
+    level.tracked.update(source.allocation for source in inputs)
+    with level.active():
+        result, aux = call(func, given, has_aux)
+    return Recorded(func, result, aux, leaves(result, func), inputs, level)
+
+
+def push(
+    func: Function, args: Sequence[Any], chosen: Sequence[int], dots: Sequence[array], has_aux: bool = False
+) -> tuple[Any, list[array], Any]:
+    """What a function returns, the tangents of its outputs, and its auxiliary part."""
+    parent = current()
+    level = Forward(parent)
+    given, inputs = _copied(parent, args, chosen)
+    for source, dot in zip(inputs, dots, strict=True):
+        parent.move(level.dot(source), dot)
+    with level.active():
+        result, aux = call(func, given, has_aux)
+    return result, [level.dot(output) for output in leaves(result, func)], aux
+
+
+def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[list[Any], list[array]]:
+    """The arguments with copies of some: what else leads to the same array is a constant."""
+    given, inputs = list(args), []
+    for i in chosen:
+        made = fresh(args[i].shape, args[i].dtype, args[i])
+        parent.move(made, args[i])
+        given[i] = made
+        inputs.append(made)
+    return given, inputs
+
+
+# ------------------------------------------------------------------------------------------ gradients
+
+
+def gradients(
+    func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool
+) -> tuple[Any, list[array], Any]:
+    """What a function returns, an array of one number, and its gradients."""
+    found = record(func, args, chosen, has_aux)
+    loss = _checked_loss(found)
+    seed = fresh(loss.shape, loss.dtype, loss)
+    seed.host()[...] = 1
+    return found.result, found.pull(current(), [seed]), found.aux
+
+
+def _checked_loss(found: Recorded) -> array:
+    name = name_of(found.func)
+    if len(found.outputs) != 1:
+        message = f"{name} returned {len(found.outputs)} arrays, and a gradient is that of one number"
+        raise refusal(GradientError, message, "loss", "use vjp or jacrev")
+    (loss,) = found.outputs
+    if loss.size != 1 or not isinstance(loss.dtype, Scalar) or not loss.dtype.is_float:
+        message = f"{name} returned {loss.size} elements of {loss.dtype}, and a gradient is that of one float"
+        raise refusal(
+            GradientError,
+            message,
+            "loss",
+            "add them up: kl.utils.array_sum(y, out=total), or use vjp or jacrev",
+        )
+    if not found.depends(loss):
+        message = f"the result of {name} was not computed from the arguments to differentiate by"
+        hint = "let kernels compute it from them; what goes through NumPy has no derivative"
+        raise refusal(GradientError, message, "unreached", hint)
+    return loss
+
+
+# ------------------------------------------------------------------------------------------ Jacobians
+
+
+def rows(found: Recorded, chunk_size: int | None = None) -> list[list[array]]:
+    """For each output the Jacobian by each input, outputs' axes first, from batches of adjoints."""
+    _require_float_outputs(found.func, found.outputs)
+    return [[*_rows(found, k, chunk_size)] for k in range(len(found.outputs))]
+
+
+def _rows(found: Recorded, k: int, chunk_size: int | None) -> Iterator[array]:
+    output, parent = found.outputs[k], current()
+    shape = scalar_shape(output)
+    count = int(np.prod(shape, dtype=np.int64))
+    scalar = scalar_of(output.dtype)
+    made = [fresh((count, _count(source)), scalar_of(source.dtype), source) for source in found.inputs]
+    stretches = chunks(count, chunk_size, sum(source.allocation.nbytes for source in found.inputs))
+    for chunk in steps("rows of the Jacobian", stretches):
+        seeds: list[array | None] = [None] * len(found.outputs)
+        batch = None if len(chunk) == count == 1 else Batch(parent, len(chunk))
+        values = unit_vectors(chunk, count, scalar.dtype)
+        if batch is not None:
+            seeds[k] = batch.seeds(output, values)
+        else:
+            seed = seeds[k] = fresh(output.shape, output.dtype, output)
+            seed.host()[...] = values.reshape(seed.host().shape)
+        for matrix, source, bar in zip(made, found.inputs, found.pull(batch or parent, seeds), strict=True):
+            across = lines(matrix, 0, chunk.start, len(chunk), scalar_shape(source))
+            view = (
+                batch.view(bar)
+                if batch is not None
+                else array.over(bar.allocation, bar.offset, (1, *bar.shape), (0, *bar.strides), bar.dtype)
+            )
+            parent.move(across, scalars(view))
+    for matrix, source in zip(made, found.inputs, strict=True):
+        yield shaped(matrix, (*shape, *scalar_shape(source)))
+
+
+def columns(
+    func: Function,
+    args: Sequence[Any],
+    chosen: Sequence[int],
+    has_aux: bool,
+    chunk_size: int | None,
+    randomness: str,
+    asked: str,
+) -> tuple[Any, list[list[array]], Any]:
+    """What a function returns, for each output the Jacobian by each input from tangents, and the rest.
+
+    `asked` is what the user has called.
+    """
+    parent = current()
+    matrices: list[list[array]] = []
+    result: Any = None
+    aux: Any = None
+    for i in chosen:
+        source, count = args[i], _count(args[i])
+        made: list[array] = []
+        stretches = chunks(count, chunk_size, 2 * source.allocation.nbytes)
+        for chunk in steps("columns of the Jacobian", stretches):
+            level = Batch(parent, len(chunk), randomness, chunk.start, asked)
+            with level.active():
+                dot = level.seeds(source, unit_vectors(chunk, count, scalar_of(source.dtype).dtype))
+                value, dots, extra = push(func, args, [i], [dot], has_aux)
+            outputs = leaves(value, func)
+            _require_float_outputs(func, outputs)
+            made = made or [fresh((_count(out), count), scalar_of(out.dtype), out) for out in outputs]
+            for matrix, out, out_dot in zip(made, outputs, dots, strict=True):
+                down = lines(matrix, 1, chunk.start, len(chunk), scalar_shape(out))
+                parent.move(down, scalars(level.view(out_dot)))
+            if result is None:
+                result, aux = _first_lane(level, value), _first_lane(level, extra)
+        shapes = [(*scalar_shape(out), *scalar_shape(source)) for out in leaves(result, func)]
+        matrices.append([shaped(matrix, shape) for matrix, shape in zip(made, shapes, strict=True)])
+    return result, [list(row) for row in zip(*matrices, strict=True)], aux
+
+
+def _first_lane(level: Batch, value: Any) -> Any:
+    """Arrays as the first lane of a batch has them; lanes of tangents do not differ in anything else."""
+    if isinstance(value, tuple | list | dict):
+        inside = value.values() if isinstance(value, dict) else value
+        return rebuilt(value, iter([_first_lane(level, part) for part in inside]))
+    if is_struct(value):
+        return rebuilt(value, iter([_first_lane(level, part) for part in parts(value)]))
+    if not isinstance(value, array) or value.allocation not in level.wide:
+        return value
+    view = level.view(value)
+    made = fresh(value.shape, value.dtype, value)
+    level.parent.move(made, array.over(view.allocation, view.offset, value.shape, value.strides, value.dtype))
+    return made
+
+
+def _require_float_outputs(func: Function, outputs: Sequence[array]) -> None:
+    for k, output in enumerate(outputs):
+        if not is_differentiable(output.dtype):
+            message = f"output {k} of {name_of(func)} is an array of {output.dtype}, which has no derivative"
+            raise refusal(
+                GradientError, message, "result", "return arrays of floats only; has_aux=True for the rest"
+            )
+
+
+def unit_vectors(chunk: range, count: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """Some rows of the identity."""
+    values = np.zeros((len(chunk), count), dtype)
+    values[np.arange(len(chunk)), chunk] = 1
+    return values
+
+
+def chunks(count: int, size: int | None, nbytes: int) -> list[range]:
+    """0 to `count` in stretches: of `size` if given, else so that lanes of `nbytes` fit into memory."""
+    step = size if size is not None else max(1, CHUNK_BYTES // max(nbytes, 1))
+    return [range(start, min(count, start + step)) for start in range(0, count, step)]
+
+
+def _count(elements: array) -> int:
+    return int(np.prod(scalar_shape(elements), dtype=np.int64))
+
+
+# ------------------------------------------------------------------------------------------ lanes
+
+
+def lanes_of(func: Function, args: Sequence[Any], in_dims: Any) -> tuple[list[int | None], int]:
+    """The axis of each argument that counts lanes, and how many lanes there are."""
+    dims = list(in_dims) if isinstance(in_dims, tuple | list) else [in_dims] * len(args)
+    if len(dims) != len(args):
+        message = f"in_dims has {len(dims)} entries for the {len(args)} arguments of {name_of(func)}"
+        raise refusal(GradientError, message, "in_dims")
+    found: dict[str, int] = {}
+    for i, (arg, dim) in enumerate(zip(args, dims, strict=True)):
+        if dim is not None:
+            name = argument_name(func, i)
+            dims[i] = _lane_axis(func, name, arg, dim)
+            found[name] = arg.shape[dims[i]]
+    if len(set(found.values())) != 1 or 0 in found.values():
+        sizes = ", ".join(f"{name} has {size}" for name, size in found.items()) or "no argument has any"
+        raise refusal(GradientError, f"vmap needs the same number of lanes everywhere: {sizes}", "in_dims")
+    return dims, next(iter(found.values()))
+
+
+def _lane_axis(func: Function, name: str, arg: Any, dim: Any) -> int:
+    """The axis that counts the lanes of one argument; GradientError where `dim` names none."""
+    if not is_whole(dim):
+        message = f"in_dims says {dim!r} for argument {name}, which is no axis"
+        raise refusal(GradientError, message, "in_dims", "pass a whole number, or None for no lanes")
+    if isinstance(arg, structarray):
+        message = f"argument {name} of {name_of(func)} is an array of structs, which has no lanes"
+        hint = 'take its fields as arguments, and pass ps["mass"] and the rest'
+        raise refusal(GradientError, message, "in_dims", hint)
+    if not isinstance(arg, array):
+        message = f"argument {name} of {name_of(func)} is {a_thing(arg)}: it has no lanes"
+        raise refusal(GradientError, message, "in_dims", "say None for it in in_dims=(0, None, ...)")
+    if not -arg.ndim <= dim < arg.ndim:
+        axes = f"{arg.ndim} {'axis' if arg.ndim == 1 else 'axes'}"
+        message = f"in_dims says axis {dim} for argument {name}, which has {axes}"
+        raise refusal(GradientError, message, "in_dims", "axes are counted from 0")
+    return int(dim % arg.ndim)
+
+
+def map_lanes(
+    func: Function, args: Sequence[Any], in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None
+) -> Any:
+    """Run a function once for many lanes, and join the lanes of what it returns."""
+    dims, lanes = lanes_of(func, args, in_dims)
+    parent = current()
+    result: Any = None
+    whole: list[array] = []
+    for chunk in [range(lanes)] if chunk_size is None else chunks(lanes, chunk_size, 1):
+        level = Batch(parent, len(chunk), randomness, chunk.start, "vmap")
+        with level.active():
+            given = [_lanes(level, arg, dim, chunk) for arg, dim in zip(args, dims, strict=True)]
+            result, _ = call(func, given, False)
+        outputs = leaves(result, func)
+        whole = whole or [fresh((lanes, *out.shape), out.dtype, out) for out in outputs]
+        for joined, out in zip(whole, outputs, strict=True):
+            parent.move(_slice(joined, 0, chunk), level.view(out))
+    axes = _out_axes(func, whole, out_dims)
+    return rebuilt(result, iter([_turned(joined, dim) for joined, dim in zip(whole, axes, strict=True)]))
+
+
+def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
+    """Where the axis of lanes goes in each result; GradientError where `out_dims` does not say so."""
+    given = list(out_dims) if isinstance(out_dims, tuple | list) else [out_dims] * len(whole)
+    if len(given) != len(whole):
+        message = (
+            f"out_dims has {len(given)} entries for the {len(whole)} arrays that {name_of(func)} returns"
+        )
+        raise refusal(GradientError, message, "out_dims")
+    for dim, joined in zip(given, whole, strict=True):
+        if not is_whole(dim) or not -joined.ndim <= dim < joined.ndim:
+            message = (
+                f"out_dims says {dim!r} for a result that has {joined.ndim} axes, that of the lanes included"
+            )
+            raise refusal(GradientError, message, "out_dims", f"pass {-joined.ndim} to {joined.ndim - 1}")
+    return given
+
+
+def _lanes(level: Batch, arg: Any, dim: int | None, chunk: range) -> Any:
+    return arg if dim is None else level.split(_slice(arg, dim, chunk), dim)
+
+
+def _slice(elements: array, axis: int, chunk: range) -> array:
+    shape = (*elements.shape[:axis], len(chunk), *elements.shape[axis + 1 :])
+    offset = elements.offset + chunk.start * elements.strides[axis]
+    return array.over(elements.allocation, offset, shape, elements.strides, elements.dtype)
+
+
+def _turned(joined: array, dim: int) -> array:
+    """The array with its first axis moved."""
+    order = list(range(1, joined.ndim))
+    order.insert(dim % joined.ndim, 0)
+    shape, strides = (tuple(values[k] for k in order) for values in (joined.shape, joined.strides))
+    return array.over(joined.allocation, joined.offset, shape, strides, joined.dtype)
+
+
+__all__ = ["columns", "gradients", "map_lanes", "push", "record", "require_like", "rows"]

@@ -1,0 +1,210 @@
+"""What a transform takes from functions and gives back: arrays in tuples, lists and dicts.
+
+Also the names by which messages call a function and its arguments.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.transforms.struct_arguments import fields, is_struct, parts, together
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, shown_type, type_name
+from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.memory.memory import contiguous_strides
+
+
+def name_of(func: Callable[..., Any]) -> str:
+    """What messages call a function."""
+    return getattr(func, "__name__", None) or type(func).__name__
+
+
+def argument_name(func: Callable[..., Any], position: int) -> str:
+    """What messages call an argument of a function."""
+    try:
+        names = list(inspect.signature(func).parameters)
+    except (TypeError, ValueError):
+        names = []
+    position, field = getattr(func, "__kernelab_parts__", {}).get(position, (position, ""))
+    field = f".{field}" if field else ""
+    return f"`{names[position]}{field}`" if position < len(names) else f"number {position}{field}"
+
+
+def refusal(kind: type[Exception], message: str, code: str, hint: str = "") -> Exception:
+    """An error that points at the user's line."""
+    return kind(Diagnostic(message, caller().span, code, hint=hint))
+
+
+def leaves(value: Any, func: Callable[..., Any]) -> list[array]:
+    """The arrays that a function returned, in order; KernelTypeError where there is anything else."""
+    return list(_leaves(value, name_of(func)))
+
+
+def _leaves(value: Any, func: str, what: str = "") -> Iterator[array]:
+    if is_struct(value):
+        for name, _, held in fields(value):
+            yield from _leaves(held, func, f" as {name}")
+    elif isinstance(value, array):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part, func)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _leaves(part, func)
+    else:
+        raise _no_leaf(value, func, what)
+
+
+def _no_leaf(value: Any, func: str, what: str) -> Exception:
+    if is_picked(value):
+        message = f"{func} returned picked elements, which have no memory of their own"
+        return refusal(KernelTypeError, message, "result", "return x[indices].contiguous()")
+    found = "nothing" if value is None else f"a {shown_type(value).__module__}.{type_name(value)}"
+    found = found.replace("builtins.", "")
+    message = f"{func} returned {found}{what}, which is data of the host and has no derivative"
+    hint = "return kernelab arrays that kernels have written, alone or in tuples, lists or dicts"
+    if isinstance(value, int | float | np.generic):
+        hint = "return an array of one number: kl.utils.array_sum(y, out=total) adds up into one"
+    return refusal(KernelTypeError, message, "result", hint)
+
+
+def cotangents_of(value: Any, func: Callable[..., Any]) -> list[array | None]:
+    """The arrays in what stands for cotangents, in order, and None where there is none."""
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, tuple | list | dict):
+        return [None] if value is None else [*leaves(value, func)]
+    return [leaf for part in parts for leaf in cotangents_of(part, func)]
+
+
+def rebuilt(value: Any, items: Iterator[Any]) -> Any:
+    """The same structure around other leaves; a dict of its fields for a struct that they do not fit."""
+    if is_struct(value):
+        return together(value, items)
+    if isinstance(value, tuple | list):
+        return type(value)([rebuilt(part, items) for part in value])
+    if isinstance(value, dict):
+        return {key: rebuilt(part, items) for key, part in value.items()}
+    return next(items)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, and not a truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def positions(func: Callable[..., Any], args: Sequence[Any], argnums: int | Sequence[int]) -> tuple[int, ...]:
+    """The arguments to differentiate by; an error names the one that has no derivative."""
+    _require_callable(func)
+    one = is_whole(argnums)
+    chosen: tuple[Any, ...] = (argnums,) if one else tuple(argnums) if isinstance(argnums, Sequence) else ()
+    if not chosen or not all(map(is_whole, chosen)):
+        message = f"argnums={argnums!r} chooses no argument of {name_of(func)}"
+        raise refusal(KernelTypeError, message, "argnums", "pass a position, such as 0, or a tuple of them")
+    for n in chosen:
+        _require_floats(func, args, n, argnums)
+    found = tuple(n % len(args) for n in chosen)
+    twice = next((n for n in found if found.count(n) > 1), None)
+    if twice is not None:
+        message = (
+            f"argnums={argnums!r} chooses argument {argument_name(func, twice)} of {name_of(func)} twice"
+        )
+        raise refusal(KernelTypeError, message, "argnums", "name each argument once")
+    return found
+
+
+def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnums: object) -> None:
+    if not -len(args) <= n < len(args):
+        count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
+        message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
+        raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
+    if not _has_floats(args[n]):
+        raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
+
+
+def _require_callable(func: object) -> None:
+    if isinstance(func, Kernel):
+        message = f"transforms take a Python function, and {func.name} is a kernel"
+        hint = f"def f(x): y = kl.zeros_like(x); {func.name}[x.size](x, y); return y"
+        raise refusal(KernelTypeError, message, "function", hint)
+    if not callable(func):
+        message = f"transforms take a Python function, not {a_thing(func)}"
+        raise refusal(
+            KernelTypeError, message, "function", "write a function of arrays that launches kernels"
+        )
+
+
+def _has_floats(value: Any) -> bool:
+    """Whether a value is an array of floats, or a struct that has some."""
+    if is_struct(value):
+        return any(True for _ in fields(value))
+    return isinstance(value, array) and is_differentiable(value.dtype) and value.size > 0
+
+
+def _no_floats(value: Any, what: str) -> Exception:
+    if is_struct(value):
+        return refusal(KernelTypeError, f"{what} has no field of floats to differentiate by", "argument")
+    if isinstance(value, array) and not value.size:
+        return refusal(KernelTypeError, f"{what} has no elements to differentiate by", "argument")
+    found = f"an array of {value.dtype}" if isinstance(value, array) else f"{a_thing(value)}"
+    message = f"{what} is {found}: only arrays of floats are differentiated"
+    hint = "make an array of it: kl.array(..., dtype=float)"
+    if isinstance(value, array):
+        hint = "close over indices and counts, as in lambda x: f(x, k); for floats write dtype=float"
+    return refusal(KernelTypeError, message, "argument", hint)
+
+
+def require_like(value: Any, like: Any, what: str) -> None:
+    """Raise GradientError unless a value is an array of the shape and dtype of another, or such a struct."""
+    if is_struct(like):
+        _require_like_struct(value, like, what)
+        return
+    if not isinstance(value, array):
+        raise refusal(GradientError, f"{what} is {a_thing(value)}, not an array", "shape")
+    if value.shape != like.shape or value.dtype != like.dtype:
+        message = f"{what} is {value.dtype} {value.shape}, and has to be {like.dtype} {like.shape}"
+        raise refusal(GradientError, message, "shape")
+
+
+def _require_like_struct(value: Any, like: Any, what: str) -> None:
+    if type(value) is not type(like):
+        raise refusal(GradientError, f"{what} is {a_thing(value)}, and has to be {a_thing(like)}", "shape")
+    names = [name for name, _, _ in fields(like)]
+    if names != [name for name, _, _ in fields(value)]:
+        message = f"{what} has no array for each of {', '.join(names)}"
+        raise refusal(GradientError, message, "shape", "set the arrays in it")
+    for name, mine, other in zip(names, parts(value), parts(like), strict=True):
+        require_like(mine, other, f"field {name} of {what}")
+
+
+def scalar_shape(elements: array) -> tuple[int, ...]:
+    """The shape of an array with the components of its elements as last axes."""
+    return (*elements.shape, *shape_of(elements.dtype))
+
+
+def scalars(elements: array) -> array:
+    """A view of an array's numbers: the components of its elements are the last axes."""
+    scalar, inner = scalar_of(elements.dtype), shape_of(elements.dtype)
+    strides = (*elements.strides, *contiguous_strides(inner, bytes_of(scalar)))
+    return array.over(elements.allocation, elements.offset, (*elements.shape, *inner), strides, scalar)
+
+
+def lines(matrix: array, axis: int, first: int, count: int, rest: Sequence[int]) -> array:
+    """Some rows (axis 0) or columns (axis 1) of a contiguous matrix, with them as the first axis.
+
+    `rest` is the shape that the other side of the matrix stands for.
+    """
+    step, other = matrix.strides if axis == 0 else matrix.strides[::-1]
+    shape, strides = (count, *rest), (step, *contiguous_strides(tuple(rest), other))
+    return array.over(matrix.allocation, matrix.offset + first * step, shape, strides, matrix.dtype)
+
+
+def shaped(matrix: array, shape: Sequence[int]) -> array:
+    """A contiguous array seen in another shape of any number of dimensions."""
+    strides = contiguous_strides(tuple(shape), bytes_of(matrix.dtype))
+    return array.over(matrix.allocation, matrix.offset, tuple(shape), strides, matrix.dtype)

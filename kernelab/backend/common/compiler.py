@@ -1,0 +1,168 @@
+"""The C++ compiler of this machine: where it is, how it is called, and what its complaints mean.
+
+Knows command lines and text; must not know kernels.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelab.codegen.common.entry import Unit
+from kernelab.codegen.cpp.snippets import complaints
+from kernelab.errors import BuildError, Diagnostic, KernelSyntaxError, Related
+
+VARIABLES = ("KERNELAB_CXX", "CXX")
+PROGRAMS = ("g++", "clang++")
+
+FLAGS = (
+    *("-x", "c++", "-std=c++17", "-shared", "-fPIC", "-pipe", "-w"),
+    # Kernels compute the same everywhere: nothing is contracted, signed integers wrap, bytes have no type.
+    *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing"),
+    # Nobody reads errno or the floating-point flags.  NaN and infinity keep their meaning.
+    *("-fno-math-errno", "-fno-trapping-math"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-stack-protector"),
+    # The driver's start files and libraries would cost more time than a small kernel takes to compile.
+    *("-nostdlib", "-nodefaultlibs"),
+)
+EXTENSIONS = {"sse4_1": "-msse4.1", "avx2": "-mavx2", "f16c": "-mf16c", "bmi2": "-mbmi2"}
+"""What is used of a processor that has it; -march=native would cost time and tie the cache to one machine."""
+
+STRAIGHT = "-Og"
+"""For text without loops: it runs as fast as with -O1, and takes two thirds of the time to compile."""
+
+ADVICE = "to run at full speed, install a C++ compiler: on Debian and Ubuntu, sudo apt-get install g++"
+
+
+class NoCompilerError(BuildError):
+    """There is no C++ compiler on this machine, and none was asked for."""
+
+
+class CompilerError(BuildError):
+    """The compiler refused generated code: a fault of kernelab, not of its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A compiler that answers: its command, what it calls itself, and which flags suit this machine."""
+
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """What decides, besides the text, what the compiler makes of it."""
+        return "\n".join([*self.command, self.version, *self.flags])
+
+    def compile(self, unit: Unit, library: Path, optimise: str) -> None:
+        """Write the shared library of a unit.
+
+        Raises KernelSyntaxError for C++ that a user wrote, CompilerError for what kernelab did.
+        """
+        command = [*self.command, *self.flags, *self._options(optimise), "-o", str(library), "-"]
+        # Its own temporary files belong where the library goes, and its words are read by a machine.
+        environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
+        done = subprocess.run(
+            command, input=unit.text, capture_output=True, text=True, env=environment, check=False
+        )
+        if done.returncode != 0:
+            told = complaints(unit, _places(done.stderr))
+            if told:
+                raise KernelSyntaxError(*told)
+            raise CompilerError(_complaint(self, unit, done.stderr))
+
+    def _options(self, optimise: str) -> tuple[str, ...]:
+        # Without loops there is one region anyway: looking for others takes g++ a fifth of its time.
+        is_gcc = "clang" not in self.version
+        return (optimise, "-fira-region=one") if optimise == STRAIGHT and is_gcc else (optimise,)
+
+
+def find_compiler() -> str | None:
+    """The command that KERNELAB_CXX or CXX names, else g++ or clang++ of the path; None if there is none.
+
+    A variable's command is not tried here: see `open_compiler`.
+    """
+    named = _named()
+    if named is not None:
+        return named[1]
+    return next((path for program in PROGRAMS if (path := shutil.which(program))), None)
+
+
+def open_compiler() -> Compiler:
+    """The compiler that `find_compiler` finds, asked for its version.
+
+    Raises NoCompilerError if there is none, BuildError if the one that a variable names does not work.
+    """
+    command = find_compiler()
+    if command is None:
+        raise NoCompilerError(
+            Diagnostic("there is no C++ compiler on this machine", code="no-compiler", hint=ADVICE)
+        )
+    words = tuple(shlex.split(command))
+    try:
+        asked = subprocess.run([*words, "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as problem:
+        raise BuildError(_useless(command, problem)) from problem
+    return Compiler(words, asked.stdout, (*FLAGS, *_extensions()))
+
+
+def _named() -> tuple[str, str] | None:
+    """The variable that names a compiler, and what it says."""
+    return next(((name, os.environ[name]) for name in VARIABLES if os.environ.get(name, "").strip()), None)
+
+
+def _useless(command: str, problem: Exception) -> Diagnostic:
+    named = _named()
+    said = getattr(problem, "stderr", "") or getattr(problem, "strerror", "") or str(problem)
+    subject = f"`{command}`" if named is None else f"{named[0]} is set to `{named[1]}`, which"
+    hint = ADVICE if named is None else f"set {named[0]} to a C++ compiler, or unset it"
+    message = f"{subject} does not work as a C++ compiler: {said.strip().partition(chr(10))[0]}"
+    return Diagnostic(message, code="compiler", hint=hint)
+
+
+def _places(stderr: str) -> Iterator[tuple[int, int, str]]:
+    """Each place of the text that the compiler speaks of; of errors outside a snippet, what led there."""
+    message = ""
+    for line in stderr.splitlines():
+        found = re.match(r"<stdin>:(\d+):(\d+):\s+(?:(?:fatal )?(error): |(note|required)\b:? ?)(.*)$", line)
+        if found is None:
+            continue
+        number, column, is_error, _, text = found.groups()
+        message = text if is_error else message or text
+        yield int(number), int(column), message
+
+
+_COMPLAINT = re.compile(r"^<stdin>:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_SHOWN = 5
+
+
+def _complaint(compiler: Compiler, unit: Unit, stderr: str) -> Diagnostic:
+    found = [(int(line), text) for line, text in _COMPLAINT.findall(stderr)][:_SHOWN]
+    related = tuple(
+        Related(f"{text}: {unit.lines[line - 1].text.strip()}", span)
+        for line, text in found
+        if line <= len(unit.lines) and (span := unit.lines[line - 1].span) is not None
+    )
+    first = found[0][1] if found else _last_lines(stderr)
+    message = f"{Path(compiler.command[-1]).name} refused the C++ that kernelab generated: {first}"
+    hint = "this is a fault of kernelab: please report it with the kernel that shows it"
+    return Diagnostic(message, code="compiler-error", hint=hint, related=related)
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-_SHOWN:]) or "it gave no reason"
+
+
+def _extensions() -> tuple[str, ...]:
+    try:
+        with Path("/proc/cpuinfo").open() as file:
+            first = file.read(8192).partition("\n\n")[0]
+    except OSError:
+        return ()
+    listed = next((line for line in first.splitlines() if line.startswith("flags")), "").split()
+    return tuple(flag for name, flag in EXTENSIONS.items() if name in listed)

@@ -1,0 +1,100 @@
+"""Preconditions of the specialized build of a kernel for a device, and which bytes its arguments reach.
+
+The text for a device assumes, unless its function is `aliased`: arrays that it changes share no bytes with
+others, nor do their elements; strides and extents are not negative and fit in 32 bits, and so does the number
+of threads.  A launch that does not meet these runs another build.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelab.codegen.common.entry import Layout, Param
+from kernelab.lang.types import Array, bytes_of, scalar_of
+
+MOST = 2**31 - 1
+"""The largest number of threads, extent or stride for which positions fit in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The lowest address of any element, and one past the highest: equal where there are none.
+
+    `first` is the address of the first element, of `size` bytes, and `steps` are the strides along which
+    there are more; `folds` says that two elements may have bytes in common.
+    """
+
+    low: int
+    high: int
+    first: int
+    size: int
+    steps: tuple[int, ...]
+    folds: bool = False
+
+    def meets(self, other: "Reach") -> bool:
+        """Whether the two may have bytes in common; fields of the same structs have none."""
+        if self.high <= other.low or other.high <= self.low:
+            return False
+        period = math.gcd(*self.steps, *other.steps)
+        distance = (other.first - self.first) % period if period else 0
+        return not (distance >= self.size and distance + other.size <= period)
+
+
+def reach_of(layout: Layout, slots: Sequence[int]) -> dict[str, Reach]:
+    """The bytes of each array argument that is no residual, by the parameter's name."""
+    arrays = (param for param in layout.params if isinstance(param.type, Array) and not param.residual)
+    return {param.name: _reach(param, slots) for param in arrays}
+
+
+def _reach(param: Param, slots: Sequence[int]) -> Reach:
+    assert isinstance(param.type, Array)
+    ndim, first, size = param.type.ndim, slots[param.slot], bytes_of(param.type.elem)
+    shape = slots[param.slot + 1 : param.slot + 1 + ndim]
+    strides = slots[param.slot + 1 + ndim : param.slot + 1 + 2 * ndim]
+    if 0 in shape:
+        return Reach(first, first, first, size, ())
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = first + sum(step for step in reach if step < 0)
+    high = first + sum(step for step in reach if step > 0) + size
+    axes = sorted(
+        (abs(stride), stride, extent) for extent, stride in zip(shape, strides, strict=True) if extent > 1
+    )
+    span, folds = size, False
+    for step, _, extent in axes:
+        folds |= step < span
+        span += step * (extent - 1)
+    return Reach(low, high, first, size, tuple(stride for _, stride, _ in axes), folds)
+
+
+def is_specializable(layout: Layout, changed: frozenset[str], slots: Sequence[int]) -> bool:
+    """Whether the packed slots of a launch meet the preconditions; `changed` names what it changes."""
+    if slots[0] * slots[1] * slots[2] * slots[3] > MOST:
+        return False
+    for param in layout.params:
+        if isinstance(param.type, Array) and not param.residual:
+            numbers = slots[param.slot + 1 : param.slot + 1 + 2 * param.type.ndim]
+            if numbers and not 0 <= min(numbers) <= max(numbers) <= MOST:
+                return False
+    reach = reach_of(layout, slots)
+    return not any(_is_shared(name, reach) for name in changed & reach.keys())
+
+
+def misaligned(layout: Layout, slots: Sequence[int]) -> Param | None:
+    """The first array with numbers at addresses that are no multiples of their size; None if there is none.
+
+    A CPU reads and writes those, a device fails.
+    """
+    for param in layout.params:
+        if isinstance(param.type, Array) and not param.residual:
+            ndim, size = param.type.ndim, scalar_of(param.type.elem).bits // 8
+            first = param.slot + 1
+            shape, strides = slots[first : first + ndim], slots[first + ndim : first + 2 * ndim]
+            steps = [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
+            if 0 not in shape and any(number % size for number in (slots[param.slot], *steps)):
+                return param
+    return None
+
+
+def _is_shared(name: str, reach: dict[str, Reach]) -> bool:
+    mine = reach[name]
+    return mine.folds or any(mine.meets(other) for key, other in reach.items() if key != name)

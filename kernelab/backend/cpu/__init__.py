@@ -1,0 +1,1 @@
+"""The CPU: generated C++, built by the machine's compiler."""

@@ -1,0 +1,1 @@
+"""CUDA devices: drivers, compilers, launches, streams and workspaces."""

@@ -1,0 +1,378 @@
+"""CUDA devices: generated text, compiled for the device and launched through its driver.
+
+`CudaEntry.start` returns before the launch has ended, unless the host has to see how much it has saved: its
+status block, in memory that host and device share, says what went wrong, and is read when somebody waits
+(`backend/cuda/pending_launches.py`).  An entry that is called waits.  Knows the driver's protocol and the
+launch ABI; must not know arrays or tapes.
+"""
+
+import struct
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kernelab.backend.common.backends import (
+    Args,
+    Entry,
+    StorageFull,
+    kept_error,
+    memory_error,
+    slots_of,
+    thread_text,
+)
+from kernelab.backend.common.build_cache import Cache, key_of
+from kernelab.backend.common.specialization import is_specializable, misaligned
+from kernelab.backend.common.thread_order import in_turn, overlapping, repeated, unordered
+from kernelab.backend.common.tiered import BETTER, Pending, Tiered
+from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.launch_config import LAUNCH_CONFIG, current_stream
+from kernelab.backend.cuda.pending_launches import PendingLaunch, PendingLaunches, fields
+from kernelab.backend.cuda.stream_sync import StreamSync
+from kernelab.backend.cuda.workspace import Scratch, Snapshot, Workspace, threads_of
+from kernelab.codegen.common.entry import (
+    ABI_VERSION,
+    CODE,
+    FULL,
+    GRID_SLOTS,
+    MEMORY,
+    OK,
+    SITE,
+    THREAD,
+    EntryInfo,
+)
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cuda
+from kernelab.codegen.cpp.wide_accumulators import met_by_all, wide
+from kernelab.errors import BuildError, Diagnostic, KernelMemoryError, KernelWarning, LaunchError
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Function
+from kernelab.lang.types import HALVES, Array, scalar_of
+from kernelab.passes.access.independence import changed, summed
+from kernelab.settings import settings
+
+WAVES = 16
+"""How many blocks a processor is given at most: beyond, a thread of the device runs several of the grid."""
+
+MOST_SLOTS = 4096 // 8 - 1
+"""What a device takes as arguments of a kernel, but for the address of its status block."""
+
+SHARE = 2
+"""What threads keep for their loops may take this part of the memory that is free."""
+
+CHEAP = 64 << 20
+"""So many bytes are taken without a look at how many are free."""
+
+CROWD = 4096
+"""So many threads should have room for what their loops keep, before their loops keep checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What is known of a unit's entries, its machine code, and the better code that is under way, if any."""
+
+    entries: tuple[EntryInfo, ...]
+    code: bytes
+    better: Pending[bytes] | None
+
+
+class CudaBackend:
+    """Builds functions for one device, through the cache."""
+
+    def __init__(self, driver: Driver, name: str = "cuda:0", cache: Cache | None = None) -> None:
+        self.name = name
+        self.driver = driver
+        self.cache = Cache() if cache is None else cache
+        self.pending = PendingLaunches(driver, name)
+        self.lent: list[Scratch] = []
+        """The workspace of launches of the capture that goes on: it belongs to the graph."""
+        self.stream_sync = StreamSync(driver)
+
+    def build(self, functions: Sequence[Function]) -> dict[str, Entry]:
+        """An entry for each function, by name; they are scalarised, without calls, and of distinct names.
+
+        Raises BuildError.
+        """
+        return self.load(functions, self.compile(functions))
+
+    def compile(self, functions: Sequence[Function], ahead: bool = False) -> Compiled:
+        """The first half of `build`, which any thread may do, whatever the device does; raises BuildError.
+
+        `ahead` of time it lets a build go first that somebody waits for: NVRTC does little at once.
+        """
+        unit = emit(functions, Cuda())
+        for info in unit.entries:
+            _require_few(info)
+        if ahead:
+            BETTER.give_way()
+        with BETTER.urgent():
+            return Compiled(unit.entries, *self._code(unit.text))
+
+    def load(self, functions: Sequence[Function], compiled: Compiled) -> dict[str, Entry]:
+        """The second half: entries for the functions of what they were compiled to; raises BuildError."""
+        entries = zip(functions, compiled.entries, strict=True)
+        return {
+            info.name: CudaEntry(self, info, function, self._tiered(info.symbol, compiled))
+            for function, info in entries
+        }
+
+    def _tiered(self, symbol: str, compiled: Compiled) -> Tiered:
+        return Tiered(symbol, lambda code: self.driver.load(code, symbol), compiled.code, compiled.better)
+
+    def _code(self, text: str) -> tuple[bytes, Pending[bytes] | None]:
+        """Machine code, and the better one that is being made meanwhile where this one was made quickly."""
+        driver, cache = self.driver, self.cache
+        key = key_of(text, driver.identity, "cuda", str(ABI_VERSION))
+        if not (settings().quick_builds and driver.hurries):
+            return cache.data(key, lambda: driver.compile(text)), None
+        known = cache.known(key)
+        if known is not None:
+            return known, None
+        quick = driver.compile(text, quickly=True)
+        return quick, BETTER.begin(lambda: cache.data(key, lambda: driver.compile(text)))
+
+    def stream(self) -> int:
+        """The stream that the next launch runs in: it waits for what the device's own has to do.
+
+        Captured launches are in the device's own.
+        """
+        stream = 0 if self.stream_sync.is_capturing else current_stream(self.name)
+        if stream:
+            self.stream_sync.meet(stream, 0)
+        return stream
+
+
+def _require_few(info: EntryInfo) -> None:
+    if info.layout.slots > MOST_SLOTS:
+        message = f"`{info.name}` needs {8 * info.layout.slots:,} bytes of arguments on a CUDA device"
+        hint = f"there is room for {8 * MOST_SLOTS:,}: split the kernel, or launch it on the CPU"
+        raise BuildError(Diagnostic(message, code="cuda", hint=hint))
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDims:
+    """The threads of the device that run a grid."""
+
+    blocks: int
+    threads: int
+
+    @property
+    def count(self) -> int:
+        return self.blocks * self.threads
+
+
+class CudaEntry:
+    """A function of a device; `turns` says why its threads run one after another, "" if they need not."""
+
+    def __init__(self, backend: CudaBackend, info: EntryInfo, function: Function, loaded: Tiered) -> None:
+        self.info = info
+        self.turns = in_turn(function)
+        self.changed = frozenset(var.hint for var in changed(function))
+        self._backend = backend
+        self._loaded = loaded
+        self._workspace = Workspace.of(function)
+        self._told = False
+        self._function = function
+        self._summed = summed(function)
+        self._accepted: list[int] = []
+        self._unordered = unordered(function)
+        joint = [scalar_of(elem_of(stmt.array)) for stmt in met_by_all(function)]
+        self._joint = bool(joint)
+        self._one_block = any(scalar in HALVES for scalar in joint)
+        self._fallback: CudaEntry | None = None
+        sums = (stmt.array for stmt in wide(function) if isinstance(stmt.array.type, Array))
+        self._narrow = [array.hint for array in sums if scalar_of(elem_of(array)) in HALVES]
+
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+        """Run the threads of the grid, and wait for them; see `start`."""
+        assert done == 0, "a device has run all threads or none"
+        self.start(args, limit, room)
+        self._backend.pending.synchronize()
+
+    def start(self, args: Args, limit: int = 0, room: int = 0, place: object = "") -> None:
+        """Start the threads of the grid; the addresses of arrays are the device's.
+
+        A residual's handle is on the host; it then says where on the device the values are.  `place` is the
+        line that launches.  What goes wrong is raised when somebody waits for the device; a launch that needs
+        a workspace has ended when this returns: where that was too small, it runs again.  Raises a
+        KernelError; StorageFull before anything has changed.
+        """
+        self._backend.pending.require_alive()
+        slots = slots_of(args)
+        if slots != self._accepted:
+            self._require_aligned(slots)
+        if self._narrow:
+            self._warn_of_narrow_sums()
+        if not self._is_specializable(slots):
+            self._fallback_entry(place).start(args, limit, room, place)
+            return
+        slots += [0] * (self.info.layout.slots - len(slots))  # those of the arena are left to the device
+        if not self._workspace.needed:
+            self._backend.pending.add(self._launch(slots, self._dims(slots, 0), 0, place))
+            return
+        if self._backend.pending.captured is not None:
+            self._capture(slots, limit, place)
+            return
+        self._workspace.fit(self.info.layout, threads_of(slots), room)
+        snapshot = Snapshot(self._backend.driver, self.info, self.changed, slots)
+        try:
+            while (status := self._attempt(slots, self._bound(slots, limit), snapshot, place)) is not None:
+                if not self._workspace.grow(self.info.layout, threads_of(slots), room):
+                    thread = thread_text(status[THREAD], slots[:GRID_SLOTS], self.info.coordinates)
+                    raise kept_error(self.info.name, self.info.sites[status[SITE]], thread, room)
+        finally:
+            snapshot.release()
+
+    def _capture(self, slots: list[int], limit: int, place: object) -> None:
+        """Put a launch into a graph, with the workspace that the launches before it needed."""
+        workspace, scratch = self._workspace, Scratch(self._backend.driver)
+        filled, dims = [*slots], self._dims(slots, workspace.arena)
+        try:
+            workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
+            self._backend.pending.add(self._launch(filled, dims, limit, place))
+        except KernelMemoryError as problem:
+            scratch.release()
+            raise memory_error(self.info.name, "all threads") from problem
+        workspace.hand_over(self.info.layout, slots, filled, scratch)
+        self._backend.lent.append(scratch)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a launch copies in the device's own stream, beside what it runs."""
+        return self._workspace.needed
+
+    def _is_specializable(self, slots: list[int]) -> bool:
+        """Whether a launch meets the preconditions of the text; the last one that did is known again."""
+        if self._function.aliased or slots == self._accepted:
+            return True
+        if not is_specializable(self.info.layout, self.changed, slots):
+            return False
+        self._accepted = list(slots)
+        return True
+
+    def _require_aligned(self, slots: Sequence[int]) -> None:
+        """Raise LaunchError for numbers that a device can neither read nor write, and would fail for good."""
+        param = misaligned(self.info.layout, slots)
+        if param is None:
+            return
+        assert isinstance(param.type, Array)
+        scalar = scalar_of(param.type.elem)
+        size = scalar.bits // 8
+        message = (
+            f"elements of `{param.name}` of `{self.info.name}` stand at addresses that are no multiples "
+            f"of {size}: a CUDA device reads no {scalar} there"
+        )
+        hint = (
+            f"pass an array whose address ({slots[param.slot]:#x} here) and strides are multiples of {size}"
+        )
+        raise LaunchError(Diagnostic(message, self._function.span, "aligned", hint=hint))
+
+    def _fallback_entry(self, place: object) -> "CudaEntry":
+        """The same function, built without preconditions; raises LaunchError in a capture."""
+        if self._fallback is None:
+            if self._backend.pending.captured is not None:
+                raise LaunchError(self._unbuilt(place))
+            function = replace(self._function, aliased=True)
+            made = self._backend.build([function])[function.name]
+            assert isinstance(made, CudaEntry)
+            self._fallback = made
+        return self._fallback
+
+    def _unbuilt(self, place: object) -> Diagnostic:
+        """What is wrong with the first unusual launch of a capture."""
+        where = f", launched in {place}," if place else ""
+        message = (
+            f"`{self.info.name}`{where} gets arrays that share memory, run backwards or are very large: "
+            "that takes another build of it, and nothing can be built during a capture"
+        )
+        hint = "run the block once with these arrays before it is captured"
+        return Diagnostic(message, code="capture", hint=hint)
+
+    def _bound(self, slots: Sequence[int], limit: int) -> int:
+        """How many bytes a thread may keep for loops, where many do so at once; 0 is any number."""
+        if not limit:
+            return 0
+        free, _ = self._backend.driver.memory()
+        return min(limit, max(free // SHARE // min(threads_of(slots), CROWD), 1))
+
+    def _attempt(self, slots: list[int], limit: int, snapshot: Snapshot, place: object) -> list[int] | None:
+        """Run with the room that there is now; the status if it was too little: then nothing has happened."""
+        workspace, scratch = self._workspace, Scratch(self._backend.driver)
+        filled, dims = [*slots], self._dims(slots, workspace.arena)
+        try:
+            workspace.allocate(self.info.layout, filled, dims.count, threads_of(slots), scratch)
+            launch = self._launch(filled, dims, limit, place)
+            status = self._finished(launch)
+            if status[CODE] == OK:
+                workspace.hand_over(self.info.layout, slots, filled, scratch)
+        except KernelMemoryError as problem:
+            raise memory_error(self.info.name, "all threads") from problem
+        finally:
+            scratch.release()
+        if status[CODE] not in (MEMORY, FULL):
+            if status[CODE] != OK:
+                raise launch.failure(status)
+            return None
+        snapshot.put_back()
+        if status[CODE] == FULL and workspace.arena >= limit:
+            raise StorageFull(memory_error(self.info.name, str(status[THREAD])).diagnostics[0])
+        return status
+
+    # ---------------------------------------------------------------------------------------- running
+
+    def _dims(self, slots: Sequence[int], arena: int) -> LaunchDims:
+        """The threads of the device for a launch, each with so many bytes of the arena.
+
+        It is one where the threads of the grid run one after another.
+        """
+        alone = self.turns or repeated(self.info, slots)
+        if self._function.aliased:
+            alone = alone or overlapping(self.info, self.changed, slots, self._summed)
+        if settings().deterministic:
+            alone = alone or self._unordered
+        if alone:
+            self._tell(alone)
+            return LaunchDims(1, 1)
+        total, config, most = threads_of(slots), LAUNCH_CONFIG.get(), WAVES * self._backend.driver.processors
+        if most * config.threads * arena > CHEAP:
+            free, _ = self._backend.driver.memory()
+            most = min(most, max(free // SHARE // arena // config.threads, 1))
+        if self._one_block or (self._joint and settings().deterministic):
+            most = 1  # only within a block sums are float64, and of one order
+        if config.blocks:
+            most = min(most, config.blocks)
+        return LaunchDims(max(1, min(-(-total // config.threads), most)), config.threads)
+
+    def _warn_of_narrow_sums(self) -> None:
+        message = (
+            f"`{self.info.name}` adds to many elements of `{self._narrow[0]}`, which stop growing after some "
+            f"hundreds of ones: on {self._backend.name} each addition is rounded"
+        )
+        hint = "add up in float32, and convert the sums; on the CPU they are taken in float64"
+        shown = Diagnostic(message, None, "sums", "warning", hint=hint).render()
+        self._narrow = []
+        warnings.warn(shown, KernelWarning, stacklevel=2)
+
+    def _tell(self, why: str) -> None:
+        if self._told:
+            return
+        self._told = True
+        message = f"`{self.info.name}` runs on one thread of {self._backend.name}: {why}"
+        hint = "that gives what the CPU gives, slowly; sums by atomics may come in any order"
+        shown = Diagnostic(message, None, "order", "warning", hint=hint).render()
+        warnings.warn(shown, KernelWarning, stacklevel=2)
+
+    def _launch(self, slots: Sequence[int], dims: LaunchDims, limit: int, place: object) -> PendingLaunch:
+        """Start, and say what is under way."""
+        backend, packed = self._backend, struct.pack(f"={len(slots)}q", *slots)
+        stream, block = backend.stream(), backend.pending.block(limit)
+        loaded = self._loaded.now(may_load=backend.pending.captured is None)
+        backend.driver.launch(loaded, dims.blocks, dims.threads, packed, block[1], stream)
+        return PendingLaunch(self.info, slots, block, stream, place)
+
+    def _finished(self, launch: PendingLaunch) -> list[int]:
+        """The status block of a launch at its end; raises what went wrong in launches before it."""
+        pending = self._backend.pending
+        pending.synchronize_with(launch)
+        status = list(fields(launch.block))
+        pending.give_back(launch.block)
+        return status

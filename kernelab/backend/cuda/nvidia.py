@@ -1,0 +1,459 @@
+"""The CUDA driver, through cuda-python.
+
+A device works in its primary context, which PyTorch and CuPy use too, and where nothing else is said in one
+stream there.  Memory comes from the device's stream-ordered pool.  cuda-python is loaded when a device is
+first asked for, and never before.  Must not know kernels or arrays.
+"""
+
+import ctypes
+import sys
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from kernelab.backend.cuda import nvrtc
+from kernelab.backend.cuda.driver import Driver, fault, wait_until
+from kernelab.errors import BuildError, Diagnostic, KernelError, LaunchError
+
+_INSTALL = "pip install 'kernelab[cuda]' installs cuda-python and NVRTC; until then use device=\"cpu\""
+_NO_DRIVER = 'install NVIDIA\'s driver, and look at nvidia-smi; until then use device="cpu"'
+_MAPPED = 2
+"""Host memory that the device can reach: CU_MEMHOSTALLOC_DEVICEMAP."""
+
+_NON_BLOCKING = 1
+"""A stream apart from the legacy default stream: CU_STREAM_NON_BLOCKING."""
+
+_UNTIMED = 2
+"""An event without a time: CU_EVENT_DISABLE_TIMING."""
+
+
+class NoDriverError(KernelError):
+    """There is no way to CUDA devices: the message is the reason, the end of a sentence."""
+
+
+@cache
+def api() -> Any:
+    """The functions of the driver, initialised; raises NoDriverError."""
+    try:
+        found = import_module("cuda.bindings.driver")
+    except ImportError:
+        raise NoDriverError(Diagnostic("cuda-python is not installed", code="cuda", hint=_INSTALL)) from None
+    try:
+        code = found.cuInit(0)[0].name
+    except RuntimeError as problem:  # cuda-python's way to say that it cannot load the library
+        reason = "this machine has no CUDA driver that can be loaded"
+        raise NoDriverError(Diagnostic(reason, code="cuda", hint=_NO_DRIVER)) from problem
+    if code != "CUDA_SUCCESS":
+        raise NoDriverError(*fault(code, "starting the CUDA driver", "cuda").diagnostics)
+    return found
+
+
+def count_devices() -> int:
+    """How many CUDA devices can be used; 0 where the driver or cuda-python is missing."""
+    try:
+        return int(_done(api().cuDeviceGetCount(), "counting devices", "cuda"))
+    except NoDriverError:
+        return 0
+
+
+def version() -> tuple[int, int] | None:
+    """The version of CUDA that the driver serves; None where there is none."""
+    try:
+        number = int(_done(api().cuDriverGetVersion(), "asking for the version", "cuda"))
+    except NoDriverError:
+        return None
+    return number // 1000, number % 1000 // 10
+
+
+def open_driver(ordinal: int) -> "NvidiaDriver":
+    """The device of that number; raises LaunchError that says what is missing."""
+    absent = f"there is no device 'cuda:{ordinal}'"
+    try:
+        count = int(_done(api().cuDeviceGetCount(), "counting devices", "cuda"))
+    except NoDriverError as problem:
+        (why,) = problem.diagnostics
+        raise LaunchError(Diagnostic(f"{absent}: {why.message}", code="device", hint=why.hint)) from problem
+    if not 0 <= ordinal < count:
+        have = "no CUDA device" if not count else f"{count} CUDA device{'s' * (count > 1)}"
+        hint = 'use device="cpu"' if not count else f'use one of "cuda:0" to "cuda:{count - 1}"'
+        raise LaunchError(
+            Diagnostic(f"there is no device 'cuda:{ordinal}': this machine has {have}", hint=hint)
+        )
+    return NvidiaDriver(ordinal)
+
+
+def _done(returned: Any, doing: str, device: str) -> Any:
+    """What a call of the driver has returned, without its code; raises the error that the code stands for."""
+    code, *values = returned
+    if code.name != "CUDA_SUCCESS":
+        raise fault(code.name, doing, device)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _of_versions(problem: BuildError) -> Diagnostic:
+    """What is wrong with code that the driver does not load, with the versions that have to go together."""
+    (why,) = problem.diagnostics
+    compiler, served = nvrtc.version(), version() or (0, 0)
+    message = f"{why.message}; NVRTC is {compiler}, and the driver serves CUDA {served[0]}.{served[1]}"
+    if int(compiler.partition(".")[0]) <= served[0]:
+        return replace(why, message=message)
+    hint = (
+        "install a newer driver, or an NVRTC for this one: pip uninstall nvidia-cuda-nvrtc, "
+        f"then pip install nvidia-cuda-nvrtc-cu{served[0]}"
+    )
+    return replace(why, message=message, hint=hint)
+
+
+class _Loaded:
+    """A function of a module, which stays loaded: it may be under way; `most` threads are a block at most."""
+
+    __slots__ = ("function", "most")
+
+    def __init__(self, function: Any, most: int) -> None:
+        self.function = function
+        self.most = most
+
+
+class _Graph:
+    """An executable graph, given back when this object goes."""
+
+    __slots__ = ("_driver", "executable")
+
+    def __init__(self, driver: "NvidiaDriver", executable: Any) -> None:
+        self._driver = driver
+        self.executable = executable
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._driver.destroy(self.executable)
+
+
+class NvidiaDriver:
+    """One CUDA device; satisfies `kernelab.backend.cuda.driver.Driver`."""
+
+    def __init__(self, ordinal: int) -> None:
+        self._api = api()
+        self.name = f"cuda:{ordinal}"
+        self._ordinal = ordinal
+        self._capturing = False
+        self._aside: Any = None
+        self._reached: dict[int, bool] = {}
+        self._device = self._do("opening the device", self._api.cuDeviceGet(ordinal))
+        self._context = self._do("opening the device", self._api.cuDevicePrimaryCtxRetain(self._device))
+        self._enter()
+        major, minor, self.processors = map(
+            self._attribute, ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "MULTIPROCESSOR_COUNT")
+        )
+        self.architecture = f"sm_{major}{minor}"
+        self._reads_the_host = bool(self._attribute("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"))
+        """Whether copies may read the host's pages after they were asked for: both share page tables."""
+        self._stream = self._do("opening the device", self._api.cuStreamCreate(_NON_BLOCKING))
+        self._keep_freed_memory()
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._do("asking the device", self._api.cuDeviceGetAttribute(attribute, self._device)))
+
+    def _keep_freed_memory(self) -> None:
+        """Let the pool keep what is freed: asking the system for it again would wait for the device."""
+        pool = self._do("opening the memory pool", self._api.cuDeviceGetDefaultMemPool(self._device))
+        attribute = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        most = self._api.cuuint64_t(2**64 - 1)
+        self._do("opening the memory pool", self._api.cuMemPoolSetAttribute(pool, attribute, most))
+
+    def _do(self, doing: str, returned: Any) -> Any:
+        return _done(returned, doing, self.name)
+
+    def _enter(self) -> None:
+        """Make the context that of the calling thread: any thread may launch."""
+        self._do("entering the device", self._api.cuCtxSetCurrent(self._context))
+
+    @property
+    def identity(self) -> str:
+        """The architecture and the version of NVRTC."""
+        return f"{self.architecture} {nvrtc.version()}"
+
+    # ---------------------------------------------------------------------------------------- code
+
+    @property
+    def hurries(self) -> bool:
+        """Whether NVRTC has a quick way."""
+        return nvrtc.hurries()
+
+    def compile(self, text: str, quickly: bool = False) -> bytes:
+        """Machine code for the device, or PTX for one that NVRTC does not know yet; raises BuildError."""
+        return nvrtc.compile_for(text, self.architecture, quickly)
+
+    def load(self, code: bytes, symbol: str) -> object:
+        """A function of machine code; raises BuildError."""
+        self._enter()
+        try:
+            module = self._do("loading a kernel", self._api.cuModuleLoadData(code))
+        except BuildError as problem:
+            raise BuildError(_of_versions(problem)) from problem
+        function = self._do("loading a kernel", self._api.cuModuleGetFunction(module, symbol.encode()))
+        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        most = self._do("loading a kernel", self._api.cuFuncGetAttribute(attribute, function))
+        return _Loaded(function, int(most))
+
+    # ---------------------------------------------------------------------------------------- memory
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of new memory; raises KernelMemoryError."""
+        self._enter()
+        doing = f"allocating {nbytes:,} bytes"
+        address = int(self._do(doing, self._api.cuMemAllocAsync(max(nbytes, 1), self._for_memory)))
+        if self._capturing:
+            self._do(doing, self._api.cuStreamSynchronize(self._for_memory))
+        return address
+
+    @property
+    def _for_memory(self) -> Any:
+        """The stream in which memory is handed out: one apart while the own one is captured."""
+        if not self._capturing:
+            return self._stream
+        if self._aside is None:
+            self._aside = self._do("opening a stream", self._api.cuStreamCreate(_NON_BLOCKING))
+        return self._aside
+
+    def free(self, address: int) -> None:
+        """Give memory back, when what was started has ended."""
+        self._enter()
+        self._do("freeing memory", self._api.cuMemFreeAsync(address, self._for_memory))
+
+    def memory(self) -> tuple[int, int]:
+        """How many bytes are free, those that the pool keeps included, and how many there are."""
+        self._enter()
+        free, total = self._do("asking for free memory", self._api.cuMemGetInfo())
+        pool = self._do("asking for free memory", self._api.cuDeviceGetDefaultMemPool(self._device))
+        kinds = self._api.CUmemPool_attribute
+        reserved, used = (
+            int(self._do("asking for free memory", self._api.cuMemPoolGetAttribute(pool, kind)))
+            for kind in (kinds.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, kinds.CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+        )
+        return int(free) + reserved - used, int(total)
+
+    def upload(self, address: int, source: int, nbytes: int) -> None:
+        """Copy from the host, whose bytes the driver has taken when this returns."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
+        if self._reads_the_host and not self._capturing:
+            self.wait()
+
+    def owns(self, address: int) -> bool:
+        """Whether the driver knows an address as one of this device: of its memory, not of pinned memory."""
+        self._enter()
+        kinds, device = self._api.CUpointer_attribute, self._api.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        wanted = {
+            kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE: int(device),
+            kinds.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: self._ordinal,
+        }
+        for kind, value in wanted.items():
+            code, found = self._api.cuPointerGetAttribute(kind, address)
+            if code.name != "CUDA_SUCCESS" or int(found) != value:
+                return False
+        return True
+
+    @property
+    def own_stream(self) -> int:
+        """The driver's handle of the device's own stream."""
+        return int(self._stream)
+
+    def download(self, target: int, address: int, nbytes: int) -> None:
+        """Copy to the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
+        self.wait()
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy within the device, after what was started before and before what comes."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyDtoDAsync(target, source, nbytes, self._stream))
+
+    def reaches(self, other: Driver) -> bool:
+        """Whether the driver knows a way between the two; then the other's memory is opened to this one."""
+        if not isinstance(other, NvidiaDriver):
+            return False
+        if other._ordinal not in self._reached:
+            asked = self._api.cuDeviceCanAccessPeer(self._device, other._device)
+            found = bool(self._do("asking for the way to another device", asked))
+            if found:
+                other.open_to(self._ordinal)
+            self._reached[other._ordinal] = found
+        return self._reached[other._ordinal]
+
+    def open_to(self, ordinal: int) -> None:
+        """Let another device look at the memory of the pool."""
+        self._enter()
+        doing = "opening the memory to another device"
+        pool = self._do(doing, self._api.cuDeviceGetDefaultMemPool(self._device))
+        access = self._api.CUmemAccessDesc()
+        access.location.type = self._api.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = ordinal
+        access.flags = self._api.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        self._do(doing, self._api.cuMemPoolSetAccess(pool, [access], 1))
+
+    def fetch(self, target: int, other: Driver, source: int, nbytes: int) -> None:
+        """Copy from another device, in the own stream."""
+        assert isinstance(other, NvidiaDriver)
+        self._enter()
+        places = (target, self._context, source, other._context)
+        self._do("copying between devices", self._api.cuMemcpyPeerAsync(*places, nbytes, self._stream))
+
+    def start_upload(self, address: int, source: int, nbytes: int) -> None:
+        """Begin to copy from page-locked memory of the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyHtoDAsync(address, source, nbytes, self._stream))
+
+    def start_download(self, target: int, address: int, nbytes: int) -> None:
+        """Begin to copy to page-locked memory of the host."""
+        self._enter()
+        self._do("copying", self._api.cuMemcpyDtoHAsync(target, address, nbytes, self._stream))
+
+    def fill(self, address: int, pattern: bytes, count: int) -> None:
+        """Write one, two or four bytes so often, likewise."""
+        self._enter()
+        ways = {1: self._api.cuMemsetD8Async, 2: self._api.cuMemsetD16Async, 4: self._api.cuMemsetD32Async}
+        value = int.from_bytes(pattern, sys.byteorder)
+        self._do("filling memory", ways[len(pattern)](address, value, count, self._stream))
+
+    def shared(self, nbytes: int) -> tuple[int, int]:
+        """Page-locked memory of the host that the device reaches; it lives as long as the process."""
+        self._enter()
+        nbytes = max(nbytes, 1)
+        host = int(self._do("allocating shared memory", self._api.cuMemHostAlloc(nbytes, _MAPPED)))
+        ctypes.memset(host, 0, nbytes)
+        device = self._do("allocating shared memory", self._api.cuMemHostGetDevicePointer(host, 0))
+        return host, int(device)
+
+    # ---------------------------------------------------------------------------------------- running
+
+    def launch(
+        self, function: object, blocks: int, threads: int, slots: bytes, status: int, stream: int = 0
+    ) -> None:
+        """Start a function; the driver copies its arguments before it returns.
+
+        A block has fewer threads where it would need more registers than there are: those of the device then
+        run more of the grid's.
+        """
+        assert isinstance(function, _Loaded)
+        self._enter()
+        given = ctypes.create_string_buffer(slots, len(slots))
+        block = ctypes.c_void_p(status)
+        parameters = (ctypes.c_void_p * 2)(ctypes.addressof(given), ctypes.addressof(block))
+        started = self._api.cuLaunchKernel(
+            function.function,
+            *(blocks, 1, 1),
+            *(min(threads, function.most), 1, 1),
+            0,
+            stream or self._stream,
+            ctypes.addressof(parameters),
+            0,
+        )
+        self._do("launching", started)
+
+    def finished(self, stream: int = 0) -> bool:
+        """Whether all that was started has ended; raises the error that a kernel has caused."""
+        self._enter()
+        ended = self._ready(self._api.cuStreamQuery(stream or self._stream))
+        if ended:
+            # Nothing is left to wait for, but what kernels have printed is shown by a wait alone.
+            self._do("running a kernel", self._api.cuStreamSynchronize(stream or self._stream))
+        return ended
+
+    def _ready(self, returned: Any) -> bool:
+        if returned[0].name == "CUDA_ERROR_NOT_READY":
+            return False
+        self._do("running a kernel", returned)
+        return True
+
+    def wait(self, stream: int = 0) -> None:
+        """Return when all that was started has ended; an interrupt ends the wait."""
+        wait_until(lambda: self.finished(stream))
+
+    def wait_for_all(self) -> None:
+        """Return when the context has nothing left to do."""
+        self._enter()
+        self._do("running a kernel", self._api.cuCtxSynchronize())
+
+    # ---------------------------------------------------------------------------------------- graphs
+
+    def unshare(self, address: int) -> None:
+        """Give memory back that host and device share."""
+        self._enter()
+        self._do("freeing memory", self._api.cuMemFreeHost(address))
+
+    def begin_capture(self) -> None:
+        """Note what the own stream is given; other calls, of whatever thread, stay possible."""
+        self._enter()
+        mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._do("capturing launches", self._api.cuStreamBeginCapture(self._stream, mode))
+        self._capturing = True
+
+    def end_capture(self) -> object:
+        """The graph of what was noted, instantiated."""
+        self._enter()
+        self._capturing = False
+        graph = self._do("capturing launches", self._api.cuStreamEndCapture(self._stream))
+        try:
+            return _Graph(self, self._do("making a graph", self._api.cuGraphInstantiate(graph, 0)))
+        finally:
+            self._api.cuGraphDestroy(graph)
+
+    def replay(self, graph: object, stream: int = 0) -> None:
+        """Start a graph."""
+        assert isinstance(graph, _Graph)
+        self._enter()
+        self._do("starting a graph", self._api.cuGraphLaunch(graph.executable, stream or self._stream))
+
+    def destroy(self, executable: Any) -> None:
+        """Give a graph back; what has been started of it ends."""
+        self._enter()
+        self._api.cuGraphExecDestroy(executable)
+
+    # ---------------------------------------------------------------------------------------- order
+
+    def open_stream(self) -> int:
+        """A stream that does not wait for the legacy default stream."""
+        self._enter()
+        return int(self._do("opening a stream", self._api.cuStreamCreate(_NON_BLOCKING)))
+
+    def close_stream(self, stream: int) -> None:
+        """Give a stream back."""
+        self._enter()
+        self._do("closing a stream", self._api.cuStreamDestroy(stream))
+
+    def open_event(self, timed: bool) -> int:
+        """A new event; one that notes no time costs less."""
+        self._enter()
+        return int(self._do("opening an event", self._api.cuEventCreate(0 if timed else _UNTIMED)))
+
+    def close_event(self, event: int) -> None:
+        """Give an event back."""
+        self._enter()
+        self._do("closing an event", self._api.cuEventDestroy(event))
+
+    def record(self, event: int, stream: int) -> None:
+        """Let an event happen behind what a stream has to do."""
+        self._enter()
+        self._do("recording an event", self._api.cuEventRecord(event, stream or self._stream))
+
+    def hold(self, stream: int, event: int) -> None:
+        """Let a stream wait for an event."""
+        self._enter()
+        self._do("waiting for an event", self._api.cuStreamWaitEvent(stream or self._stream, event, 0))
+
+    def happened(self, event: int) -> bool:
+        """Whether an event has happened."""
+        self._enter()
+        return self._ready(self._api.cuEventQuery(event))
+
+    def wait_for(self, event: int) -> None:
+        """Return when an event has happened; an interrupt ends the wait."""
+        wait_until(lambda: self.happened(event))
+
+    def elapsed(self, start: int, end: int) -> float:
+        """Milliseconds, to half a microsecond."""
+        self._enter()
+        return float(self._do("reading events", self._api.cuEventElapsedTime(start, end)))

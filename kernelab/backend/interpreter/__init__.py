@@ -1,0 +1,1 @@
+"""The interpreter: IR run with NumPy."""

@@ -1,0 +1,423 @@
+"""What the interpreter does with one chunk of threads: every statement at once for all of them.
+
+A chunk's threads run in lockstep.  Those whose lanes a branch or a loop leaves out wait; those that have
+failed have no effects any more, nor do those after them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, assert_never
+
+import numpy as np
+
+from kernelab.backend.common.print_output import Output
+from kernelab.backend.interpreter.lanes import Frame, LaneStack, Numpy
+from kernelab.backend.interpreter.sums import Sums
+from kernelab.backend.interpreter.turns import in_turn
+from kernelab.codegen.common.entry import ASSERTION, DIVISION, FULL, INDEX, KEPT, ROOM, STATUS_FIELDS, Site
+from kernelab.codegen.common.print_formats import Message, message_of
+from kernelab.codegen.cpp.saving import early_saves
+from kernelab.codegen.cpp.wide_accumulators import totals, wide
+from kernelab.errors import Diagnostic, KernelTypeError, Span
+from kernelab.lang.build import elem_of, type_of
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Custom,
+    CustomRules,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+    reads,
+    walk,
+)
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.rounding import computed
+from kernelab.lang.types import Array, Scalar, bfloat16, scalar_of, shape_of
+from kernelab.passes.access.independence import independent
+
+Failing = Load | Store | Atomic | Assert | Save | Append
+"""The statements that can end a launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function, the number of each statement that can fail, and the Vars that are read."""
+
+    function: Function
+    sites: tuple[Site, ...]
+    numbers: dict[Stmt, int]
+    read: frozenset[Atom]
+    early: frozenset[Stmt]
+    independent: bool
+    late: tuple[Atomic, ...]
+
+    @staticmethod
+    def of(function: Function) -> "Program":
+        failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Failing)]
+        numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
+        read = frozenset(reads(function.body))
+        sites, early = tuple(map(_site, failing)), early_saves(function.body)
+        alone, late = independent(function), (*totals(function), *wide(function))
+        return Program(function, sites, numbers, read, early, alone, late)
+
+
+def _site(stmt: Failing) -> Site:
+    match stmt:
+        case Assert():
+            return Site(stmt.span, message=stmt.message)
+        case Load() | Store() | Atomic():
+            return Site(stmt.span, array=stmt.array.hint)
+        case Save() | Append():
+            return Site(stmt.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a thread ended: what a status block says of it."""
+
+    code: int
+    site: int
+    thread: int
+    offender: int = 0
+    extent: int = 0
+    axis: int = 0
+    room: int = 0
+
+    @property
+    def status(self) -> list[int]:
+        fields = [self.code, self.site, self.thread, self.offender, self.extent, self.axis]
+        fields += [0] * (STATUS_FIELDS - len(fields))
+        fields[ROOM] = self.room
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many bytes threads may save before they have changed anything, and keep later; 0 is any number.
+
+    `used` is what residuals take already.
+    """
+
+    early: int = 0
+    room: int = 0
+    used: int = 0
+
+
+PIECE = 256
+"""About how many bytes it takes to hold what lanes append at once, beside the values."""
+
+
+class _NobodyLeft(Exception):
+    """The first thread of a chunk has failed, so that nothing of the chunk needs to run on."""
+
+
+class Chunk:
+    """A run of some consecutive threads.
+
+    `limit` is the lowest thread that has failed: it and those after it have no effects any more.  `sums` take
+    additions in the place of some of `arrays`.  `bounds` hold for all threads together.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        arrays: Mapping[Var, Numpy],
+        sums: Sums,
+        threads: range,
+        bounds: Bounds = Bounds(),
+    ) -> None:
+        self.program = program
+        self.arrays = arrays
+        self.sums = sums
+        self.threads = threads
+        self.bounds = bounds
+        self.used = bounds.used
+        self.limit = threads.stop
+        self.failure: Failure | None = None
+        self.stacks: dict[Stack, LaneStack] = {}
+        self.locals: dict[Var, Numpy] = {}
+        self.appended: dict[Var, list[tuple[Numpy, Numpy]]] = {}
+        self.printed: list[tuple[Message, Numpy, list[Numpy]]] = []
+
+    def run(self, frame: Frame) -> list[Numpy]:
+        """The yields of the function's body."""
+        with np.errstate(all="ignore"):
+            try:
+                return self.block(self.program.function.body, frame)
+            except _NobodyLeft:
+                return []
+
+    def block(self, block: Block, frame: Frame) -> list[Numpy]:
+        for stmt in block.stmts:
+            self.stmt(stmt, frame)
+        return [frame.values(atom) for atom in block.yields]
+
+    def stmt(self, stmt: Stmt, frame: Frame) -> None:
+        match stmt:
+            case Let():
+                self.let(stmt, frame)
+            case Alloc(out, shape):
+                self.allocate(out, shape, frame)
+            case Load(out):
+                frame.define(out, self.load(stmt, frame))
+            case Store(array, _, value):
+                places, live = self.places(stmt, frame)
+                self.storage(array)[places] = frame.values(value)[:live]
+            case Atomic(out):
+                frame.define(out, self.atomic(stmt, frame))
+            case If():
+                self.choice(stmt, frame)
+            case For() | While():
+                self.loop(stmt, frame)
+            case Assert(cond, kind):
+                self.check(stmt, frame.values(cond), ASSERTION if kind == "assertion" else DIVISION, frame)
+            case Print(_, _, shown):
+                live = self.live(frame)
+                values = [frame.values(atom)[:live] for atom in shown]
+                self.printed.append((message_of(stmt), frame.threads[:live], values))
+            case Native(_, snippet):
+                raise _uncompiled(snippet.name, stmt.span)
+            case Save():
+                self.save(stmt, frame)
+            case Restore(stack, outs):
+                live = self.live(frame)
+                for out, saved_value in zip(outs, self.stack(stack).pop(self.own(frame)[:live]), strict=True):
+                    frame.define(out, _filled(saved_value, live, frame))
+            case Append(array, value):
+                self.append(stmt, array, frame.values(value), frame)
+            case Call(_, called) | Custom(_, _, CustomRules(called)):
+                raise AssertionError(f"the call of {called.name} should have been inlined")
+            case _:
+                assert_never(stmt)
+
+    def let(self, stmt: Let, frame: Frame) -> None:
+        if stmt.op is SHAPE:
+            array, axis = stmt.args
+            assert isinstance(array, Var) and isinstance(array.type, Array)
+            extents = np.array(self.shape(array)[: array.type.ndim], np.int64)
+            frame.define(stmt.out, extents[frame.places(axis)])
+            return
+        operands = [frame.operand(arg) for arg in stmt.args]
+        if bfloat16 in map(scalar_of, (type_of(stmt.out), *map(type_of, stmt.args))):
+            made = computed(stmt.op.numpy, operands, scalar_of(type_of(stmt.out)).dtype)
+            frame.define(stmt.out, made)
+            return
+        frame.define(stmt.out, stmt.op.numpy(*operands))
+
+    def own(self, frame: Frame) -> Numpy:
+        """The numbers of a frame's threads within the chunk."""
+        return frame.threads - self.threads.start
+
+    def save(self, stmt: Save, frame: Frame) -> None:
+        self.stack(stmt.stack).push(self.own(frame), [frame.values(atom) for atom in stmt.atoms])
+        is_early = stmt in self.program.early
+        most = self.bounds.early if is_early else self.bounds.room
+        if most and sum(stack.nbytes for stack in self.stacks.values()) > most:
+            self.end(Failure(FULL, 0, self.first) if is_early else self.overfull(stmt))
+
+    def append(self, stmt: Append, array: Var, values: Numpy, frame: Frame) -> None:
+        self.appended.setdefault(array, []).append((self.own(frame), values))
+        self.used += values.nbytes + PIECE
+        if 0 < self.bounds.room < self.used:
+            self.end(self.overfull(stmt))
+
+    def overfull(self, stmt: Stmt) -> Failure:
+        return Failure(KEPT, self.program.numbers[stmt], self.first, room=self.bounds.room)
+
+    @property
+    def first(self) -> int:
+        """The thread of the chunk that comes first."""
+        return self.threads[-1 if self.program.function.descending else 0]
+
+    def end(self, failure: Failure) -> NoReturn:
+        """Nothing of the chunk runs on."""
+        self.failure = failure
+        raise _NobodyLeft
+
+    def stack(self, stack: Stack) -> LaneStack:
+        return self.stacks.setdefault(stack, LaneStack(len(self.threads)))
+
+    def print(self, output: Output) -> None:
+        """Hand over what the threads have printed, thread after thread, up to the one that failed."""
+        lanes = [
+            (thread, message, values, lane)
+            for message, threads, values in self.printed
+            for lane, thread in enumerate(threads.tolist())
+            if thread <= self.limit
+        ]
+        for _, message, values, lane in sorted(lanes, key=lambda entry: entry[0]):
+            output.add(message, [value[lane] for value in values])
+
+    # -------------------------------------------------------------------------------------- failures
+
+    def live(self, frame: Frame) -> int:
+        """How many lanes of a frame, from its first, may still have effects."""
+        if self.failure is None:
+            return len(frame)
+        return int(np.searchsorted(frame.threads, self.limit))
+
+    def fail(self, failure: Failure) -> None:
+        self.failure, self.limit = failure, failure.thread
+        if self.limit == self.threads.start:
+            raise _NobodyLeft
+
+    def check(self, stmt: Stmt, holds: Numpy, code: int, frame: Frame) -> None:
+        wrong = np.flatnonzero(~holds[: self.live(frame)])
+        if len(wrong):
+            self.fail(Failure(code, self.program.numbers[stmt], int(frame.threads[wrong[0]])))
+
+    # -------------------------------------------------------------------------------------- memory
+
+    def places(self, stmt: Load | Store | Atomic, frame: Frame) -> tuple[tuple[Any, ...], int]:
+        """The index of the elements that the live lanes touch, and how many these are."""
+        live = self.live(frame)
+        given = [frame.places(index)[:live] for index in stmt.indices]
+        extents = self.shape(stmt.array)
+        found = [_from_start(i, atom, n) for i, atom, n in zip(given, stmt.indices, extents, strict=False)]
+        outside = [(i < 0) | (i >= n) for i, n in zip(found, extents, strict=False)]
+        wrong = np.flatnonzero(np.logical_or.reduce(outside))
+        if len(wrong):
+            live = int(wrong[0])
+            axis = next(k for k, bad in enumerate(outside) if bad[live])
+            thread, offender = int(frame.threads[live]), int(given[axis][live])
+            self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
+        lanes = (self.own(frame)[:live],) if stmt.array in self.locals else ()
+        return (*lanes, *(i[:live] for i in found), *_component(stmt)), live
+
+    def allocate(self, var: Var, shape: tuple[int, ...], frame: Frame) -> None:
+        if var not in self.locals:
+            whole = (len(self.threads), *shape, *shape_of(elem_of(var)))
+            self.locals[var] = np.empty(whole, scalar_of(elem_of(var)).dtype)
+        self.locals[var][self.own(frame)] = 0
+
+    def storage(self, array: Var) -> Numpy:
+        """The elements of an array; those of a local one have the threads of the chunk as first axis."""
+        return self.locals[array] if array in self.locals else self.arrays[array]
+
+    def shape(self, array: Var) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.storage(array).shape
+        return shape[1:] if array in self.locals else shape
+
+    def load(self, stmt: Load, frame: Frame) -> Numpy:
+        if stmt.held is not None:
+            return frame.values(stmt.held)
+        places, live = self.places(stmt, frame)
+        return _filled(self.storage(stmt.array)[places], live, frame)
+
+    def atomic(self, stmt: Atomic, frame: Frame) -> Numpy:
+        places, live = self.places(stmt, frame)
+        array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
+        known = stmt.held is not None or stmt.out not in self.program.read
+        if known and stmt.kind == "add":
+            self.sums.add(stmt, array, places, values)
+        else:
+            compare = None if stmt.compare is None else frame.values(stmt.compare)[:live]
+            old = in_turn(stmt.kind, array, places, values, compare)
+            if not known:
+                return _filled(old, live, frame)
+        return _blank(stmt.out, frame) if stmt.held is None else frame.values(stmt.held)
+
+    # -------------------------------------------------------------------------------------- regions
+
+    def choice(self, stmt: If, frame: Frame) -> None:
+        cond = frame.values(stmt.cond)
+        sides = [(np.flatnonzero(cond), stmt.then), (np.flatnonzero(~cond), stmt.orelse)]
+        results = [_blank(out, frame) for out in stmt.outs]
+        for lanes, block in sides:
+            if len(lanes):
+                for result, value in zip(results, self.block(block, frame.choose(lanes)), strict=True):
+                    result[lanes] = value
+        for out, result in zip(stmt.outs, results, strict=True):
+            frame.define(out, result)
+
+    def loop(self, stmt: Loop, frame: Frame) -> None:
+        counts = frame.places(stmt.count) if isinstance(stmt, For) else None
+        lanes = np.arange(self.live(frame))
+        if counts is not None:
+            lanes = lanes[counts[lanes] > 0]
+        results = [np.array(frame.values(init)) for init in stmt.inits]
+        carried = [result[lanes] for result in results]
+        around, trip = frame.choose(lanes), 0
+        while len(lanes):
+            carried = self.iteration(stmt, around, carried, trip, None if counts is None else counts[lanes])
+            trip += 1
+            going = self.going(stmt, around, carried, trip, None if counts is None else counts[lanes])
+            if going.all():
+                continue
+            for result, value in zip(results, carried, strict=True):
+                result[lanes[~going]] = value[~going]
+            lanes, carried = lanes[going], [value[going] for value in carried]
+            around = frame.choose(lanes)
+        for out, result in zip(stmt.outs, results, strict=True):
+            frame.define(out, result)
+
+    def iteration(
+        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> list[Numpy]:
+        inner = around.inner()
+        for carry, value in zip(stmt.carries, carried, strict=True):
+            inner.define(carry, value)
+        if isinstance(stmt, For):
+            assert counts is not None
+            inner.define(stmt.index, counts - 1 - trip if stmt.reverse else np.asarray(trip))
+        return self.block(stmt.body, inner)
+
+    def going(
+        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> Numpy:
+        """Which lanes enter another iteration."""
+        going = np.ones(len(around), bool) if counts is None else counts > trip
+        if stmt.stop is not None:
+            going &= ~carried[stmt.stop]
+        going[self.live(around) :] = False
+        return going
+
+
+def _from_start(index: Numpy, atom: Atom, extent: int) -> Numpy:
+    """An index as Python counts it; an unsigned one never counts from the end."""
+    signed = isinstance(atom.type, Scalar) and atom.type.kind == "int"
+    return np.where(index < 0, index + extent, index) if signed else index
+
+
+def _component(stmt: Load | Store | Atomic) -> tuple[int, ...]:
+    if stmt.component is None:
+        return ()
+    return tuple(int(k) for k in np.unravel_index(stmt.component, shape_of(elem_of(stmt.array))))
+
+
+def _filled(values: Numpy, live: int, frame: Frame) -> Numpy:
+    """Values of the live lanes, and zeros for those that have no effects any more."""
+    if live == len(frame):
+        return values
+    filled = np.zeros((len(frame), *values.shape[1:]), values.dtype)
+    filled[:live] = values
+    return filled
+
+
+def _blank(out: Var, frame: Frame) -> Numpy:
+    type = type_of(out)
+    return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
+
+
+def _uncompiled(name: str, span: Span) -> KernelTypeError:
+    message = f"{name} is native C++, which the interpreter cannot run"
+    hint = "install a C++ compiler, or write the function in Python"
+    return KernelTypeError(Diagnostic(message, span, "native", hint=hint))

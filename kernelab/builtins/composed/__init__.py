@@ -1,0 +1,1 @@
+"""Operations composed of others: norms, rotations, rigid motions, decompositions, random numbers."""

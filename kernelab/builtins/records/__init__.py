@@ -1,0 +1,1 @@
+"""How a record of the table is written, and words that have none."""

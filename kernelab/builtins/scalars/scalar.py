@@ -1,0 +1,408 @@
+"""Scalar mathematics.
+
+Angles are in radians.  A float of 16 bits is computed in float32 and rounded.  At a kink or a tie the docs
+say which derivative is taken; where a partial is infinite, as for `sqrt` at 0, it counts only if the incoming
+derivative is not 0, so a branch that is masked out leaves no NaN.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kernelab.builtins.records.components import Numpy, or_zero, zero_of
+from kernelab.builtins.records.patterns import Bool, Float, Index, Int, Number
+from kernelab.builtins.records.table import builtin
+from kernelab.builtins.scalars.arithmetic import SELECTS, bit_and, chain, gt, lt, shr, where
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import Rules, Zero
+from kernelab.lang.types import Scalar, scalar_of
+
+UNIT = (-0.95, 0.95)
+POSITIVE = (0.1, 3.0)
+LN2, LN10 = math.log(2.0), math.log(10.0)
+
+
+@builtin(cpp="{m}sin{f}({x})", numpy=np.sin, partials=lambda y, x: cos(x))
+def sin(x: Float) -> Float:
+    """Sine of ``x``."""
+
+
+@builtin(cpp="{m}cos{f}({x})", numpy=np.cos, partials=lambda y, x: -sin(x))
+def cos(x: Float) -> Float:
+    """Cosine of ``x``."""
+
+
+@builtin(cpp="{m}tan{f}({x})", numpy=np.tan, partials=lambda y, x: 1.0 + y * y, domain=(-1.2, 1.2))
+def tan(x: Float) -> Float:
+    """Tangent of ``x``."""
+
+
+@builtin(
+    cpp="{m}asin{f}({x})",
+    numpy=np.arcsin,
+    singular=True,
+    domain=UNIT,
+    partials=lambda y, x: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
+)
+def asin(x: Float) -> Float:
+    """The angle in [-pi/2, pi/2] whose sine is ``x``; NaN outside [-1, 1]."""
+
+
+@builtin(
+    cpp="{m}acos{f}({x})",
+    numpy=np.arccos,
+    singular=True,
+    domain=UNIT,
+    partials=lambda y, x: -1.0 / sqrt((1.0 - x) * (1.0 + x)),
+)
+def acos(x: Float) -> Float:
+    """The angle in [0, pi] whose cosine is ``x``; NaN outside [-1, 1]."""
+
+
+@builtin(cpp="{m}atan{f}({x})", numpy=np.arctan, partials=lambda y, x: 1.0 / (1.0 + x * x))
+def atan(x: Float) -> Float:
+    """The angle in [-pi/2, pi/2] whose tangent is ``x``."""
+
+
+def _atan2_partials(angle: Expr, y: Expr, x: Expr) -> tuple[Expr, Expr]:
+    r = 1.0 / (x * x + y * y)
+    return x * r, -(y * r)
+
+
+@builtin(
+    cpp="{m}atan2{f}({y}, {x})",
+    numpy=np.arctan2,
+    partials=_atan2_partials,
+    singular=True,
+    domain=((-3.0, 3.0), POSITIVE),
+)
+def atan2(y: Float, x: Float) -> Float:
+    """The angle in [-pi, pi] of the point ``(x, y)``, 0 at the origin, where there is no derivative."""
+
+
+@builtin(cpp="{m}sinh{f}({x})", numpy=np.sinh, partials=lambda y, x: cosh(x))
+def sinh(x: Float) -> Float:
+    """Hyperbolic sine of ``x``."""
+
+
+@builtin(cpp="{m}cosh{f}({x})", numpy=np.cosh, partials=lambda y, x: sinh(x))
+def cosh(x: Float) -> Float:
+    """Hyperbolic cosine of ``x``."""
+
+
+@builtin(cpp="{m}tanh{f}({x})", numpy=np.tanh, partials=lambda y, x: 1.0 - y * y)
+def tanh(x: Float) -> Float:
+    """Hyperbolic tangent of ``x``."""
+
+
+@builtin(cpp="{m}exp{f}({x})", numpy=np.exp, partials=lambda y, x: y)
+def exp(x: Float) -> Float:
+    """The exponential of ``x``."""
+
+
+@builtin(cpp="{m}log{f}({x})", numpy=np.log, partials=lambda y, x: 1.0 / x, singular=True, domain=POSITIVE)
+def log(x: Float) -> Float:
+    """The natural logarithm of ``x``; minus infinity at 0, NaN below."""
+
+
+@builtin(
+    cpp="{m}log2{f}({x})",
+    numpy=np.log2,
+    partials=lambda y, x: 1.0 / (x * LN2),
+    singular=True,
+    domain=POSITIVE,
+)
+def log2(x: Float) -> Float:
+    """The logarithm of ``x`` to base 2; minus infinity at 0, NaN below."""
+
+
+@builtin(
+    cpp="{m}log10{f}({x})",
+    numpy=np.log10,
+    partials=lambda y, x: 1.0 / (x * LN10),
+    singular=True,
+    domain=POSITIVE,
+)
+def log10(x: Float) -> Float:
+    """The logarithm of ``x`` to base 10; minus infinity at 0, NaN below."""
+
+
+@builtin(
+    cpp="{m}sqrt{f}({x})",
+    numpy=np.sqrt,
+    partials=lambda y, x: 0.5 / y,
+    singular=True,
+    domain=POSITIVE,
+    exact=True,
+)
+def sqrt(x: Float) -> Float:
+    """The square root of ``x``; NaN below 0, derivative infinite at 0."""
+
+
+@builtin(
+    cpp="{m}cbrt{f}({x})",
+    numpy=np.cbrt,
+    partials=lambda y, x: 1.0 / (3.0 * y * y),
+    singular=True,
+    domain=POSITIVE,
+)
+def cbrt(x: Float) -> Float:
+    """The cube root of ``x``, of any sign; derivative infinite at 0."""
+
+
+@builtin(
+    cpp="{m}fabs{f}({x})",
+    numpy=np.abs,
+    name="abs",
+    exact=True,
+    partials=lambda y, x: where(gt(x, 0.0), 1.0, where(lt(x, 0.0), x.const(-1.0), 0.0)),
+)
+def abs_(x: Float) -> Float:
+    """The absolute value of ``x``; derivative 0 at 0."""
+
+
+@builtin(cpp="({x} < 0 ? ({T})-{x} : {x})", numpy=np.abs, name="abs", derivative=Zero(), exact=True)
+def abs_int(x: Int) -> Int:
+    """The absolute value of ``x``; the least integer is its own."""
+
+
+@builtin(
+    cpp="({x} < 0 ? ({T})-1 : ({T})1)", numpy=lambda x: np.where(x < 0, -1, 1), derivative=Zero(), exact=True
+)
+def sign(x: Number) -> Number:
+    """-1 where ``x`` is less than 0, else 1."""
+
+
+@builtin(
+    cpp="({x} == 0 ? ({T})0 : ({T})1)", numpy=lambda x: np.where(x == 0, 0, 1), derivative=Zero(), exact=True
+)
+def nonzero(x: Number) -> Number:
+    """0 where ``x`` is 0, else 1."""
+
+
+@builtin(
+    cpp="({x} < 0 ? ({T})1 : ({T})0)", numpy=lambda x: np.where(x < 0, 1, 0), derivative=Zero(), exact=True
+)
+def step(x: Number) -> Number:
+    """1 where ``x`` is less than 0, else 0."""
+
+
+@builtin(
+    cpp="{m}copysign{f}({x}, {y})",
+    numpy=np.copysign,
+    exact=True,
+    domain=((0.5, 3.0), (0.5, 3.0)),
+    partials=lambda z, x, y: (sign(x) * sign(y), None),
+)
+def copysign(x: Float, y: Float) -> Float:
+    """The absolute value of ``x`` with the sign of ``y``; derivative 0 in ``y``."""
+
+
+def _bits_numpy(x: Numpy) -> Numpy:
+    octets = np.asarray(x)[..., None].view(np.uint8)
+    counted: Numpy = np.unpackbits(octets, axis=-1).sum(axis=-1)
+    return counted
+
+
+def _bits_expand(x: Expr) -> Expr:
+    """Neighbours are added in pairs, then fours, then eights; a product adds the bytes into the highest."""
+    bits = x.apply(str(Scalar("uint", scalar_of(x.type).bits))).apply("uint64")
+    bits = bits - bit_and(shr(bits, 1), 0x5555555555555555)
+    bits = bit_and(bits, 0x3333333333333333) + bit_and(shr(bits, 2), 0x3333333333333333)
+    bits = bit_and(bits + shr(bits, 4), 0x0F0F0F0F0F0F0F0F)
+    counted: Expr = shr(bits * 0x0101010101010101, 56)
+    return counted.apply("int32")
+
+
+@builtin(expand=_bits_expand, numpy=_bits_numpy, derivative=Zero(), exact=True, domain=(-99.0, 99.0))
+def bit_count(x: Int) -> Index:
+    """How many bits of ``x`` are set."""
+
+
+def _choice(takes_second: Any) -> Rules:
+    """The derivative of what returns its second operand where `takes_second(a, b)`, else its first."""
+
+    def jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
+        (a, b), (a_dot, b_dot) = operands, tangents
+        moved: Expr = where(takes_second(a, b), or_zero(b_dot, b), or_zero(a_dot, a))
+        return moved
+
+    def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
+        second, zero = takes_second(*operands), zero_of(w)
+        return where(second, zero, w), where(second, w, zero)
+
+    return Rules(jvp, vjp)
+
+
+@builtin(
+    cpp="({b} < {a} ? {b} : {a})",
+    numpy=lambda a, b: np.where(b < a, b, a),
+    name="min",
+    exact=True,
+    derivative=_choice(lambda a, b: lt(b, a)),
+    tags=SELECTS,
+)
+def min_(a: Number, b: Number) -> Number:
+    """The lesser of the two; at a tie, and where one is NaN, the first, which has the derivative."""
+
+
+@builtin(
+    cpp="({b} > {a} ? {b} : {a})",
+    numpy=lambda a, b: np.where(b > a, b, a),
+    name="max",
+    exact=True,
+    derivative=_choice(lambda a, b: gt(b, a)),
+    tags=SELECTS,
+)
+def max_(a: Number, b: Number) -> Number:
+    """The greater of the two; at a tie, and where one is NaN, the first, which has the derivative."""
+
+
+def _clamped(low: Any, high: Any, operands: Any) -> Expr:
+    """`high` where x, no less than the lower bound, is above the upper one, else `low`."""
+    x, lo, hi = operands
+    chosen: Expr = where(gt(max_(x, lo), hi), high, low)
+    return chosen
+
+
+def _clamp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
+    x, lo, _ = operands
+    x_dot, lo_dot, hi_dot = (or_zero(d, v) for d, v in zip(tangents, operands, strict=True))
+    return _clamped(where(lt(x, lo), lo_dot, x_dot), hi_dot, operands)
+
+
+def _clamp_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
+    x, lo, _ = operands
+    zero, below = zero_of(w), lt(x, lo)
+    inside = _clamped(w, zero, operands)
+    return where(below, zero, inside), where(below, inside, zero), _clamped(zero, w, operands)
+
+
+@builtin(
+    expand=lambda x, lo, hi: min_(max_(x, lo), hi),
+    exact=True,
+    derivative=Rules(_clamp_jvp, _clamp_vjp),
+    tags=SELECTS,
+    numpy=lambda x, lo, hi: np.where(hi < np.where(lo > x, lo, x), hi, np.where(lo > x, lo, x)),
+    domain=((-3.0, 3.0), (-2.0, -1.0), (1.0, 2.0)),
+)
+def clamp(x: Number, low: Number, high: Number) -> Number:
+    """``min(max(x, low), high)``; on a bound the derivative goes to ``x``."""
+
+
+@builtin(cpp="{m}floor{f}({x})", numpy=np.floor, derivative=Zero(), exact=True)
+def floor(x: Float) -> Float:
+    """``x`` rounded down to a whole number."""
+
+
+@builtin(cpp="{m}ceil{f}({x})", numpy=np.ceil, derivative=Zero(), exact=True)
+def ceil(x: Float) -> Float:
+    """``x`` rounded up to a whole number."""
+
+
+@builtin(cpp="{m}trunc{f}({x})", numpy=np.trunc, derivative=Zero(), exact=True)
+def trunc(x: Float) -> Float:
+    """``x`` rounded towards 0."""
+
+
+@builtin(cpp="{m}rint{f}({x})", numpy=np.rint, derivative=Zero(), exact=True)
+def rint(x: Float) -> Float:
+    """``x`` rounded to the nearest whole number, halves to the even one."""
+
+
+def _round_half_away(x: Numpy) -> Numpy:
+    whole = np.trunc(x)
+    rounded = whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), 0)
+    result: Numpy = np.copysign(rounded, x)
+    return result
+
+
+@builtin(cpp="{m}round{f}({x})", numpy=_round_half_away, name="round", derivative=Zero(), exact=True)
+def round_(x: Float) -> Float:
+    """``x`` rounded to the nearest whole number, halves away from 0; Python's ``round`` is `rint`."""
+
+
+@builtin(
+    expand=lambda x: x - trunc(x), numpy=lambda x: x - np.trunc(x), partials=lambda y, x: 1.0, exact=True
+)
+def frac(x: Float) -> Float:
+    """What `trunc` drops: ``x - trunc(x)``, of the sign of ``x``; derivative 1, also across the jumps."""
+
+
+@builtin(cpp="({a} != {a})", numpy=np.isnan, derivative=Zero(), exact=True)
+def isnan(a: Float) -> Bool:
+    """Whether ``a`` is not a number."""
+
+
+@builtin(cpp="({a} == {a} && {a} - {a} != 0)", numpy=np.isinf, derivative=Zero(), exact=True)
+def isinf(a: Float) -> Bool:
+    """Whether ``a`` is infinite."""
+
+
+@builtin(cpp="({a} - {a} == 0)", numpy=np.isfinite, derivative=Zero(), exact=True)
+def isfinite(a: Float) -> Bool:
+    """Whether ``a`` is neither infinite nor NaN."""
+
+
+@builtin(
+    expand=lambda x: x * (180.0 / math.pi),
+    numpy=lambda x: x * (180.0 / math.pi),
+    partials=lambda y, x: 180.0 / math.pi,
+)
+def degrees(x: Float) -> Float:
+    """``x`` radians in degrees."""
+
+
+@builtin(
+    expand=lambda x: x * (math.pi / 180.0),
+    numpy=lambda x: x * (math.pi / 180.0),
+    partials=lambda y, x: math.pi / 180.0,
+)
+def radians(x: Float) -> Float:
+    """``x`` degrees in radians."""
+
+
+@builtin(
+    expand=lambda a, b, t: a * (1.0 - t) + b * t,
+    numpy=lambda a, b, t: a * (1 - t) + b * t,
+    partials=lambda y, a, b, t: (1.0 - t, t, b - a),
+    exact=True,
+)
+def lerp(a: Float, b: Float, t: Float) -> Float:
+    """From ``a`` at ``t = 0`` to ``b`` at ``t = 1``: ``a * (1 - t) + b * t``, also outside of these."""
+
+
+def _progress(a: Any, b: Any, x: Any) -> Expr:
+    t: Expr = clamp((x - a) / (b - a), 0.0, 1.0)
+    return t
+
+
+def _smoothstep_expand(a: Expr, b: Expr, x: Expr) -> Expr:
+    t = _progress(a, b, x)
+    return t * t * (3.0 - 2.0 * t)
+
+
+def _smoothstep_numpy(a: Numpy, b: Numpy, x: Numpy) -> Numpy:
+    t = (x - a) / (b - a)
+    t = np.where(t < 0, 0, np.where(t > 1, 1, t)).astype(t.dtype)
+    result: Numpy = t * t * (3 - 2 * t)
+    return result
+
+
+def _smoothstep_partials(y: Expr, a: Expr, b: Expr, x: Expr) -> tuple[Expr, Expr, Expr]:
+    t = _progress(a, b, x)
+    slope = chain(6.0 * t * (1.0 - t), 1.0 / (b - a))
+    return slope * (t - 1.0), -(slope * t), slope
+
+
+@builtin(
+    expand=_smoothstep_expand,
+    numpy=_smoothstep_numpy,
+    partials=_smoothstep_partials,
+    singular=True,
+    domain=((-2.0, -1.0), (1.0, 2.0), (-3.0, 3.0)),
+    exact=True,
+)
+def smoothstep(a: Float, b: Float, x: Float) -> Float:
+    """0 up to ``a``, 1 from ``b`` on, smooth between: ``t*t*(3 - 2*t)`` with ``t = (x - a) / (b - a)``."""

@@ -1,0 +1,297 @@
+"""Vectors: choices and comparisons.
+
+What looks at each component: minimum, maximum, absolute value, equality, and tests for NaN and infinities.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kernelab.builtins.records.components import Numpy, each, or_zero, parts, zero_of
+from kernelab.builtins.records.patterns import AnyVecN, Bool, Index, MatNM, Number, NumVecN, VecN
+from kernelab.builtins.records.table import builtin
+from kernelab.builtins.scalars.arithmetic import COMMUTATIVE, SELECTS, WHERE, and_, eq, gt, lt, ne, or_, where
+from kernelab.builtins.scalars.scalar import abs_, isfinite, isinf, isnan, max_, min_, sign
+from kernelab.builtins.vectors.vector import cw_mul
+from kernelab.lang.build import Expr
+from kernelab.lang.ops import Rules, Zero
+from kernelab.lang.types import int32
+
+
+def choice_each(takes_second: Any) -> Rules:
+    """The derivative of taking each component from the second operand where `takes_second`."""
+
+    def select(operands: Any, first: Expr, second: Expr) -> Expr:
+        return each(lambda a, b, x, y: where(takes_second(a, b), y, x), *operands, first, second)
+
+    def jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
+        a_dot, b_dot = (or_zero(d, x) for d, x in zip(tangents, operands, strict=True))
+        return select(operands, a_dot, b_dot)
+
+    def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
+        return select(operands, w, zero_of(w)), select(operands, zero_of(w), w)
+
+    return Rules(jvp, vjp)
+
+
+@builtin(
+    expand=lambda a, b: each(min_, a, b),
+    numpy=lambda a, b: np.where(b < a, b, a),
+    name="min",
+    exact=True,
+    derivative=choice_each(lambda a, b: b < a),
+    tags=SELECTS,
+)
+def min_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
+    """The lesser of the two in each component; where they are equal, the first, which has the derivative."""
+
+
+@builtin(
+    expand=lambda a, b: each(max_, a, b),
+    numpy=lambda a, b: np.where(b > a, b, a),
+    name="max",
+    exact=True,
+    derivative=choice_each(lambda a, b: b > a),
+    tags=SELECTS,
+)
+def max_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
+    """The greater of the two in each component; where they are equal, the first, which has the derivative."""
+
+
+def _fold_numpy(takes: Any) -> Any:
+    def fold(v: Numpy) -> Any:
+        best = v[..., 0]
+        for k in range(1, v.shape[-1]):
+            best = np.where(takes(v[..., k], best), v[..., k], best)
+        return best
+
+    return fold
+
+
+def _place_numpy(takes: Any) -> Any:
+    def place(v: Numpy) -> Any:
+        best, index = v[..., 0], np.zeros(v.shape[:-1], np.int32)
+        for k in range(1, v.shape[-1]):
+            better = takes(v[..., k], best)
+            best, index = np.where(better, v[..., k], best), np.where(better, k, index)
+        return index
+
+    return place
+
+
+def _fold_expand(operation: Any) -> Any:
+    def fold(v: Expr) -> Expr:
+        best, *others = parts(v)
+        for x in others:
+            best = operation(best, x)
+        return best
+
+    return fold
+
+
+def _place_expand(takes: Any) -> Any:
+    def place(v: Expr) -> Expr:
+        best, *others = parts(v)
+        index = best.const(0, int32)
+        for k, x in enumerate(others, 1):
+            better = takes(x, best)
+            best, index = where(better, x, best), where(better, index.const(k), index)
+        return index
+
+    return place
+
+
+def _of_component(place: Any) -> Rules:
+    """The derivative of picking the component at `place(v)`."""
+    return Rules(
+        lambda y, x, dots: dots[0].apply("extract", place(x[0])),
+        lambda y, x, w: (zero_of(x[0]).apply("insert", place(x[0]), w),),
+    )
+
+
+@builtin(expand=_place_expand(lt), numpy=_place_numpy(np.less), derivative=Zero(), exact=True)
+def argmin(a: NumVecN) -> Index:
+    """The index of the least component, of the first of these if there are several."""
+
+
+@builtin(expand=_place_expand(gt), numpy=_place_numpy(np.greater), derivative=Zero(), exact=True)
+def argmax(a: NumVecN) -> Index:
+    """The index of the greatest component, of the first of these if there are several."""
+
+
+@builtin(
+    expand=_fold_expand(min_),
+    numpy=_fold_numpy(np.less),
+    name="min",
+    exact=True,
+    derivative=_of_component(argmin),
+)
+def least(a: NumVecN) -> Number:
+    """The least component; where there are several, the first has the derivative."""
+
+
+@builtin(
+    expand=_fold_expand(max_),
+    numpy=_fold_numpy(np.greater),
+    name="max",
+    exact=True,
+    derivative=_of_component(argmax),
+)
+def greatest(a: NumVecN) -> Number:
+    """The greatest component; where there are several, the first has the derivative."""
+
+
+def _slopes(v: Expr) -> Expr:
+    return each(lambda x: where(gt(x, 0.0), 1.0, where(x < 0.0, x.const(-1.0), 0.0)), v)
+
+
+@builtin(
+    expand=lambda v: each(abs_, v),
+    numpy=np.abs,
+    name="abs",
+    exact=True,
+    derivative=Rules(
+        lambda y, x, dots: cw_mul(dots[0], _slopes(x[0])), lambda y, x, w: (cw_mul(w, _slopes(x[0])),)
+    ),
+)
+def abs_vector(x: NumVecN) -> NumVecN:
+    """The absolute value of each component; derivative 0 at 0."""
+
+
+@builtin(
+    expand=lambda v: each(sign, v),
+    numpy=lambda v: np.where(v < 0, -1, 1),
+    name="sign",
+    derivative=Zero(),
+    exact=True,
+)
+def sign_vector(x: NumVecN) -> NumVecN:
+    """-1 in the components that are less than 0, 1 in the others."""
+
+
+@builtin(
+    expand=lambda cond, a, b: each(where, cond, a, b),
+    name="where",
+    derivative=WHERE,
+    exact=True,
+    numpy=lambda cond, a, b: np.where(cond[..., None], a, b),
+    tags=SELECTS,
+)
+def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) -> AnyVecN:
+    """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
+
+
+def _all(conditions: list[Expr]) -> Expr:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = and_(result, condition)
+    return result
+
+
+def _any(conditions: list[Expr]) -> Expr:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = or_(result, condition)
+    return result
+
+
+def equal_expand(a: Expr, b: Expr) -> Expr:
+    """Whether all components are equal."""
+    return _all([eq(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
+
+
+def differ_expand(a: Expr, b: Expr) -> Expr:
+    """Whether any components differ."""
+    return _any([ne(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
+
+
+@builtin(
+    expand=equal_expand,
+    numpy=lambda a, b: np.all(a == b, axis=-1),
+    name="eq",
+    derivative=Zero(),
+    exact=True,
+    symbol="==",
+    tags=COMMUTATIVE,
+)
+def eq_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
+    """Whether all components are equal."""
+
+
+@builtin(
+    expand=differ_expand,
+    numpy=lambda a, b: np.any(a != b, axis=-1),
+    name="ne",
+    derivative=Zero(),
+    exact=True,
+    symbol="!=",
+    tags=COMMUTATIVE,
+)
+def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
+    """Whether any components differ."""
+
+
+@builtin(
+    expand=lambda v: _any([isnan(x) for x in parts(v)]),
+    numpy=lambda v: np.isnan(v).any(axis=-1),
+    name="isnan",
+    derivative=Zero(),
+    exact=True,
+)
+def isnan_vector(a: VecN) -> Bool:
+    """Whether any component is not a number."""
+
+
+@builtin(
+    expand=lambda v: _any([isinf(x) for x in parts(v)]),
+    numpy=lambda v: np.isinf(v).any(axis=-1),
+    name="isinf",
+    derivative=Zero(),
+    exact=True,
+)
+def isinf_vector(a: VecN) -> Bool:
+    """Whether any component is infinite."""
+
+
+@builtin(
+    expand=lambda v: _all([isfinite(x) for x in parts(v)]),
+    numpy=lambda v: np.isfinite(v).all(axis=-1),
+    name="isfinite",
+    derivative=Zero(),
+    exact=True,
+)
+def isfinite_vector(a: VecN) -> Bool:
+    """Whether every component is neither infinite nor NaN."""
+
+
+@builtin(
+    expand=lambda m: _any([isnan(x) for x in parts(m)]),
+    numpy=lambda m: np.isnan(m).any(axis=(-2, -1)),
+    name="isnan",
+    derivative=Zero(),
+    exact=True,
+)
+def isnan_matrix(a: MatNM) -> Bool:
+    """Whether any entry is not a number."""
+
+
+@builtin(
+    expand=lambda m: _any([isinf(x) for x in parts(m)]),
+    numpy=lambda m: np.isinf(m).any(axis=(-2, -1)),
+    name="isinf",
+    derivative=Zero(),
+    exact=True,
+)
+def isinf_matrix(a: MatNM) -> Bool:
+    """Whether any entry is infinite."""
+
+
+@builtin(
+    expand=lambda m: _all([isfinite(x) for x in parts(m)]),
+    numpy=lambda m: np.isfinite(m).all(axis=(-2, -1)),
+    name="isfinite",
+    derivative=Zero(),
+    exact=True,
+)
+def isfinite_matrix(a: MatNM) -> Bool:
+    """Whether every entry is neither infinite nor NaN."""

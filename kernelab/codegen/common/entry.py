@@ -1,0 +1,171 @@
+"""The launch ABI: what an entry of generated code receives, and what it reports.
+
+An entry is ``extern "C" int SYMBOL(const long long* args, long long* status)``.  `args` are slots of eight
+bytes: the four grid extents, then for each parameter of the function in order
+
+    array       address, extents, strides in bytes
+    value       its components, one a slot, each in the low bytes
+    residual    an array that the function appends to: the address of {address, length, capacity}, counted in
+                elements, the address of one int64 for each thread, where its values start, and an unused slot
+
+On a device two slots follow where the function saves values: the address of the arena and its bytes a thread.
+The first slot of a residual is there the address of its values, and the last says for how many of a thread
+there is room.  It is cut into tiles of `TILE` threads: the first values of all threads of a tile, then the
+second ones, and so on, so that a warp moves them at once.
+`status` is sixteen int64 fields, below.  This module knows the numbers, not how anything is printed or run.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelab.codegen.common.print_formats import Message
+from kernelab.errors import Span
+from kernelab.lang.ir import Append, Function, Save, walk
+from kernelab.lang.types import Array, Type, size_of
+
+ABI_VERSION = 5
+"""Changes whenever the same IR would be called differently: part of the key of every cached build."""
+
+GRID_SLOTS = 4
+
+OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED, FULL, KEPT = range(8)
+"""What status[CODE] says."""
+
+CODE, SITE, THREAD, OFFENDER, EXTENT, AXIS, STOP, POLL = range(8)
+"""The fields of the status block: `STOP` ends the launch at the next poll, `POLL` is the address of a
+``void poll(long long* status)`` that is called now and then, or 0."""
+
+PRINTED, PRINTED_WORDS, PRINTED_ROOM, PRINTS = range(8, 12)
+"""What a launch on a CPU has printed: the address of memory from malloc, how many words of eight bytes it
+holds, how many fit, and the number of prints.  A print is the number of its message and a word a value."""
+
+LIMIT, DONE = range(12, 14)
+"""How many bytes a thread may save, 0 for any number, and how many threads have run before, and are left out.
+
+A thread that would save more ends the launch with `FULL`, unless it has already changed something: so another
+program can go on with it."""
+
+ROOM, USED = range(14, 16)
+"""How many bytes all residuals of a launch may take, 0 for any number, and how many they take by now.
+
+A thread that would append more ends the launch with `KEPT`, and so does one that would save more than `ROOM`
+after it has changed something."""
+
+STATUS_FIELDS = 16
+
+TILE = 32
+"""How many threads of a device have their parts of a residual side by side: those of a warp."""
+
+PRINT_LIMIT = 10_000
+"""How many prints of a launch are kept; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """Where a parameter stands in the slots; a `residual` is an array that the function appends to."""
+
+    name: str
+    type: Type
+    slot: int
+    slots: int
+    residual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The slots of a launch: the grid, the parameters, and where a device finds its arena (None: no need)."""
+
+    params: tuple[Param, ...]
+    slots: int
+    arena: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place of the source that can end a launch: the array it indexes, or the message of its assertion."""
+
+    span: Span
+    array: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryInfo:
+    """What a caller must know of an entry: status[SITE] counts in `sites`, the entry's text is `lines`,
+    `messages` are what its prints say; `descending` says that the last thread comes first."""
+
+    name: str
+    symbol: str
+    layout: Layout
+    sites: tuple[Site, ...]
+    coordinates: int
+    lines: range
+    messages: tuple[Message, ...] = ()
+    descending: bool = False
+
+    @property
+    def saves(self) -> bool:
+        """Whether its threads save values."""
+        return self.layout.arena is not None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its threads append to residuals."""
+        return any(param.residual for param in self.layout.params)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(site.span for site in self.sites)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of generated text and the source it comes from; `is_native` if its very text is the user's."""
+
+    text: str
+    span: Span | None = None
+    is_native: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Generated text that is compiled as a whole."""
+
+    lines: tuple[Line, ...]
+    entries: tuple[EntryInfo, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line.text}\n" for line in self.lines)
+
+
+def layout_of(function: Function) -> Layout:
+    """The slots of a function: the same before and after it is scalarised."""
+    appended = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Append)}
+    params: list[Param] = []
+    slot = GRID_SLOTS
+    for var in function.params:
+        residual = var in appended
+        slots = 3 if residual else slots_of(var.type)
+        params.append(Param(var.hint, var.type, slot, slots, residual))
+        slot += slots
+    arena = slot if any(isinstance(stmt, Save) for stmt in walk(function.body)) else None
+    return Layout(tuple(params), slot if arena is None else slot + 2, arena)
+
+
+def slots_of(type: Type) -> int:
+    """How many slots a parameter of this type takes."""
+    return 1 + 2 * type.ndim if isinstance(type, Array) else size_of(type)
+
+
+def thread_position(linear: int, grid: tuple[int, ...], coordinates: int) -> tuple[int, ...]:
+    """The coordinates of a thread as its kernel sees them: `linear` itself where it unpacks only one."""
+    if coordinates < 2:
+        return (linear,)
+    return tuple(_digits(linear, grid))[::-1][:coordinates]
+
+
+def _digits(linear: int, grid: tuple[int, ...]) -> Iterator[int]:
+    for extent in reversed(grid):
+        linear, digit = divmod(linear, max(extent, 1))
+        yield digit

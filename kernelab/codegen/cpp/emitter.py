@@ -1,0 +1,387 @@
+"""The emitter of C++: one walk over a scalarised function prints it for every target.
+
+Knows the IR and, through a `Flavor`, nothing but text; must not know compilers, files or devices.  The text
+includes no header, uses no struct, holds only the helpers it calls, and reads like the kernel it comes from:
+
+    float s = 0.0f;
+    for (int k = 0; k < n; ++k) {
+      ...
+      s = s + t;
+    }
+
+Every line knows its span.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from kernelab.codegen.common.entry import ASSERTION, DIVISION, EntryInfo, Line, Param, Site, Unit, layout_of
+from kernelab.codegen.common.print_formats import Message, message_of
+from kernelab.codegen.common.structure import (
+    chosen,
+    continues,
+    ends_in_choice,
+    is_short,
+    sides,
+    stop_values,
+    stops,
+    weight,
+)
+from kernelab.codegen.cpp import snippets, spelling
+from kernelab.codegen.cpp.entry_shells import Outline
+from kernelab.codegen.cpp.generated_names import Names, identifier
+from kernelab.codegen.cpp.helpers import PRELUDE, USES
+from kernelab.codegen.cpp.saving import early_saves
+from kernelab.codegen.cpp.targets import Flavor
+from kernelab.codegen.cpp.wide_accumulators import total_of, wide_of
+from kernelab.codegen.cpp.writer import Writer, scalar_type
+from kernelab.errors import NOWHERE
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    Custom,
+    CustomRules,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from kernelab.lang.native import Snippet, SnippetParam
+from kernelab.lang.types import Array, Value, scalar_of, size_of
+
+
+def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
+    """A unit with an entry for each function; they are scalarised, without calls, of distinct names."""
+    names = [function.name for function in functions]
+    assert len(set(names)) == len(names), f"two functions of one name in {names}"
+    symbols = Names()
+    bodies = [
+        _Body(function, symbols.fresh(f"{identifier(function.name)}_entry"), flavor, symbols)
+        for function in functions
+    ]
+    texts = [body.lines() for body in bodies]
+    lines = [Line(text) for text in _prelude(flavor, set().union(*(body.needs for body in bodies)))]
+    lines += _snippets(flavor, {snippet: name for body in bodies for snippet, name in body.natives.items()})
+    entries = []
+    for body, text in zip(bodies, texts, strict=True):
+        first = len(lines)
+        lines += text
+        entries.append(body.info(range(first, len(lines))))
+    return Unit(tuple(lines), tuple(entries))
+
+
+def _prelude(flavor: Flavor, needs: set[str]) -> list[str]:
+    needs |= {name for need in needs for name in USES.get(need, ())}
+    wanted = [text for name, text in flavor.helpers.items() if name in needs]
+    return "".join([PRELUDE, *wanted]).splitlines()
+
+
+def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
+    """The functions that snippets become, and what they may name."""
+    if not natives:
+        return []
+    lines = [Line(text) for text in snippets.library(flavor.target).splitlines()]
+    return lines + [
+        line for snippet, name in natives.items() for line in snippets.define(snippet, name, flavor.target)
+    ]
+
+
+class _Body(Writer):
+    """Prints one function: names, the sites of its checks, and which helpers it calls."""
+
+    def __init__(self, function: Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
+        assert not function.body.yields, f"{function.name} is no kernel"
+        super().__init__(function, flavor)
+        self.symbol = symbol
+        self.layout = layout_of(function)
+        self.symbols = symbols
+        self.natives: dict[Snippet, str] = {}
+        self.early = early_saves(function.body)
+        self.messages: list[Message] = []
+
+    def info(self, lines: range) -> EntryInfo:
+        function, layout = self.function, self.layout
+        sites, messages = tuple(self.sites), tuple(self.messages)
+        coordinates, last_first = len(function.threads), function.descending
+        return EntryInfo(function.name, self.symbol, layout, sites, coordinates, lines, messages, last_first)
+
+    # -------------------------------------------------------------------------------------- lines
+
+    def lines(self) -> list[Line]:
+        """The whole entry."""
+        shell = self.flavor.shell(self.outline())
+        self.depth = shell.depth
+        self.stmts(self.function.body.stmts)
+        return [*map(Line, shell.head), *self.written, *map(Line, shell.tail)]
+
+    def outline(self) -> Outline:
+        function = self.function
+        unpack = tuple(self.unpack())
+        if function.linear is not None:
+            self.name.alias(function.linear, "thread")
+        coordinates = tuple(self.name(var) for var in function.threads)
+        many = self.flavor.wide(function)
+        beside = {array: wide_of(array, self.name) for array in dict.fromkeys(stmt.array for stmt in many)}
+        self.wide = {stmt: beside[stmt.array] for stmt in many}
+        steady = self.flavor.totals(function)
+        self.totals = {
+            stmt: total_of(stmt, self.name, self.wide.get(stmt), stmt in self.own) for stmt in steady
+        }
+        self.needs.update(need for total in self.totals.values() for need in total.helpers)
+        self.needs.update(name for sums in beside.values() for name in (sums.adds, sums.settles))
+        params = zip(function.params, self.layout.params, strict=True)
+        residuals = tuple((self.name(var), param) for var, param in params if param.residual)
+        return Outline(
+            self.symbol,
+            unpack,
+            coordinates,
+            weight(function.body),
+            self.layout.slots,
+            self.layout.arena,
+            residuals,
+            descending=function.descending,
+            totals=(*self.totals.values(), *beside.values()),
+            near=self.near,
+            unit=self.widest,
+        )
+
+    def unpack(self) -> Iterator[str]:
+        """The lines that read the arguments into locals."""
+        for var, param in zip(self.function.params, self.layout.params, strict=True):
+            name, slot = self.name.family(var, _suffixes(param)), param.slot
+            if param.residual:
+                continue
+            if isinstance(var.type, Array):
+                yield f"char* const {name} = (char*)args[{slot}];"
+                extents = ", ".join(f"{name}_n{k} = args[{slot + 1 + k}]" for k in range(var.type.ndim))
+                strides = ", ".join(
+                    f"{name}_s{k} = args[{slot + 1 + var.type.ndim + k}]" for k in range(var.type.ndim)
+                )
+                yield f"const {self.extent_type} {extents};"
+                yield f"const {self.stride_type} {strides};"
+            else:
+                scalar = scalar_of(var.type)
+                self.need_half(scalar)
+                value = spelling.load(scalar, f"(args + {slot})")
+                yield f"const {spelling.value_type(scalar)} {name} = {value};"
+
+    # -------------------------------------------------------------------------------------- statements
+
+    def stmts(self, stmts: Sequence[Stmt]) -> None:
+        for stmt in stmts:
+            self.span = None if stmt.span is NOWHERE else stmt.span
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(out):
+                self.declare(out, self.operation(stmt))
+            case Alloc():
+                self.allocate(stmt)
+            case Load(out):
+                self.load(stmt)
+            case Store(_, _, value):
+                scalar, pointer = self.access(stmt)
+                self.line(spelling.store(scalar, pointer, self.atom(value)))
+            case Atomic():
+                self.atomic(stmt)
+            case If():
+                self.choice(stmt)
+            case For() | While():
+                self.loop(stmt)
+            case Assert(cond, kind, message):
+                code = ASSERTION if kind == "assertion" else DIVISION
+                self.check(f"!{self.atom(cond)}", f"{code}", Site(stmt.span, message=message))
+            case Print():
+                self.print(stmt)
+            case Native():
+                self.native(stmt)
+            case Save(_, atoms):
+                self.save(atoms, stmt in self.early)
+            case Restore(_, outs):
+                self.restore(outs)
+            case Append(array, value):
+                self.append(array, value)
+            case Call(_, called) | Custom(_, _, CustomRules(called)):
+                raise AssertionError(f"the call of {called.name} should have been inlined")
+            case _:
+                assert_never(stmt)
+
+    def print(self, stmt: Print) -> None:
+        message = message_of(stmt)
+        for type in message.types:
+            self.need_half(type)
+        values = [self.atom(value) for value in stmt.values]
+        lines, needs = self.flavor.print(message, len(self.messages), values)
+        for line in lines:
+            self.line(line)
+        self.needs |= needs
+        self.messages.append(message)
+
+    # -------------------------------------------------------------------------------------- snippets
+
+    def native(self, stmt: Native) -> None:
+        """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
+        snippet = stmt.snippet
+        self.needs |= {"fail", "fail_index"}
+        if self.flavor.target == "cpu":
+            snippets.refuse_device_words(snippet)
+        if snippet not in self.natives:
+            self.natives[snippet] = self.symbols.fresh(identifier(snippet.name))
+        rest, given = iter(stmt.args), dict[str, str]()
+        for param in snippet.arguments:
+            if isinstance(param.type, Array):
+                given[param.name] = self.view(param, next(rest), stmt)
+            else:
+                parts = [self.atom(next(rest)) for _ in range(size_of(param.type))]
+                given[param.name] = snippets.construct(param.type, parts)
+        outs: list[tuple[Value, str]] = []
+        for total in snippet.sums:
+            assert not isinstance(total.type, Array)
+            given[total.name] = self.name.fresh(f"{total.name}_sum")
+            outs.append((total.type, given[total.name]))
+            self.line(snippets.declaration(total.type, given[total.name]))
+        call = f"{self.natives[snippet]}({', '.join(given[param.name] for param in snippet.params)})"
+        if snippet.result is not None and stmt.outs:
+            name = self.name.fresh("result")
+            outs.insert(0, (snippet.result, name))
+            call = f"const auto {name} = {call}"
+        self.line(f"{call};")
+        if stmt.arrays:
+            self.line(f"if (status[0]) {self.flavor.leave}")
+        parts = [snippets.component(type, name, k) for type, name in outs for k in range(size_of(type))]
+        for out, part in zip(stmt.outs, parts, strict=True):
+            self.declare(out, part)
+
+    def view(self, param: SnippetParam, array: Atom, stmt: Native) -> str:
+        """The variable through which a snippet sees an array."""
+        assert isinstance(array, Var) and isinstance(array.type, Array)
+        name, ndim = self.name(array), array.type.ndim
+        view = self.name.fresh(f"{name}_view")
+        if param.access == "absent":
+            self.line(f"{snippets.view_type(param)} {view} = {{}};")
+            return view
+        extents = ", ".join(f"(int){name}_n{k}" for k in range(ndim))
+        strides = ", ".join(f"{name}_s{k}" for k in range(ndim))
+        fields = f"{name}, {{{extents}}}, {{{strides}}}, {ndim}, status, {len(self.sites)}, thread"
+        inner = f"{{{fields}}}" if param.access == "clear" else fields
+        self.line(f"{snippets.view_type(param)} {view} = {{{inner}}};")
+        packed = f"{stmt.snippet.name} takes {array.hint} as a pointer, and its elements lie apart"
+        self.sites += [Site(stmt.span, array.hint), Site(stmt.span, message=packed)]
+        return view
+
+    # -------------------------------------------------------------------------------------- choices
+
+    def choice(self, stmt: If) -> None:
+        if not stmt.then.stmts and not stmt.orelse.stmts:
+            for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+                self.declare(out, f"{self.atom(stmt.cond)} ? {self.atom(yes)} : {self.atom(no)}")
+            return
+        for out in stmt.outs:
+            self.declare(out)
+        cond, first, second = sides(stmt)
+        with self.braces(f"if ({self.condition(cond, stmt.cond)})"):
+            self.stmts(first.stmts)
+            self.assign(stmt.outs, first.yields)
+        if second.stmts or second.yields:
+            with self.braces("else"):
+                self.stmts(second.stmts)
+                self.assign(stmt.outs, second.yields)
+
+    def condition(self, holds: bool, cond: Atom) -> str:
+        return self.atom(cond) if holds else f"!{self.atom(cond)}"
+
+    # -------------------------------------------------------------------------------------- loops
+
+    def loop(self, stmt: Loop) -> None:
+        kept = self.kept(stmt)
+        for out, carry, init in zip(stmt.outs, stmt.carries, stmt.inits, strict=True):
+            if carry in kept:
+                self.declare(carry, self.atom(init))
+                self.name.alias(out, self.name(carry))
+        with self.braces(self.loop_head(stmt)):
+            if not is_short(stmt):
+                spent = weight(stmt.body)
+                self.needs.add("poll")
+                self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) {self.flavor.leave}")
+            self.iteration(stmt, kept, stmt.body, stmt.body.yields)
+
+    def kept(self, stmt: Loop) -> set[Var]:
+        """The carries that need a variable: all but a stop that native breaks make superfluous."""
+        kept = set(stmt.carries)
+        if stmt.stop is not None and all(isinstance(value, Const) for value in stop_values(stmt)):
+            carry, out = stmt.carries[stmt.stop], stmt.outs[stmt.stop]
+            if carry not in self.used and out not in self.used:
+                kept.remove(carry)
+        return kept
+
+    def loop_head(self, stmt: Loop) -> str:
+        match stmt:
+            case While():
+                return "for (;;)"
+            case For(_, index, count):
+                type, k, n = spelling.value_type(scalar_type(index)), self.name(index), self.atom(count)
+                if stmt.reverse:
+                    return f"for ({type} {k} = {n}; {k}-- > 0;)"
+                return f"for ({type} {k} = 0; {k} < {n}; ++{k})"
+
+    def iteration(self, loop: Loop, kept: set[Var], block: Block, yields: Sequence[Atom]) -> None:
+        """The rest of an iteration: `block`, at whose end the carries take `yields` and the loop may end."""
+        if loop.stop is not None and ends_in_choice(block, yields[loop.stop]):
+            *before, last = block.stmts
+            assert isinstance(last, If)
+            self.stmts(before)
+            self.span = None if last.span is NOWHERE else last.span
+            self.fork(loop, kept, last, yields)
+            return
+        self.stmts(block.stmts)
+        targets = [(c, y) for c, y in zip(loop.carries, yields, strict=True) if c in kept]
+        self.assign([c for c, _ in targets], [y for _, y in targets])
+        stop = None if loop.stop is None else yields[loop.stop]
+        if loop.stop is None or stop is None or continues(stop):
+            return
+        self.line(
+            "break;" if isinstance(stop, Const) else f"if ({self.name(loop.carries[loop.stop])}) break;"
+        )
+
+    def fork(self, loop: Loop, kept: set[Var], last: If, yields: Sequence[Atom]) -> None:
+        """An `If` at the end of an iteration: each branch sets the carries itself and may break."""
+        assert loop.stop is not None
+        first, second = ((branch, chosen(last, branch, yields)) for branch in (last.then, last.orelse))
+        holds = stops(first[1][loop.stop]) or not stops(second[1][loop.stop])
+        if not holds:
+            first, second = second, first
+        with self.braces(f"if ({self.condition(holds, last.cond)})"):
+            self.iteration(loop, kept, *first)
+        if stops(first[1][loop.stop]):
+            self.iteration(loop, kept, *second)
+        else:
+            with self.braces("else"):
+                self.iteration(loop, kept, *second)
+
+
+def _suffixes(param: Param) -> list[str]:
+    """What the names of the locals that belong to a parameter end with."""
+    if param.residual:
+        return ["_handle", "_room", "_length", "_capacity"]
+    return (
+        [f"_{letter}{k}" for letter in "ns" for k in range(param.type.ndim)]
+        if isinstance(param.type, Array)
+        else []
+    )

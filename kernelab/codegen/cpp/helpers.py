@@ -1,0 +1,278 @@
+"""The helper functions that generated bodies call, as text, for a CPU and for a CUDA device.
+
+A unit contains those that it uses and nothing else.  Each table is ordered: a helper calls only helpers
+that stand before it, and `USES` says which.
+"""
+
+from collections.abc import Mapping
+
+from kernelab.codegen.common.entry import PRINT_LIMIT, ROOM, USED
+from kernelab.codegen.cpp import accumulator_helpers, brain_floats, device_accumulators, integers
+from kernelab.codegen.cpp.atomics import device_helpers, half_helpers, half_uses
+
+BUDGET = 1 << 22
+"""How many statements may pass between two polls: a millisecond or a few."""
+
+PRELUDE = """\
+typedef long long i64;
+typedef unsigned long long u64;
+"""
+
+USES: Mapping[str, tuple[str, ...]] = {
+    "round16": ("from16", "to16"),
+    "add16": ("from16", "to16"),
+    "settle16": ("from16", "to16", "odd32"),
+    "odd32i": ("odd32",),
+    "roundb16": ("fromb16", "tob16"),
+    "addb16": ("fromb16", "tob16"),
+    "settleb16": ("fromb16", "tob16", "odd32"),
+    **half_uses(),
+    **accumulator_helpers.USES,
+    **device_accumulators.USES,
+}
+
+CPU_HELPERS: Mapping[str, str] = {
+    **integers.helpers("static inline"),
+    # Called at most once a launch: out of the way of the code that runs.
+    "fail": """\
+__attribute__((noinline, cold)) static void fail(i64* status, i64 code, i64 site, i64 thread) {
+  status[0] = code, status[1] = site, status[2] = thread;
+}
+""",
+    "fail_index": """\
+__attribute__((noinline, cold)) static void fail_index(i64* status, i64 site, i64 thread, i64 index,
+                                                       i64 extent, i64 axis) {
+  status[0] = 1, status[1] = site, status[2] = thread;
+  status[3] = index, status[4] = extent, status[5] = axis;
+}
+""",
+    "poll": f"""\
+__attribute__((noinline, cold)) static i64 poll(i64* status) {{
+  if (status[7]) ((void (*)(i64*))status[7])(status);
+  if (!((volatile i64*)status)[6]) return {BUDGET};
+  status[0] = 5;
+  return -1;
+}}
+""",
+    # Whether an index misses an extent; below zero it counts from the end.
+    "outside": """\
+__attribute__((always_inline)) static inline bool outside(i64& index, u64 extent) {
+  return (u64)index >= extent && (u64)(index += extent) >= extent;
+}
+""",
+    # Inlined, so that the three stay in registers; only the call of realloc is left.
+    "room": """\
+extern "C" void* realloc(void*, unsigned long);
+extern "C" void free(void*);
+__attribute__((always_inline)) static inline bool room(char*& base, char*& top, char*& limit, i64 needed,
+                                                        i64 most) {
+  const i64 used = top - base, wanted = 2 * (limit - base) + 4096 + needed;
+  if (most && used + needed > most) return false;
+  const i64 size = most && wanted > most ? most : wanted;
+  char* grown = (char*)realloc(base, size);
+  if (!grown) return false;
+  base = grown, top = grown + used, limit = grown + size;
+  return true;
+}
+""",
+    # A residual takes a part of the room that is left for all of them: others grow, too.
+    "more": f"""\
+extern "C" void* realloc(void*, unsigned long);
+__attribute__((always_inline)) static inline bool more(i64* status, char*& data, i64& capacity, i64 size) {{
+  const i64 room = status[{ROOM}], spare = (room - status[{USED}]) / size;
+  if (room && spare < 1) return false;
+  const i64 step = room && spare / 8 < capacity + 1024 ? spare / 8 + 1 : capacity + 1024;
+  char* grown = (char*)realloc(data, (capacity + step) * size);
+  if (!grown) return false;
+  status[{USED}] += step * size;
+  data = grown, capacity += step;
+  return true;
+}}
+""",
+    # Room for the values of one print, none where enough has been printed: then it is only counted.
+    "say": f"""\
+extern "C" void* realloc(void*, unsigned long);
+__attribute__((noinline, cold)) static i64* say(i64* status, i64 message, i64 values) {{
+  if (++status[11] > {PRINT_LIMIT}) return 0;
+  const i64 end = status[9] + 1 + values;
+  if (end > status[10]) {{
+    i64* grown = (i64*)realloc((void*)status[8], (2 * end + 512) * 8);
+    if (!grown) return 0;
+    status[8] = (i64)grown, status[10] = 2 * end + 512;
+  }}
+  i64* record = (i64*)status[8] + status[9];
+  record[0] = message, status[9] = end;
+  return record + 1;
+}}
+""",
+    # Half precision by the machine's instructions, else by its bits; both round to nearest, ties to even.
+    # Not through _Float16: with it the compiler calls a library for comparisons.
+    "from16": """\
+static inline float from16(unsigned short bits) {
+#ifdef __F16C__
+  typedef short halves __attribute__((vector_size(16)));
+  return __builtin_ia32_vcvtph2ps((halves){(short)bits})[0];
+#else
+  unsigned all = (unsigned)(bits & 0x7fff) << 13;
+  float value;
+  __builtin_memcpy(&value, &all, 4);
+  value *= 0x1p112f;
+  __builtin_memcpy(&all, &value, 4);
+  if ((bits & 0x7c00) == 0x7c00) all |= 0x7f800000u;
+  all |= (unsigned)(bits & 0x8000) << 16;
+  __builtin_memcpy(&value, &all, 4);
+  return value;
+#endif
+}
+""",
+    "to16": """\
+static inline unsigned short to16(float value) {
+#ifdef __F16C__
+  typedef float floats __attribute__((vector_size(16)));
+  return (unsigned short)__builtin_ia32_vcvtps2ph((floats){value}, 0)[0];
+#else
+  unsigned all;
+  __builtin_memcpy(&all, &value, 4);
+  const unsigned sign = all >> 16 & 0x8000u;
+  all &= 0x7fffffffu;
+  if (all > 0x7f800000u) return (unsigned short)(sign | 0x7e00u);
+  if (all >= 0x47800000u) return (unsigned short)(sign | 0x7c00u);
+  if (all >= 0x38800000u) {
+    all += 0xfffu + (all >> 13 & 1u) - 0x38000000u;
+    return (unsigned short)(sign | all >> 13);
+  }
+  __builtin_memcpy(&value, &all, 4);
+  value += 0.5f;
+  __builtin_memcpy(&all, &value, 4);
+  return (unsigned short)(sign | (all - 0x3f000000u));
+#endif
+}
+""",
+    # Toward zero, with the last bit set if anything was lost: rounding once more to half is then exact.
+    "odd32": """\
+static inline float odd32(double value) {
+  float nearest = (float)value;
+  if (nearest == value || value != value) return nearest;
+  unsigned bits;
+  __builtin_memcpy(&bits, &nearest, 4);
+  bits = (bits - (__builtin_fabs(nearest) > __builtin_fabs(value))) | 1;
+  __builtin_memcpy(&nearest, &bits, 4);
+  return nearest;
+}
+""",
+    "round16": """\
+static inline float round16(float value) { return from16(to16(value)); }
+""",
+    **brain_floats.CPU_HELPERS,
+    # A running total reaches its element.
+    "settle32": """\
+static inline void settle32(char* at, double& total) {
+  if (at) *(float*)at = (float)(*(float*)at + total);
+  total = 0.0;
+}
+""",
+    "settle16": """\
+static inline void settle16(char* at, double& total) {
+  if (at) *(unsigned short*)at = to16(odd32(from16(*(unsigned short*)at) + total));
+  total = 0.0;
+}
+""",
+    **accumulator_helpers.CPU_HELPERS,
+}
+
+CUDA_HELPERS: Mapping[str, str] = device_helpers() | {
+    **integers.helpers("__device__ static inline"),
+    # The first thread that fails is the one that is reported.
+    "fail": """\
+__device__ static void fail(i64* status, i64 code, i64 site, i64 thread) {
+  if (atomicCAS((u64*)status, 0ull, (u64)code) == 0ull) status[1] = site, status[2] = thread;
+}
+""",
+    "fail_index": """\
+__device__ static void fail_index(i64* status, i64 site, i64 thread, i64 index, i64 extent, i64 axis) {
+  if (atomicCAS((u64*)status, 0ull, 1ull) != 0ull) return;
+  status[1] = site, status[2] = thread, status[3] = index, status[4] = extent, status[5] = axis;
+}
+""",
+    # Nothing can be called from a device: the host sets the flag while the kernel runs.
+    "poll": f"""\
+__device__ static i64 poll(i64* status) {{
+  if (!((volatile i64*)status)[6]) return {BUDGET};
+  atomicCAS((u64*)status, 0ull, 5ull);
+  return -1;
+}}
+""",
+    "outside": """\
+__device__ static inline bool outside(i64& index, u64 extent) {
+  return (u64)index >= extent && (u64)(index += extent) >= extent;
+}
+""",
+    "outside32": """\
+__device__ static inline bool outside(unsigned& index, unsigned extent) {
+  return index >= extent && (index += extent) >= extent;
+}
+""",
+    # What a thread may save was fixed before the launch.
+    "room": """\
+__device__ static inline bool room(char*& base, char*& top, char*& limit, i64 needed, i64 most) {
+  return false;
+}
+""",
+    "more": """\
+__device__ static inline bool more(i64* status, char*& data, i64& capacity, i64 size) { return false; }
+""",
+    "from16": """\
+__device__ static inline float from16(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+""",
+    "to16": """\
+__device__ static inline unsigned short to16(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+""",
+    "odd32": """\
+__device__ static inline float odd32(double value) {
+  const float cut = __double2float_rz(value);
+  return cut == value || value != value ? cut : __uint_as_float(__float_as_uint(cut) | 1);
+}
+""",
+    "round16": """\
+__device__ static inline float round16(float value) { return from16(to16(value)); }
+""",
+    **brain_floats.CUDA_HELPERS,
+    **half_helpers(),
+    # Elements narrower than a word are exchanged together with their neighbours.
+    "add8": """\
+__device__ static inline unsigned char add8(char* pointer, unsigned value) {
+  unsigned* word = (unsigned*)((u64)pointer & ~3ull);
+  const unsigned shift = 8u * (unsigned)((u64)pointer & 3ull);
+  unsigned seen = *word, assumed;
+  do {
+    assumed = seen;
+    const unsigned sum = ((assumed >> shift) + value) & 0xffu;
+    seen = atomicCAS(word, assumed, (assumed & ~(0xffu << shift)) | sum << shift);
+  } while (seen != assumed);
+  return (unsigned char)(seen >> shift);
+}
+""",
+    "add16": """\
+__device__ static inline unsigned short add16(char* pointer, unsigned value, bool half, float number) {
+  unsigned* word = (unsigned*)((u64)pointer & ~3ull);
+  const unsigned shift = 8u * (unsigned)((u64)pointer & 2ull);
+  unsigned seen = *word, assumed;
+  do {
+    assumed = seen;
+    const unsigned short old = (unsigned short)(assumed >> shift);
+    const unsigned sum = half ? to16(from16(old) + number) : (old + value) & 0xffffu;
+    seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | sum << shift);
+  } while (seen != assumed);
+  return (unsigned short)(seen >> shift);
+}
+""",
+    **device_accumulators.CUDA_HELPERS,
+}

@@ -1,0 +1,251 @@
+"""The targets of the emitter: what each spells in its own way.
+
+The body of a function is the same text for every target.  A flavor gives the shell around it, the helpers
+that the body calls, and the few spellings that differ: mathematics, special constants, wrapping integers,
+atomics, and how a thread gives up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from kernelab.codegen.common.entry import TILE
+from kernelab.codegen.common.print_formats import Message, device_call
+from kernelab.codegen.cpp import atomics, spelling, wide_accumulators
+from kernelab.codegen.cpp.entry_shells import Outline, Shell, cpu_shell, cuda_shell
+from kernelab.codegen.cpp.helpers import CPU_HELPERS, CUDA_HELPERS
+from kernelab.lang.ir import Atomic, AtomicKind, Function
+from kernelab.lang.ops import ALONG, Op
+from kernelab.lang.types import HALVES, Scalar, bfloat16, bool_, float16, float32, float64, int64
+
+
+class Flavor(Protocol):
+    """A target of the emitter."""
+
+    @property
+    def target(self) -> Literal["cpu", "cuda"]:
+        """What it is called."""
+
+    @property
+    def leave(self) -> str:
+        """The statement with which a thread gives up, after the status has been set."""
+
+    @property
+    def infinity(self) -> Mapping[Scalar, str]: ...
+
+    @property
+    def nan(self) -> Mapping[Scalar, str]: ...
+
+    @property
+    def helpers(self) -> Mapping[str, str]:
+        """The functions that bodies call, by name, in the order in which they are to be defined."""
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        """An application of an operation over scalars."""
+
+    def atomic(
+        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+    ) -> tuple[list[str], set[str]]:
+        """The statements that change memory at once, and the helpers that they call.
+
+        `out` is the variable for the old value, if it is used.
+        """
+
+    def near(self, function: Function) -> bool:
+        """Whether the text assumes the preconditions of `backend/common/specialization.py`.
+
+        Extents, strides and positions are then 32 bits wide, what no thread changes is read through the cache
+        for constants, and sums into elements of a thread's own are plain.
+        """
+
+    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
+        """The value at a byte address; `steady` if nobody changes it during the launch."""
+
+    def kept_at(self, offset: int, unit: int) -> str:
+        """Where the arena holds what stands at an offset in the record on top, in units of so many bytes."""
+
+    def taken(self, size: int) -> str:
+        """How far a record of so many bytes moves the top of the arena."""
+
+    @property
+    def spread(self) -> int:
+        """How far apart the values lie that a thread appends to a residual, in elements."""
+
+    def totals(self, function: Function) -> tuple[Atomic, ...]:
+        """The additions that are worth a running total of their own."""
+
+    def wide(self, function: Function) -> tuple[Atomic, ...]:
+        """The additions that may go to a float64 beside each element."""
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        """The statements that print, and the helpers that they call; `number` is the message's own."""
+
+    def shell(self, outline: Outline) -> Shell:
+        """The text around the body of a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """C++ for g++ and clang++, where threads run one after the other and atomics are plain."""
+
+    @property
+    def target(self) -> Literal["cpu", "cuda"]:
+        return "cpu"
+
+    @property
+    def leave(self) -> str:
+        return "goto end;"
+
+    @property
+    def infinity(self) -> Mapping[Scalar, str]:
+        return {float32: "__builtin_inff()", float64: "__builtin_inf()"}
+
+    @property
+    def nan(self) -> Mapping[Scalar, str]:
+        return {float32: '__builtin_nanf("")', float64: '__builtin_nan("")'}
+
+    @property
+    def helpers(self) -> Mapping[str, str]:
+        return CPU_HELPERS
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        return spelling.operation(op, operands, types, type, "__builtin_")
+
+    def atomic(
+        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+    ) -> tuple[list[str], set[str]]:
+        return atomics.plain(kind, scalar, pointer, value, compare, out)
+
+    def near(self, function: Function) -> bool:
+        return False
+
+    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
+        return spelling.load(scalar, pointer)
+
+    def kept_at(self, offset: int, unit: int) -> str:
+        return spelling.offset("top", offset)
+
+    def taken(self, size: int) -> str:
+        return str(size)
+
+    @property
+    def spread(self) -> int:
+        return 1
+
+    def totals(self, function: Function) -> tuple[Atomic, ...]:
+        return wide_accumulators.totals(function)
+
+    def wide(self, function: Function) -> tuple[Atomic, ...]:
+        return wide_accumulators.wide(function)
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        head = f"say(status, {number}, {len(values)})"
+        pairs = zip(message.types, values, strict=True)
+        kept = [spelling.store(type, f"(said + {k})", value) for k, (type, value) in enumerate(pairs)]
+        if not kept:
+            return [f"{head};"], {"say"}
+        return [f"if (i64* said = {head}) {{ {' '.join(kept)} }}"], {"say"}
+
+    def shell(self, outline: Outline) -> Shell:
+        return cpu_shell(outline)
+
+
+_WRAPPING = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "neg": "-{}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cuda:
+    """CUDA C++ for NVRTC, without a header."""
+
+    @property
+    def target(self) -> Literal["cpu", "cuda"]:
+        return "cuda"
+
+    @property
+    def leave(self) -> str:
+        return "goto end;"
+
+    @property
+    def infinity(self) -> Mapping[Scalar, str]:
+        return {float32: "__int_as_float(0x7f800000)", float64: "__longlong_as_double(0x7ff0000000000000LL)"}
+
+    @property
+    def nan(self) -> Mapping[Scalar, str]:
+        return {float32: "__int_as_float(0x7fc00000)", float64: "__longlong_as_double(0x7ff8000000000000LL)"}
+
+    @property
+    def helpers(self) -> Mapping[str, str]:
+        return CUDA_HELPERS
+
+    def operation(self, op: Op, operands: list[str], types: list[Scalar], type: Scalar) -> str:
+        if op is ALONG:
+            start, count = operands
+            return f"{start} + {count} * {self.spread}"
+        if type.kind == "int" and op.name in _WRAPPING and all(t == type for t in types):
+            # Signed overflow is undefined to this compiler and wraps in kernels.
+            wide = "u64" if type == int64 else "unsigned"
+            text = _WRAPPING[op.name].format(*(f"({wide}){operand}" for operand in operands))
+            return f"({spelling.value_type(type)})({text})"
+        return spelling.operation(op, operands, types, type, "")
+
+    def atomic(
+        self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+    ) -> tuple[list[str], set[str]]:
+        if kind == "add":
+            call, needs = _device_add(scalar, pointer, value), {f"add{scalar.flavor}{scalar.bits}"}
+        else:
+            needs = {atomics.name(kind, scalar)}
+            given = [pointer, value] if compare is None else [pointer, compare, value]
+            call = f"{atomics.name(kind, scalar)}({', '.join(given)})"
+        return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
+
+    def near(self, function: Function) -> bool:
+        return not function.aliased
+
+    def load(self, scalar: Scalar, pointer: str, steady: bool) -> str:
+        if not steady:
+            return spelling.load(scalar, pointer)
+        if scalar in HALVES:
+            return f"from{spelling.half(scalar)}(__ldg((const unsigned short*){pointer}))"
+        if scalar == bool_:
+            return f"__ldg((const unsigned char*){pointer}) != 0"
+        return f"__ldg((const {spelling.value_type(scalar)}*){pointer})"
+
+    def kept_at(self, offset: int, unit: int) -> str:
+        # The same unit of all threads lies side by side: a warp moves it at once.
+        whole, rest = offset // unit * unit, offset % unit
+        return spelling.offset(f"(top + {whole} * (i64)width)" if whole else "top", rest)
+
+    def taken(self, size: int) -> str:
+        return f"{size} * (i64)width"
+
+    @property
+    def spread(self) -> int:
+        return TILE
+
+    def totals(self, function: Function) -> tuple[Atomic, ...]:
+        return wide_accumulators.totals(function)
+
+    def wide(self, function: Function) -> tuple[Atomic, ...]:
+        return ()
+
+    def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
+        return [device_call(message, values)], set()
+
+    def shell(self, outline: Outline) -> Shell:
+        return cuda_shell(outline)
+
+
+def _device_add(scalar: Scalar, pointer: str, value: str) -> str:
+    type = spelling.value_type(scalar)
+    if scalar == bfloat16:
+        return f"fromb16(addb16({pointer}, {value}))"
+    if scalar == float16:
+        return f"from16(add16({pointer}, 0u, true, {value}))"
+    if scalar.bits == 16:
+        return f"({type})add16({pointer}, (unsigned){value}, false, 0.0f)"
+    if scalar.bits == 8:
+        return f"({type})add8({pointer}, (unsigned){value})"
+    if scalar.bits == 64 and scalar.is_int:
+        return f"({type})atomicAdd((u64*){pointer}, (u64){value})"
+    return f"atomicAdd(({type}*){pointer}, {value})"

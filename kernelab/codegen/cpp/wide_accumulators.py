@@ -1,0 +1,270 @@
+"""Which sums are taken in float64, and reach their elements late.
+
+    energy[0] += e                        in every thread:      energy_total += e
+    for k in range(n): s[i] += x[k]       in every iteration:   s_total += x[k]
+    bins[of[i]] += 1.0                    in every thread:      bins_wide[of[i]] += 1.0
+
+A float32 that sums ones stops at 2**24, a float16 at 2**11, a bfloat16 at 2**8: each addition is lost
+against the sum.  Where the element stays the same from one addition to the next, a running total is a float64
+that reaches it once, when another element's turn comes or the launch ends.  Where elements change, additions
+that are small against their element, and all of halves, go to a float64 beside the element (`beside`); so do
+running totals that come to an element again and again.  That is only done where nothing in the function looks
+at the array in between.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kernelab.codegen.cpp.generated_names import Names
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import (
+    Alloc,
+    Atom,
+    Atomic,
+    Block,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Native,
+    Store,
+    Var,
+    While,
+    atoms,
+    defs,
+    reads,
+    walk,
+)
+from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
+from kernelab.passes.access.independence import is_apart
+
+
+def totals(function: Function) -> tuple[Atomic, ...]:
+    """The additions that go to a running total, in order."""
+    return tuple(_totals(function))
+
+
+def wide(function: Function) -> tuple[Atomic, ...]:
+    """The additions that may go to a float64 beside each element, in order: those to changing elements.
+
+    Left out are those by which each thread reaches an element at most once.  Of a running total it is what
+    has come together that goes there.
+    """
+    if function.aliased:
+        return ()
+    looked_at, known = _looked_at(function), _totals(function)
+    sums = (stmt for stmt in _repeated(function, function.body) if known.get(stmt, True))
+    return tuple(stmt for stmt in sums if _is_sum(stmt, looked_at))
+
+
+@lru_cache(16)
+def _totals(function: Function) -> dict[Atomic, bool]:
+    """The additions that go to a running total, and whether one may come to an element more than once."""
+    return {stmt: _comes_again(function, stmt, turns) for stmt, turns in _sums(function)}
+
+
+def _sums(function: Function) -> Iterator[tuple[Atomic, tuple["_Turns", ...]]]:
+    """Those additions, each with the turns in which its element changes."""
+    if function.aliased:
+        return
+    looked_at, own = _looked_at(function), function.linear
+    told_apart: set[Atom] = {*function.threads} if own is None else {*function.threads, own}
+    for stmt, turns in _steady(function.body, (_Turns(told_apart, ()),)):
+        if _is_sum(stmt, looked_at):
+            yield stmt, turns
+
+
+def met_by_all(function: Function) -> tuple[Atomic, ...]:
+    """The additions to a running total that all threads share: to one element for the whole launch."""
+    return tuple(stmt for stmt, turns in _sums(function) if not turns)
+
+
+def is_deferred(function: Function) -> bool:
+    """Whether any sum reaches its element late, which arrays that share memory must not see."""
+    return bool(totals(function) or wide(function))
+
+
+def _repeated(function: Function, block: Block, loops: frozenset[Var] = frozenset()) -> Iterator[Atomic]:
+    """The atomics whose indices do not tell all threads and iterations apart."""
+    for stmt in block.stmts:
+        match stmt:
+            case Atomic(indices=indices):
+                if not (is_apart(function, [indices]) and loops <= {*indices}):
+                    yield stmt
+            case If(then=then, orelse=orelse):
+                yield from _repeated(function, then, loops)
+                yield from _repeated(function, orelse, loops)
+            case For(index=index, body=body):
+                yield from _repeated(function, body, loops | {index})
+            case While(carries=carries, body=body):
+                yield from _repeated(function, body, loops | {*carries})
+
+
+@lru_cache(16)
+def _looked_at(function: Function) -> frozenset[Var]:
+    """The arrays whose elements matter before the launch ends, and those that belong to a thread."""
+    used = frozenset(atom for atom in reads(function.body) if isinstance(atom, Var))
+    found = set()
+    for stmt in walk(function.body):
+        match stmt:
+            case Let():
+                pass
+            case Load(_, array) | Store(array) | Alloc(array):
+                found.add(array)
+            case Native():
+                found |= {array for _, array in stmt.arrays}
+            case Atomic(out, kind, array, held=held) if kind != "add" or (held is None and out in used):
+                found.add(array)
+    return frozenset(found)
+
+
+def _is_sum(stmt: Atomic, looked_at: frozenset[Var]) -> bool:
+    return stmt.array not in looked_at and scalar_of(elem_of(stmt.array)) in (float16, bfloat16, float32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """What differs between one turn and the next of a loop or of the launch, and what counts a loop's."""
+
+    changing: set[Atom]
+    counted: tuple[Var, ...]
+
+
+def _steady(block: Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[Atomic, tuple[_Turns, ...]]]:
+    """The atomics of one element while the innermost loop runs, each with those turns in which it changes."""
+    for stmt in block.stmts:
+        match stmt:
+            case Atomic(indices=indices) if not turns[-1].changing.intersection(indices):
+                yield stmt, _until_steady(turns, indices)
+            case If(then=then, orelse=orelse):
+                yield from _steady(then, turns)
+                yield from _steady(orelse, turns)
+            case For(index=index, carries=carries, body=body):
+                yield from _steady(body, (*turns, _Turns({index, *carries}, (index,))))
+            case While(carries=carries, body=body):
+                yield from _steady(body, (*turns, _Turns({*carries}, carries)))
+        for turn in turns:
+            if not isinstance(stmt, Let) or turn.changing.intersection(atoms(stmt)):
+                turn.changing.update(defs(stmt))
+
+
+def _until_steady(turns: tuple[_Turns, ...], indices: tuple[Atom, ...]) -> tuple[_Turns, ...]:
+    while turns and not turns[-1].changing.intersection(indices):
+        turns = turns[:-1]
+    return turns
+
+
+def _comes_again(function: Function, stmt: Atomic, turns: tuple[_Turns, ...]) -> bool:
+    """Whether two of those turns may have the same element."""
+    counted = {var for turn in turns for var in turn.counted}
+    return bool(turns) and not (is_apart(function, [stmt.indices]) and counted <= {*stmt.indices})
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The locals of a running total: the float64, and the address that it belongs to, at first none.
+
+    `beside` are the sums that it goes to, None where it goes to its element; `is_own` says that no other
+    thread adds to its elements.
+    """
+
+    name: str
+    place: str
+    scalar: Scalar
+    beside: "Wide | None" = None
+    is_own: bool = False
+
+    @property
+    def helper(self) -> str:
+        """The function that brings it to its element."""
+        return f"settle{self.scalar.flavor}{self.scalar.bits}"
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """What a unit needs for it; `gather` is known on a device alone."""
+        gather = f"gather{self.scalar.flavor}{self.scalar.bits}"
+        return (self.helper,) if self.is_own else (self.helper, gather)
+
+    @property
+    def gathered(self) -> str:
+        """The statement with which the threads of a block bring theirs to memory, together if they meet."""
+        if self.is_own:
+            return f"{self.helper}({self.place}, {self.name});"
+        return f"gather{self.scalar.flavor}{self.scalar.bits}({self.place}, {self.name});"
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        return (f"double {self.name} = 0.0; char* {self.place} = 0;",)
+
+    def moved(self, pointer: str) -> str:
+        """The statement that makes it the total of the element at `pointer`."""
+        return f"if ({self.place} != {pointer}) {{ {self.settled} {self.place} = {pointer}; }}"
+
+    @property
+    def settled(self) -> str:
+        if self.beside is None:
+            return f"{self.helper}({self.place}, {self.name});"
+        return f"if ({self.place}) {self.beside.added(self.place, self.name)} {self.name} = 0.0;"
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """The locals of the sums beside an array: the blocks of float64s, at first none.
+
+    `low` is the first byte that an element can have, `places` how many scalars fit from it on.
+    """
+
+    array: str
+    sums: str
+    low: str
+    places: str
+    scalar: Scalar
+    ndim: int
+    itemsize: int
+
+    @property
+    def adds(self) -> str:
+        """The function that adds to an element, or beside it."""
+        return f"widen{self.scalar.flavor}{self.scalar.bits}"
+
+    @property
+    def settles(self) -> str:
+        """The function that brings the sums to their elements."""
+        return f"spread{self.scalar.flavor}{self.scalar.bits}"
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        name = self.array
+        reach = [f"({name}_s{k} {{}} 0 ? ((i64){name}_n{k} - 1) * {name}_s{k} : 0)" for k in range(self.ndim)]
+        first, last = (" + ".join([name, *(part.format(sign) for part in reach)]) for sign in "<>")
+        size = self.scalar.bits // 8
+        return (
+            f"char* const {self.low} = {first};",
+            f"const i64 {self.places} = ({last} + {self.itemsize} - {self.low}) / {size};",
+            f"double** {self.sums} = 0;",
+        )
+
+    def added(self, pointer: str, value: str) -> str:
+        """The statement that adds."""
+        place = f"({pointer} - {self.low}) / {self.scalar.bits // 8}"
+        return f"{self.adds}({pointer}, {value}, {self.sums}, {place}, {self.places});"
+
+    @property
+    def settled(self) -> str:
+        return f"{self.settles}({self.low}, {self.sums}, {self.places});"
+
+
+def wide_of(array: Var, names: Names) -> Wide:
+    """The sums beside an array that has a name, with fresh names."""
+    assert isinstance(array.type, Array)
+    name, scalar = names(array), scalar_of(array.type.elem)
+    sums, low, places = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "places"))
+    return Wide(name, sums, low, places, scalar, array.type.ndim, bytes_of(array.type.elem))
+
+
+def total_of(stmt: Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:
+    """The running total of an addition, with fresh names, and the sums that it goes to."""
+    array, scalar = names(stmt.array), scalar_of(elem_of(stmt.array))
+    return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside, is_own)

@@ -1,0 +1,269 @@
+"""What the emitter writes line by line: values, accesses to memory with their checks, and what is saved.
+
+A `Writer` knows where it stands, the names that were given out, and the sites of the checks; the regions and
+the entry around them are `cpp`'s.  An array element is checked against its bounds once where several accesses
+share array and indices, in the outermost block that dominates them.
+"""
+
+import math
+from collections import ChainMap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from kernelab.codegen.common.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
+from kernelab.codegen.common.structure import ordered, used
+from kernelab.codegen.cpp import atomics, spelling
+from kernelab.codegen.cpp.entry_shells import INDENT
+from kernelab.codegen.cpp.generated_names import Names
+from kernelab.codegen.cpp.saving import record, widest_saved
+from kernelab.codegen.cpp.spelling import unwrapped
+from kernelab.codegen.cpp.targets import Flavor
+from kernelab.codegen.cpp.wide_accumulators import Total, Wide
+from kernelab.errors import NOWHERE, Span
+from kernelab.lang.build import elem_of
+from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
+from kernelab.passes.access.independence import never_negative, own_atomics, read_only
+
+
+class Writer:
+    """Writes the statements of one function that are no regions."""
+
+    def __init__(self, function: Function, flavor: Flavor) -> None:
+        self.function = function
+        self.flavor = flavor
+        self.name = Names()
+        self.used = used(function.body)
+        self.totals: dict[Atomic, Total] = {}
+        self.wide: dict[Atomic, Wide] = {}
+        self.widest = widest_saved(function.body)
+        self.never_negative = never_negative(function)
+        self.near = flavor.near(function)
+        self.own = own_atomics(function) if self.near else frozenset[Atomic]()
+        self.steady = read_only(function)
+        self.sites: list[Site] = []
+        self.needs: set[str] = {"poll"} if flavor.target == "cpu" else set()
+        self.depth = 0
+        self.written: list[Line] = []
+        self.span: Span | None = None
+        self.addresses: ChainMap[tuple[Var, tuple[Atom, ...]], str] = ChainMap()
+        self.positions: ChainMap[tuple[Var, int, Atom], str] = ChainMap()
+
+    # ---------------------------------------------------------------------------------------- lines
+
+    def line(self, text: str) -> None:
+        self.written.append(Line(INDENT * self.depth + text, self.span))
+
+    @contextmanager
+    def braces(self, head: str) -> Iterator[None]:
+        """A block of C++: what is written within stands inside, and its addresses are forgotten after it."""
+        self.line(f"{head} {{")
+        self.depth += 1
+        self.addresses, self.positions = self.addresses.new_child(), self.positions.new_child()
+        span = self.span
+        yield
+        self.span = span
+        self.addresses, self.positions = self.addresses.parents, self.positions.parents
+        self.depth -= 1
+        self.line("}")
+
+    # --------------------------------------------------------------------------------------- values
+
+    def atom(self, atom: Atom) -> str:
+        if isinstance(atom, Const):
+            return spelling.literal(atom, self.flavor.infinity, self.flavor.nan)
+        return self.name(atom)
+
+    def declare(self, var: Var, value: str | None = None) -> None:
+        type = spelling.value_type(scalar_type(var))
+        self.line(f"{type} {self.name(var)}{'' if value is None else f' = {unwrapped(value)}'};")
+
+    def assign(self, targets: Sequence[Var], values: Sequence[Atom]) -> None:
+        """Give all targets their values at once, though C++ does it one after the other."""
+        moves = [(self.name(t), self.atom(v), scalar_type(t)) for t, v in zip(targets, values, strict=True)]
+        for target, value, scalar in ordered(moves, self.name.numbered):
+            declared = "" if scalar is None else f"{spelling.value_type(scalar)} "
+            self.line(f"{declared}{target} = {unwrapped(value)};")
+
+    def operation(self, stmt: Let) -> str:
+        if stmt.op is SHAPE:
+            array, axis = stmt.args
+            assert isinstance(array, Var) and isinstance(axis, Const), "the axis of a shape is a constant"
+            return f"(int){self.name(array)}_n{axis.value}"
+        scalar = scalar_type(stmt.out)
+        types = [scalar_type(arg) for arg in stmt.args]
+        self.need_half(scalar)
+        if scalar in HALVES:
+            self.needs |= {cut for cut in spelling.cuts(types, scalar) if cut}
+        if stmt.op.helper:
+            self.needs.add(stmt.op.helper)
+        return self.flavor.operation(stmt.op, [self.atom(arg) for arg in stmt.args], types, scalar)
+
+    def need_half(self, scalar: Scalar) -> None:
+        if scalar in HALVES:
+            self.needs |= {f"{name}{spelling.half(scalar)}" for name in ("from", "to", "round")}
+
+    def check(self, failed: str, code: str, site: Site) -> None:
+        self.needs.add("fail")
+        self.line(f"if ({failed}) {{ fail(status, {code}, {len(self.sites)}, thread); {self.flavor.leave} }}")
+        self.sites.append(site)
+
+    # --------------------------------------------------------------------------------------- memory
+
+    def allocate(self, stmt: Alloc) -> None:
+        elem, ndim = elem_of(stmt.out), len(stmt.shape)
+        scalar, inner = scalar_of(elem), size_of(elem)
+        name = self.name.family(
+            stmt.out, ["_data", *(f"_{letter}{k}" for letter in "ns" for k in range(ndim))]
+        )
+        count = math.prod(stmt.shape) * inner
+        self.line(f"{spelling.memory_type(scalar)} {name}_data[{count}] = {{}};")
+        self.line(f"char* const {name} = (char*){name}_data;")
+        sizes = [math.prod(stmt.shape[k + 1 :]) * inner * spelling.size(scalar) for k in range(ndim)]
+        extents = ", ".join(f"{name}_n{k} = {extent}" for k, extent in enumerate(stmt.shape))
+        strides = ", ".join(f"{name}_s{k} = {size}" for k, size in enumerate(sizes))
+        self.line(f"const {self.extent_type} {extents};")
+        self.line(f"const {self.stride_type} {strides};")
+
+    @property
+    def extent_type(self) -> str:
+        return "unsigned" if self.near else "u64"
+
+    @property
+    def stride_type(self) -> str:
+        return "unsigned" if self.near else "i64"
+
+    def load(self, stmt: Load) -> None:
+        if stmt.held is not None:
+            self.declare(stmt.out, self.atom(stmt.held))
+            return
+        scalar, pointer = self.access(stmt)
+        self.declare(stmt.out, self.flavor.load(scalar, pointer, self.near and stmt.array in self.steady))
+
+    def atomic(self, stmt: Atomic) -> None:
+        scalar, pointer = self.access(stmt)
+        if stmt in self.totals:
+            self.add_up(self.totals[stmt], stmt, pointer)
+            return
+        if stmt in self.wide:
+            self.line(self.wide[stmt].added(unwrapped(pointer), self.atom(stmt.value)))
+            if stmt.held is not None:
+                self.declare(stmt.out, self.atom(stmt.held))
+            return
+        held = None if stmt.held is None else self.atom(stmt.held)
+        out = self.name(stmt.out) if stmt.out in self.used and held is None else None
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
+        spell = atomics.plain if stmt in self.own else self.flavor.atomic
+        lines, needs = spell(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
+        self.needs |= needs
+        for line in lines:
+            self.line(line)
+        if held is not None:
+            self.declare(stmt.out, held)
+
+    def add_up(self, total: Total, stmt: Atomic, pointer: str) -> None:
+        """Add to the running total of an element, which reaches memory when another's turn comes."""
+        self.line(total.moved(unwrapped(pointer)))
+        self.line(f"{total.name} += {self.atom(stmt.value)};")
+        if stmt.held is not None:
+            self.declare(stmt.out, self.atom(stmt.held))
+
+    def access(self, stmt: Load | Store | Atomic) -> tuple[Scalar, str]:
+        """The scalar type and the address of what a statement reads or writes."""
+        scalar = scalar_of(elem_of(stmt.array))
+        self.need_half(scalar)
+        element = self.address(stmt.array, stmt.indices, stmt.span)
+        return scalar, spelling.offset(element, (stmt.component or 0) * spelling.size(scalar))
+
+    def address(self, array: Var, indices: tuple[Atom, ...], span: Span) -> str:
+        """The address of an element, checked; the same one again where it is known already."""
+        known = self.addresses.get((array, indices))
+        if known is not None:
+            return known
+        name = self.name(array)
+        terms = [name]
+        wide = "(u64)" if self.near else ""
+        for axis, index in enumerate(indices):
+            terms.append(f"{wide}{self.position(array, axis, index, span)} * {name}_s{axis}")
+        address = self.name.fresh(f"{name}_at")
+        self.line(f"char* {address} = {' + '.join(terms)};")
+        self.addresses[array, indices] = address
+        return address
+
+    def position(self, array: Var, axis: int, index: Atom, span: Span) -> str:
+        """An index within the extent of an axis; below zero it counts from the end, as in Python."""
+        known = self.positions.get((array, axis, index))
+        if known is not None:
+            return known
+        name = self.name(array)
+        position = self.name.fresh(f"{name}_i{axis}")
+        self.line(f"{self.position_type(index)} {position} = {unwrapped(self.atom(index))};")
+        self.within(position, index, f"{name}_n{axis}", axis, Site(span, array.hint or name))
+        self.positions[array, axis, index] = position
+        return position
+
+    def within(self, position: str, index: Atom, extent: str, axis: int, site: Site) -> None:
+        self.needs.add("fail_index")
+        is_unsigned = self.position_type(index) == "unsigned"
+        outside = f"{position if is_unsigned else f'(u64){position}'} >= {extent}"
+        offender = self.atom(index) if self.near else position
+        if self.counts_from_the_end(index):
+            self.needs.add("outside32" if is_unsigned else "outside")
+            outside = f"outside({position}, {extent})"
+            offender = offender if self.near else f"{position} - {extent}"
+        number = len(self.sites)
+        report = f"fail_index(status, {number}, thread, {offender}, {extent}, {axis});"
+        self.line(f"if ({outside}) {{ {report} {self.flavor.leave} }}")
+        self.sites.append(site)
+
+    def position_type(self, index: Atom) -> str:
+        """The type that holds an index, and what it becomes within its axis."""
+        scalar = scalar_type(index)
+        return "unsigned" if self.near and scalar.kind == "int" and scalar.bits <= 32 else "i64"
+
+    def counts_from_the_end(self, index: Atom) -> bool:
+        """Whether an index may be below zero."""
+        if isinstance(index, Const):
+            return index.value < 0
+        return scalar_type(index).kind == "int" and index not in self.never_negative
+
+    # -------------------------------------------------------------------------------- what is saved
+
+    def save(self, atoms: Sequence[Atom], is_early: bool) -> None:
+        offsets, size = record([scalar_type(atom) for atom in atoms], self.widest)
+        site = Site(self.span or NOWHERE)
+        self.needs.add("room")
+        field, full = (LIMIT, FULL) if is_early else (ROOM, KEPT)
+        most, code = f"status[{field}]", f"status[{field}] ? {full} : {MEMORY}"
+        taken = self.flavor.taken(size)
+        self.check(f"limit - top < {taken} && !room(base, top, limit, {size}, {most})", code, site)
+        for atom, offset in zip(atoms, offsets, strict=True):
+            place = self.flavor.kept_at(offset, self.widest)
+            self.line(spelling.store(scalar_type(atom), place, self.atom(atom)))
+            self.need_half(scalar_type(atom))
+        self.line(f"top += {taken};")
+
+    def restore(self, outs: Sequence[Var]) -> None:
+        offsets, size = record([scalar_type(out) for out in outs], self.widest)
+        self.line(f"top -= {self.flavor.taken(size)};")
+        for out, offset in zip(outs, offsets, strict=True):
+            place = self.flavor.kept_at(offset, self.widest)
+            self.declare(out, spelling.load(scalar_type(out), place))
+            self.need_half(scalar_type(out))
+
+    def append(self, array: Var, value: Atom) -> None:
+        name, scalar = self.name(array), scalar_type(value)
+        size = spelling.size(scalar)
+        self.needs.add("more")
+        full = f"{name}_length == {name}_capacity && !more(status, {name}, {name}_capacity, {size})"
+        self.check(full, f"status[{ROOM}] ? {KEPT} : {MEMORY}", Site(self.span or NOWHERE))
+        self.need_half(scalar)
+        self.line(spelling.store(scalar, f"({name} + {name}_length * {size})", self.atom(value)))
+        self.line(f"{name}_length += {self.flavor.spread};")
+
+
+def scalar_type(atom: Atom) -> Scalar:
+    """The type of an atom, once all vectors are taken apart."""
+    assert isinstance(atom.type, Scalar), f"{atom} is not scalarised"
+    return atom.type

@@ -1,0 +1,1 @@
+"""A function of the IR as text that reads like Python."""

@@ -1,0 +1,434 @@
+"""A function of the IR as text that reads like Python: what a person sees as the adjoint of a kernel.
+
+    # line 4: s = s + x[i] * w[i]
+    x_bar[i] += s_bar * w[i]
+
+Every line has the span of the source it comes from.  Knows the IR; must not know who shows the text or how.
+The text is for reading: it is not run, and it leaves out checks of integer division.
+"""
+
+import keyword
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from kernelab.codegen.listing.coalescing import coalesce, split
+from kernelab.codegen.listing.folding import Folded, fold, leaves
+from kernelab.codegen.listing.listing_expressions import NOT, Expressions, spelt
+from kernelab.codegen.listing.reordering import tidy
+from kernelab.errors import NOWHERE, Span
+from kernelab.lang.build import elem_of, type_of
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    Custom,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stmt,
+    Store,
+    Var,
+    While,
+    atoms,
+    blocks,
+    defs,
+    walk,
+)
+from kernelab.lang.ops import TRIPS
+from kernelab.lang.types import bytes_of
+
+WIDTH = 64
+"""How wide a signature becomes before it is broken."""
+
+RESERVED = frozenset({*keyword.kwlist, "push", "pop", "printf", "range", "reversed", "tid", "zeros"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, the source it comes from, whether it only says so, or goes on with the line before."""
+
+    text: str
+    span: Span = NOWHERE
+    is_comment: bool = False
+    goes_on: bool = False
+
+    @property
+    def source_line(self) -> int | None:
+        """The number of the source line, None where no user wrote one."""
+        return self.span.line if self.span.source is not NOWHERE.source else None
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """Values that a program keeps for the sweep: which, how many bytes each time, in which loop, and when."""
+
+    names: tuple[str, ...]
+    bytes: int
+    span: Span
+    loop: Span | None
+    when: str = ""
+
+    @property
+    def size(self) -> str:
+        """How much, in words."""
+        return f"{self.bytes} bytes {self.when or ('an iteration' if self.loop else 'a thread')}"
+
+
+WHEN = {"checkpoint": "a checkpoint", "segment": "an iteration of a segment"}
+"""When something is pushed on a stack with such a hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A function as readable text."""
+
+    name: str
+    lines: tuple[Line, ...]
+    savings: tuple[Saving, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
+
+def listing(function: Function) -> Listing:
+    """The function as Python-like text with, for each line, the source it comes from."""
+    function = tidy(function)
+    folded = fold(function)
+    name = coalesce(function, folded, RESERVED)
+    moved = split(function, name)
+    if moved:
+        folded = fold(function, moved)
+        name = coalesce(function, folded, RESERVED)
+    printer = _Printer(name, folded, Expressions(name, folded), _read(function.body))
+    lines = [*_signature(function, name), *_with_source(printer.function(function))]
+    return Listing(function.name, tuple(lines), tuple(printer.savings))
+
+
+def _read(block: Block) -> frozenset[Atom]:
+    read: set[Atom] = set(block.yields)
+    for stmt in walk(block):
+        read.update(atoms(stmt), *(inner.yields for inner in blocks(stmt)))
+    return frozenset(read)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    depth: int
+    text: str
+    span: Span
+    is_move: bool = False
+
+
+Rows = list[_Row]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What happens at the end of a block: assignments, results, and what ends the loop around it."""
+
+    span: Span
+    copies: tuple[tuple[Var, Atom], ...] = ()
+    results: tuple[Atom, ...] = ()
+    stop: Atom | None = None
+
+    def inside(self, branch: Block, outs: tuple[Var, ...], span: Span) -> "_End":
+        """The same at the end of a branch whose If comes last in the block."""
+        value: dict[Atom | None, Atom] = dict(zip(outs, branch.yields, strict=True))
+        copies = tuple((var, value.get(atom, atom)) for var, atom in self.copies)
+        return _End(span, copies, self.results, value.get(self.stop, self.stop))
+
+
+@dataclass(slots=True)
+class _Printer:
+    name: Callable[[Var], str]
+    folded: Folded
+    expr: Expressions
+    used: frozenset[Atom]
+    savings: list[Saving] = field(default_factory=list)
+    loops: list[Span] = field(default_factory=list)
+
+    def function(self, function: Function) -> Rows:
+        head = []
+        if function.threads:
+            head.append(_Row(1, f"{self.names(function.threads)} = tid()", function.threads[0].span))
+        if function.linear is not None and function.linear in self.used:
+            head.append(_Row(1, f"{self.name(function.linear)} = number_of_thread()", NOWHERE))
+        body = self.block(function.body, 1, _End(function.span, results=function.body.yields))
+        return [*head, *(body or [_Row(1, "pass", NOWHERE)])]
+
+    def names(self, vars: tuple[Var, ...]) -> str:
+        return ", ".join(self.name(var) for var in vars)
+
+    def block(self, block: Block, depth: int, end: _End) -> Rows:
+        last = block.stmts[-1] if block.stmts else None
+        if isinstance(last, If) and end.stop in last.outs and not self.is_hidden(last):
+            ends = [end.inside(branch, last.outs, last.span) for branch in (last.then, last.orelse)]
+            return [*self.stmts(block.stmts[:-1], depth), *self.branches(last, depth, *ends)]
+        return [*self.stmts(block.stmts, depth), *self.end(end, depth)]
+
+    def stmts(self, stmts: tuple[Stmt, ...], depth: int) -> Rows:
+        return [row for stmt in stmts if not self.is_hidden(stmt) for row in self.stmt(stmt, depth)]
+
+    def is_hidden(self, stmt: Stmt) -> bool:
+        if isinstance(stmt, Assert):
+            return stmt.kind == "division"
+        return not self.folded.keys().isdisjoint(defs(stmt))
+
+    def stmt(self, stmt: Stmt, depth: int) -> Rows:
+        match stmt:
+            case If(outs, _, then, orelse):
+                ends = [_End(stmt.span, tuple(zip(outs, b.yields, strict=True))) for b in (then, orelse)]
+                return self.branches(stmt, depth, *ends)
+            case For():
+                count = f"range({self.trips(stmt.count)})"
+                over = f"reversed({count})" if stmt.reverse else count
+                return self.loop(stmt, depth, f"for {self.name(stmt.index)} in {over}:")
+            case While():
+                return self.loop(stmt, depth, "while True:")
+            case _:
+                return [_Row(depth, self.simple(stmt), _place(stmt))]
+
+    def trips(self, count: Atom) -> str:
+        """How often a loop runs; a difference may be below 0, which is none."""
+        match self.folded.get(count) if isinstance(count, Var) else None:
+            case Let(_, op, (start, stop, Const(1))) if op is TRIPS:
+                return self.expr.infix("-", stop, start).text
+            case Let(_, op, (start, stop, Const(-1))) if op is TRIPS:
+                return self.expr.infix("-", start, stop).text
+            case _:
+                return self.expr.show(count)
+
+    def simple(self, stmt: Stmt) -> str:
+        match stmt:
+            case Let():
+                return self.let(stmt)
+            case Alloc(out, shape):
+                sizes = str(shape[0]) if len(shape) == 1 else str(shape)
+                return f"{self.name(out)} = zeros({sizes}, {spelt(str(elem_of(out)))})"
+            case Load():
+                return self.assignment(self.name(stmt.out), stmt)
+            case Store(array, indices, value):
+                return self.assignment(self.expr.element(array, indices, stmt.component).text, value)
+            case Atomic():
+                return self.atomic(stmt)
+            case Assert(cond, _, message):
+                return f"assert {self.expr.show(cond)}" + (f", {message!r}" if message else "")
+            case Print():
+                return self.print(stmt)
+            case Native(outs, snippet, args):
+                call = f"{snippet.name}({self.expr.list(args)})"
+                return f"{self.names(outs)} = {call}" if outs else call
+            case Call(outs, function, args):
+                call = f"{function.name}({self.expr.list(args)})"
+                return f"{self.names(outs)} = {call}" if outs else call
+            case Save(stack, values):
+                when = WHEN.get(stack.hint, "")
+                return f"push({self.expr.list(values)}){self.note(values, stmt.span, when)}"
+            case Restore(_, outs):
+                return f"{self.names(outs)} = pop()"
+            case Append(array, value):
+                return f"{self.name(array)}.append({self.expr.show(value)}){self.note((value,), stmt.span)}"
+            case If() | For() | While() | Custom():
+                raise AssertionError("a compound statement has lines of its own")
+            case _:
+                assert_never(stmt)
+
+    def print(self, stmt: Print) -> str:
+        texts = [text.replace("%", "%%") for text in stmt.texts]
+        specs = [spec or "%s" for spec in stmt.specs]
+        form = "".join(text + spec for text, spec in zip(texts, [*specs, ""], strict=True))
+        return f"printf({', '.join([repr(form), *map(self.expr.show, stmt.values)])})"
+
+    def let(self, stmt: Let) -> str:
+        name = self.name(stmt.out)
+        match stmt.op.name, stmt.args:
+            case "insert", (vector, *indices, value) if self.expr.show(vector) == name:
+                return self.assignment(f"{name}[{self.expr.list(tuple(indices))}]", value)
+            case _:
+                return self.assignment(name, stmt)
+
+    def assignment(self, target: str, value: Atom | Let | Load) -> str:
+        """``s = x``, or ``s += x`` where the value is what the target held and something more."""
+        stmt = self.folded.get(value) if isinstance(value, Var) else value
+        match stmt:
+            case Let(_, op, (a, b)) if op.symbol in ("+", "-", "*", "/") and self.expr.show(a) == target:
+                if op.name == "add":
+                    return self.increase(target, b)
+                return f"{target} {op.symbol}= {self.expr.show(b)}"
+            case Let() | Load() | If():
+                return f"{target} = {self.expr.value(stmt).text}"
+            case _:
+                assert isinstance(value, Var | Const)
+                return f"{target} = {self.expr.show(value)}"
+
+    def atomic(self, stmt: Atomic) -> str:
+        if stmt.out in self.used or stmt.kind != "add":
+            compare = () if stmt.compare is None else (stmt.compare,)
+            operands = self.expr.list((stmt.array, *stmt.indices, *compare, stmt.value))
+            target = f"{self.name(stmt.out)} = " if stmt.out in self.used else ""
+            return f"{target}atomic_{stmt.kind}({operands})"
+        return self.increase(self.expr.element(stmt.array, stmt.indices, stmt.component).text, stmt.value)
+
+    def increase(self, target: str, by: Atom) -> str:
+        negated = self.expr.negated(by)
+        sign, value = ("+", self.expr.text(by)) if negated is None else ("-", negated)
+        return f"{target} {sign}= {value.text}"
+
+    def note(self, values: tuple[Atom, ...], span: Span, when: str = "") -> str:
+        """Remember what is saved; the comment that says how much."""
+        names = tuple(self.expr.show(value) for value in values)
+        size = sum(bytes_of(type_of(value)) for value in values)
+        saving = Saving(names, size, span, self.loops[-1] if self.loops else None, when)
+        self.savings.append(saving)
+        return f"  # {saving.size}"
+
+    def end(self, end: _End, depth: int) -> Rows:
+        rows = self.assign(end.copies, depth, end.span)
+        if end.results:
+            rows.append(_Row(depth, f"return {self.expr.list(end.results)}", end.span))
+        match end.stop:
+            case Const(True):
+                rows.append(_Row(depth, "break", end.span))
+            case Var():
+                span = self.span(end.stop, end.span)
+                carried = [self.name(var) for var, atom in end.copies if atom is end.stop]
+                test = carried[0] if carried else self.expr.show(end.stop)
+                if not carried and self.is_overwritten(end):
+                    # What the test reads is assigned anew before it: it is taken first.
+                    rows.insert(0, _Row(depth, f"{self.name(end.stop)} = {test}", span))
+                    test = self.name(end.stop)
+                rows += [_Row(depth, f"if {test}:", span), _Row(depth + 1, "break", span)]
+        return rows
+
+    def is_overwritten(self, end: _End) -> bool:
+        """Whether the copies at the end of an iteration assign a name that the test for its end reads."""
+        assert end.stop is not None
+        read = {self.name(leaf) for leaf in leaves(end.stop, self.folded)}
+        changed = {self.name(var) for var, atom in end.copies if self.name(var) != self.expr.show(atom)}
+        return not read.isdisjoint(changed)
+
+    def assign(self, copies: tuple[tuple[Var, Atom], ...], depth: int, span: Span) -> Rows:
+        """Assignments that happen together, without those of a value to its own name."""
+        pairs = [(self.name(var), atom, self.expr.show(atom)) for var, atom in copies]
+        pairs = [pair for pair in pairs if pair[0] != pair[2]]
+        if any(_mentions(later[2], pair[0]) for i, pair in enumerate(pairs) for later in pairs[i + 1 :]):
+            names, _, values = zip(*pairs, strict=True)
+            return [_Row(depth, f"{', '.join(names)} = {', '.join(values)}", span)]
+        return [
+            _Row(depth, self.assignment(name, atom), self.span(atom, span), atom not in self.folded)
+            for name, atom, _ in pairs
+        ]
+
+    def span(self, atom: Atom, otherwise: Span) -> Span:
+        """Where an expression comes from; a value that has a name is only moved."""
+        return atom.span if isinstance(atom, Var) and atom in self.folded else otherwise
+
+    def branches(self, stmt: If, depth: int, then: _End, orelse: _End) -> Rows:
+        yes = self.block(stmt.then, depth + 1, then)
+        no = self.block(stmt.orelse, depth + 1, orelse)
+        cond = self.expr.text(stmt.cond)
+        if not yes:
+            return [_Row(depth, f"if not {cond.within(NOT)}:", stmt.span), *no] if no else []
+        rows = [_Row(depth, f"if {cond.text}:", stmt.span), *yes]
+        return [*rows, *_otherwise(rows, no, depth, stmt.span)]
+
+    def loop(self, stmt: For | While, depth: int, head: str) -> Rows:
+        carried = [k for k in range(len(stmt.carries)) if k != stmt.stop or self.reads_stop(stmt)]
+        before = tuple((stmt.carries[k], stmt.inits[k]) for k in carried)
+        around = tuple((stmt.carries[k], stmt.body.yields[k]) for k in carried)
+        after = tuple((stmt.outs[k], stmt.carries[k]) for k in carried)
+        stop = None if stmt.stop is None else stmt.body.yields[stmt.stop]
+        self.loops.append(stmt.span)
+        body = self.block(stmt.body, depth + 1, _End(stmt.span, around, (), stop))
+        self.loops.pop()
+        rows = [_Row(depth, head, stmt.span), *(body or [_Row(depth + 1, "pass", stmt.span)])]
+        rows = [*self.assign(before, depth, stmt.span), *_tidy_while(rows)]
+        return [*rows, *self.assign(after, depth, stmt.span)]
+
+    def reads_stop(self, stmt: For | While) -> bool:
+        k = stmt.stop
+        return k is not None and not self.used.isdisjoint((stmt.carries[k], stmt.outs[k]))
+
+
+def _place(stmt: Stmt) -> Span:
+    """Where a statement comes from: if no line of the user's, from the parameter that it touches."""
+    if stmt.span.source is NOWHERE.source and isinstance(stmt, Load | Store | Atomic):
+        return stmt.array.span
+    return stmt.span
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def _otherwise(yes: Rows, no: Rows, depth: int, span: Span) -> Rows:
+    """The rows after a branch: none, flat after a `break`, ``elif``, or ``else``."""
+    if not no:
+        return []
+    if yes[-1].depth == depth + 1 and yes[-1].text == "break":
+        return _dedent(no)
+    starts = [row.text for row in no if row.depth == depth + 1]
+    if starts[0].startswith("if ") and all(text.startswith(("elif ", "else:")) for text in starts[1:]):
+        flat = _dedent(no)
+        return [_Row(depth, "el" + flat[0].text, flat[0].span), *flat[1:]]
+    return [_Row(depth, "else:", span), *no]
+
+
+def _tidy_while(rows: Rows) -> Rows:
+    """``while True: if c: B else: break`` as ``while c: B``; likewise where the break comes first."""
+    head, first, *rest = rows
+    if head.text != "while True:" or not first.text.startswith("if "):
+        return rows
+    starts = [k for k, row in enumerate(rest) if row.depth == first.depth]
+    if len(starts) == 1 and [row.text for row in rest[starts[0] :]] == ["else:", "break"]:
+        return [_Row(head.depth, f"while {first.text[3:]}", first.span), *_dedent(rest[: starts[0]])]
+    if first.text.startswith("if not ") and len(rest) > 1 and rest[0].text == "break":
+        return [_Row(head.depth, f"while {first.text[7:]}", first.span), *rest[1:]]
+    return rows
+
+
+def _dedent(rows: Rows) -> Rows:
+    return [replace(row, depth=row.depth - 1) for row in rows]
+
+
+def _signature(function: Function, name: Callable[[Var], str]) -> list[Line]:
+    start = f"def {function.name}("
+    params = [f"{name(param)}: {spelt(str(param.type))}" for param in function.params]
+    if len(start) + len(", ".join(params)) < WIDTH:
+        return [Line(f"{start}{', '.join(params)}):", function.span)]
+    rows = [" " * 8]
+    for param in params:
+        if rows[-1].strip() and len(rows[-1]) + len(param) >= WIDTH:
+            rows.append(" " * 8)
+        rows[-1] += f"{param}, "
+    texts = [start, *(row.rstrip() for row in rows[:-1]), f"{rows[-1].removesuffix(', ')}):"]
+    return [Line(text, function.span, goes_on=number > 0) for number, text in enumerate(texts)]
+
+
+def _with_source(rows: Rows) -> Iterator[Line]:
+    """The rows as lines, with a comment wherever the line of the source changes and says something else."""
+    current = 0
+    for row in rows:
+        indent = "    " * row.depth
+        line = Line(indent + row.text, row.span)
+        number = line.source_line
+        speaks = not row.is_move and not row.text.startswith(("else:", "elif "))
+        if number is not None and number != current and speaks:
+            current = number
+            text = row.span.source.line(number).strip()
+            if text != row.text:
+                yield Line(f"{indent}# line {number}: {text}", row.span, is_comment=True)
+        yield line

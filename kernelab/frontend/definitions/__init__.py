@@ -1,0 +1,1 @@
+"""Defs and cells: kernels, functions and the derivatives that users write."""

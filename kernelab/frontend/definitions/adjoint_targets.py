@@ -1,0 +1,255 @@
+"""What `adjoint[x]` stands for in a grad function: a sum that starts at 0, an array, or a struct of these.
+
+    adjoint[x] += v             x_bar += v          x_bar is 0.0 before
+    adjoint[a][i] += v          a_bar[i] += v       a_bar is one more parameter
+    adjoint[b].mass += v        b_bar.mass += v     b_bar is a struct of sums and parameters
+    adjoint[b.mass] += v        the same
+
+What is no float has no adjoint: in `b_bar` it is what it is in `b`.
+"""
+
+import ast
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.definitions.definitions import Template, template
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Bound,
+    Meaning,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    ViewType,
+    is_struct,
+)
+from kernelab.frontend.meaning.name_lookup import PREFIXES
+from kernelab.frontend.syntax.jumps import leaves
+from kernelab.lang.build import zero
+from kernelab.lang.ir import Atom, Var
+from kernelab.lang.structs import Struct, StructArray
+from kernelab.lang.structs import leaves as leaves_of
+from kernelab.lang.types import Type, is_differentiable
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What the adjoint of an argument is called, and what it stands for."""
+
+    name: str
+    meaning: Meaning
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether there are sums in it, which the grad function returns."""
+        return isinstance(self.meaning, Typed | TupleOf)
+
+
+def has_floats(kind: Bound) -> bool:
+    """Whether arguments of this kind have a derivative, or something in them has."""
+    if isinstance(kind, Struct | StructArray):
+        return any(is_differentiable(leaf.type) for leaf in leaves_of(kind, ""))
+    held = kind.array if isinstance(kind, ViewType) else kind
+    return isinstance(held, Type) and is_differentiable(held)
+
+
+def is_float(meaning: Meaning) -> bool:
+    """Whether an argument has a derivative, or something in it has."""
+    match meaning:
+        case Typed():
+            return is_differentiable(meaning.type)
+        case ArrayRef(var) | View(var):
+            return is_differentiable(var.type)
+        case TupleOf(items, Struct()):
+            return any(map(is_float, items))
+        case StructArrayRef(vars=vars):
+            return any(is_differentiable(var.type) for var in vars)
+        case _:
+            return False
+
+
+def bars(rule: Template, inputs: Mapping[str, Meaning]) -> dict[str, Bar]:
+    """The adjoints of the arguments that have one."""
+    taken = {part.id for part in ast.walk(rule.node) if isinstance(part, ast.Name)}
+    taken |= {argument.arg for argument in rule.arguments}
+    found = {}
+    for name, meaning in inputs.items():
+        if not is_float(meaning):
+            continue
+        bar = f"{name}_bar"
+        while bar in taken:
+            bar += "_"
+        found[name] = Bar(bar, _bar(bar, meaning))
+    return found
+
+
+def _bar(name: str, meaning: Meaning) -> Meaning:
+    match meaning:
+        case Typed() if is_float(meaning):
+            return Typed(zero(meaning.type))
+        case ArrayRef(var) | View(var) if is_float(meaning):
+            return replace(meaning, var=Var(var.type, name, var.span))
+        case TupleOf(items, Struct(_, fields)):
+            entries = zip(fields, items, strict=True)
+            return meaning.of([_bar(f"{name}.{entry.name}", item) for entry, item in entries])
+        case StructArrayRef(_, struct, vars, indices):
+            own = [_leaf(name, var) for var in vars]
+            return StructArrayRef(name, struct, tuple(own), indices)
+        case _:
+            return meaning
+
+
+def _leaf(name: str, var: Var) -> Var:
+    if not is_differentiable(var.type):
+        return var
+    return Var(var.type, ".".join([name, *var.hint.split(".")[1:]]), var.span)
+
+
+def float_part(tangent: Meaning, primal: Meaning) -> Meaning:
+    """A tangent in which everything that is no float is what it is in the primal."""
+    match tangent, primal:
+        case TupleOf(dots, Struct()), TupleOf(items, _):
+            return tangent.of([float_part(dot, item) for dot, item in zip(dots, items, strict=True)])
+        case StructArrayRef(name, struct, dots, indices), StructArrayRef(vars=vars):
+            pairs = zip(dots, vars, strict=True)
+            own = tuple(dot if is_differentiable(dot.type) else var for dot, var in pairs)
+            return StructArrayRef(name, struct, own, indices)
+        case ArrayRef(var) | View(var), ArrayRef() | View() if is_float(tangent):
+            return replace(primal, var=var)
+        case _:
+            return tangent if is_float(tangent) else primal
+
+
+def numbers(meaning: Meaning) -> list[Atom]:
+    """The numbers, vectors and matrices in a value, in order."""
+    match meaning:
+        case Typed(atom):
+            return [atom]
+        case TupleOf(items):
+            return [atom for item in items for atom in numbers(item)]
+        case _:
+            return []
+
+
+def is_adjoint(node: ast.expr) -> bool:
+    """Whether an expression is the word `adjoint`, bare or with a prefix."""
+    match node:
+        case ast.Name("adjoint"):
+            return True
+        case ast.Attribute(value=ast.Name(prefix), attr="adjoint"):
+            return prefix in PREFIXES
+        case _:
+            return False
+
+
+class Fields(ast.NodeTransformer):
+    """Turns `adjoint[b.place.x]` into `adjoint[b].place.x`, where `b` is a struct."""
+
+    def __init__(self, inputs: Mapping[str, Meaning]) -> None:
+        self.inputs = inputs
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        names: list[str] = []
+        inner = node.slice
+        while isinstance(inner, ast.Attribute):
+            names.append(inner.attr)
+            inner = inner.value
+        is_field = names and isinstance(inner, ast.Name) and inner.id in self.inputs
+        if not (is_field and is_adjoint(node.value) and is_struct(self.inputs[ast.unparse(inner)])):
+            return self.generic_visit(node)
+        found: ast.expr = ast.copy_location(ast.Subscript(node.value, inner, ast.Load()), node)
+        for name in reversed(names):
+            found = ast.copy_location(ast.Attribute(found, name, ast.Load()), node)
+        assert isinstance(found, ast.Attribute)
+        found.ctx = node.ctx
+        return found
+
+
+class Adjoints(ast.NodeTransformer):
+    """Turns `adjoint[x]` into a variable, and gathers what is wrong with its uses."""
+
+    def __init__(
+        self, rule: Template, function: str, names: Mapping[str, str], inputs: Mapping[str, Meaning]
+    ) -> None:
+        self.rule = rule
+        self.function = function
+        self.names = names
+        self.inputs = inputs
+        self.used: set[str] = set()
+        self.errors: list[Diagnostic] = []
+        self.returned: list[str] = []
+
+    def rewritten(self, returned: list[str]) -> Template:
+        """The def that returns the sums of these names."""
+        self.returned = returned
+        old = self.rule
+        node = copy.deepcopy(old.node)
+        fields = Fields(self.inputs)
+        node.body = [self.visit(fields.visit(stmt)) for stmt in node.body]
+        if not leaves(node.body):
+            node.body.append(self._return(node.body[-1]))
+        first = node.args.args[0] if node.args.args else ast.arg("", lineno=node.lineno, col_offset=0)
+        for name in self.names.values():
+            node.args.kwonlyargs.append(ast.copy_location(ast.arg(name), first))
+            node.args.kw_defaults.append(None)
+        return template(node, old.places, old.scope, old.options)
+
+    def _return(self, place: ast.stmt) -> ast.stmt:
+        names: list[ast.expr] = [
+            ast.copy_location(ast.Name(name, ast.Load()), place) for name in self.returned
+        ]
+        value = ast.copy_location(ast.Tuple(names, ast.Load()), place) if names else None
+        return ast.copy_location(ast.Return(value), place)
+
+    def error(self, node: ast.expr | ast.stmt, message: str, hint: str) -> None:
+        self.errors.append(Diagnostic(message, self.rule.places(node), "type", hint=hint))
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
+            hint = "add what it returns to adjoint[...] of an argument"
+            self.error(node.value, f"the grad function {self.rule.name} cannot return a value", hint)
+        return self._return(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        for target in node.targets:
+            self._only_added(target)
+        return self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        if not isinstance(node.op, ast.Add | ast.Sub):
+            self._only_added(node.target)
+        return self.generic_visit(node)
+
+    def _only_added(self, target: ast.expr) -> None:
+        inner = target
+        while isinstance(inner, ast.Attribute) and not is_adjoint(inner):
+            inner = inner.value
+        match inner:
+            case ast.Subscript(value=word, slice=ast.Name(name)) if is_adjoint(word) and name in self.names:
+                if inner is not target and not is_struct(self.inputs[name]):
+                    return
+                self.error(
+                    target,
+                    f"an adjoint can only be added to: {name} may contribute elsewhere too",
+                    f"write {self.rule.places.text(target)} += ...",
+                )
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if not is_adjoint(node.value):
+            return self.generic_visit(node)
+        match node.slice:
+            case ast.Name(name) if name in self.names:
+                self.used.add(name)
+                return ast.copy_location(ast.Name(self.names[name], node.ctx), node)
+            case ast.Name(name) if name in self.inputs:
+                self.error(node, f"{name} has no adjoint: it is no float", "leave this line out")
+            case ast.Subscript(value=ast.Name(name)) if name in self.names:
+                self.error(node, "adjoint[...] takes the name of an argument", f"write adjoint[{name}][...]")
+            case _:
+                known = " or ".join(f"adjoint[{name}]" for name in self.names) or "no adjoint at all"
+                text = self.rule.places.text(node.slice)
+                self.error(node, f"{text} is no argument of {self.function}", f"write {known}")
+        return node

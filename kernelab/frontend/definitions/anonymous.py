@@ -1,0 +1,120 @@
+"""The text of a Python function that was not written for kernels: a def without decorators, or a lambda.
+
+A lambda is found among the lambdas of its file by where its code stands, and becomes a def that returns its
+body.  Defaults become the values that Python gave them when the function was made.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from types import CodeType
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelSyntaxError, Source
+from kernelab.frontend.definitions.cell import lower_tree
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.meaning.source import Places, refuse_other_text, source_of
+from kernelab.frontend.syntax.jumps import returns_value
+
+Position = tuple[int, int]
+
+
+def lower_python(function: Callable[..., Any], namespace: Mapping[str, Any], label: str) -> UserFunction:
+    """A Python function as one that kernels can call; raises KernelError where its text says too much.
+
+    `label` is what messages call the file or cell of a lambda.
+
+    A def that returns nothing, and text that Python does not keep, are errors too.
+    """
+    name = function.__name__
+    source, tree = _lambda(function, label) if name == "<lambda>" else source_of(function)
+    found = tree.body[0]
+    if not isinstance(found, ast.FunctionDef):
+        raise KernelSyntaxError(_no_text(name))
+    if not returns_value(found.body):
+        message = f"`{name}` returns nothing"
+        hint = "return the value of one element"
+        raise KernelSyntaxError(Diagnostic(message, Places(source).head(found), "func", hint=hint))
+    _fix_defaults(found, function)
+    _drop_annotations(found)
+    lowered = lower_tree(source, tree, namespace)
+    lowered.raise_errors()
+    made = lowered.definitions[found.name]
+    assert isinstance(made, UserFunction)
+    return made
+
+
+def _lambda(function: Callable[..., Any], label: str) -> tuple[Source, ast.Module]:
+    code = function.__code__
+    try:
+        refuse_other_text(function)
+        lines, _ = inspect.findsource(function)
+        tree = ast.parse("".join(lines))
+    except (OSError, SyntaxError):
+        raise KernelSyntaxError(_no_text("this lambda")) from None
+    source = Source("".join(lines), label)
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _is_of(node, code)]
+    if not found:
+        raise KernelSyntaxError(_no_text("this lambda"))
+    inner = min(found, key=lambda node: (_end(node.body)[0] - node.body.lineno, _length(node.body)))
+    body = ast.copy_location(ast.Return(inner.body), inner.body)
+    made = ast.FunctionDef("lambda", inner.args, [body], [])
+    return source, ast.Module([ast.copy_location(made, inner)], [])
+
+
+def _is_of(node: ast.Lambda, code: CodeType) -> bool:
+    """Whether all of the code was made from the lambda's body."""
+    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    if names != list(code.co_varnames[: len(names)]) or node.lineno != code.co_firstlineno:
+        return False
+    first, last = (node.body.lineno, node.body.col_offset), _end(node.body)
+    return all(first <= start and end <= last for start, end in _positions(code))
+
+
+def _positions(code: CodeType) -> list[tuple[Position, Position]]:
+    return [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None and end_line is not None and column is not None and end_column
+    ]
+
+
+def _end(node: ast.expr) -> Position:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def _length(node: ast.expr) -> int:
+    return _end(node)[1] - node.col_offset
+
+
+def _drop_annotations(node: ast.FunctionDef) -> None:
+    """In plain Python they bind nothing: `x: float` is called with float64 too."""
+    node.returns = None
+    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        match argument.annotation:
+            case ast.Name("int" | "bool"):
+                pass
+            case _:
+                argument.annotation = None
+
+
+def _fix_defaults(node: ast.FunctionDef, function: Any) -> None:
+    """A default is evaluated when Python makes the function, not when kernelab lowers it."""
+    given = function.__defaults__ or ()
+    pairs = zip(node.args.defaults, given, strict=True)
+    node.args.defaults = [_fixed(default, value) for default, value in pairs]
+
+
+def _fixed(node: ast.expr, value: Any) -> ast.expr:
+    if isinstance(value, bool | int | float):
+        plain = value if isinstance(value, bool | int) else float(value)
+        return ast.copy_location(ast.Constant(plain), node)
+    return node
+
+
+def _no_text(name: str) -> Diagnostic:
+    return Diagnostic(
+        f"the source text of {name} cannot be found, so it cannot be compiled",
+        code="source",
+        hint="define it in a file or a notebook cell, or with kl.compile(text)",
+    )

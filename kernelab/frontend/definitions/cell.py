@@ -1,0 +1,421 @@
+"""A cell, or the text of a file's function: from source text to kernels and functions, and all mistakes.
+
+A def that returns nothing and that no other def of the cell calls is a kernel, every other a function; the
+decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the others alone.
+"""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kernelab.errors import (
+    Diagnostic,
+    KernelError,
+    KernelNameError,
+    KernelSyntaxError,
+    KernelTypeError,
+    KernelValueError,
+    Related,
+    Source,
+    Span,
+)
+from kernelab.frontend.definitions import native_defs, rules
+from kernelab.frontend.definitions.definitions import Template, template
+from kernelab.frontend.definitions.functions import UserFunction
+from kernelab.frontend.definitions.generics import GenericKernel, is_generic
+from kernelab.frontend.definitions.kernels import KernelDefinition, lower_kernel
+from kernelab.frontend.definitions.overload_choice import Overloads
+from kernelab.frontend.expressions import library_functions
+from kernelab.frontend.meaning.classes import StructDefinition, lower_class
+from kernelab.frontend.meaning.evaluation import evaluated
+from kernelab.frontend.meaning.fence import refusal_of
+from kernelab.frontend.meaning.frame import Mistake
+from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
+from kernelab.frontend.meaning.name_lookup import Scope, named_in
+from kernelab.frontend.meaning.source import Places, parse
+from kernelab.frontend.syntax import options
+from kernelab.frontend.syntax.jumps import returns_value, states_result
+from kernelab.frontend.syntax.walking import nodes
+
+Definition = KernelDefinition | GenericKernel | UserFunction | StructDefinition
+Kind = Literal["kernel", "func"]
+Siblings = Callable[[UserFunction], UserFunction]
+
+_ERRORS: dict[str, type[KernelError]] = {
+    "syntax": KernelSyntaxError,
+    "unsupported": KernelSyntaxError,
+    "name": KernelNameError,
+    "unset": KernelNameError,
+    "value": KernelValueError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What a cell gave: its good definitions, the constants it assigned, notes, and the mistakes."""
+
+    definitions: dict[str, Definition]
+    assigned: dict[str, Any]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
+
+    def raise_errors(self) -> None:
+        """Raise all mistakes as one error, of the kind of the first."""
+        if self.errors:
+            raise _ERRORS.get(self.errors[0].code, KernelTypeError)(*self.errors)
+
+
+def lower_source(source: Source, namespace: Mapping[str, Any]) -> Lowered:
+    """Lower every def of a cell, with the names of the notebook around it.
+
+    Text that is not Python comes back as the one error of `Lowered.errors` too.
+    """
+    try:
+        tree = parse(source)
+    except KernelSyntaxError as error:
+        return Lowered({}, {}, (), error.diagnostics)
+    except RecursionError:
+        return Lowered({}, {}, (), (_too_deep("this cell"),))
+    return lower_tree(source, tree, namespace)
+
+
+def lower_tree(
+    source: Source,
+    tree: ast.Module,
+    namespace: Mapping[str, Any],
+    around: tuple[Source, ...] = (),
+    siblings: Siblings | None = None,
+) -> Lowered:
+    """Lower a cell that has been parsed; lines of the tree count from 1 at `source.first_line`.
+
+    `around` is the text of the file that the cell is a part of, where snippets may stand.  `siblings` gives
+    what a function's own name means in it, where there are more functions of that name elsewhere.
+    """
+    try:
+        return _lower(source, tree, namespace, around, siblings)
+    except RecursionError:
+        return Lowered({}, {}, (), (_too_deep("this cell"),))
+
+
+def _lower(
+    source: Source,
+    tree: ast.Module,
+    namespace: Mapping[str, Any],
+    around: tuple[Source, ...],
+    siblings: Siblings | None,
+) -> Lowered:
+    cell = _Cell(Places(source), namespace, named_in(tree, namespace), around=around, siblings=siblings)
+    for stmt in tree.body:
+        cell.statement(stmt)
+    cell.classify()
+    cell.notes += rules.attach_all(cell.rules, cell.scope, cell.places, cell.functions, cell.collect)
+    cell.lower()
+    return cell.lowered()
+
+
+@dataclass(slots=True)
+class _Cell:
+    places: Places
+    namespace: Mapping[str, Any]
+    named: Mapping[str, Any]
+    assigned: dict[str, Any] = field(default_factory=dict)
+    templates: dict[str, tuple[Template, Kind | None]] = field(default_factory=dict)
+    overloads: dict[str, list[Template]] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    functions: dict[str, UserFunction] = field(default_factory=dict)
+    errors: list[Diagnostic] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    rules: list[ast.FunctionDef] = field(default_factory=list)
+    natives: dict[str, native_defs.Texts] = field(default_factory=dict)
+    around: tuple[Source, ...] = ()
+    siblings: Siblings | None = None
+    scope: Scope = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scope = Scope({}, self.assigned, self.named, self.namespace)
+
+    def error(
+        self, node: ast.stmt | ast.expr, message: str, code: str, hint: str, related: tuple[Related, ...] = ()
+    ) -> None:
+        span = self.places.first_line(node) if isinstance(node, ast.stmt) else self.places(node)
+        self.errors.append(Diagnostic(message, span, code, hint=hint, related=related))
+
+    # ---- statements of the cell
+
+    def statement(self, stmt: ast.stmt) -> None:
+        match stmt:
+            case ast.FunctionDef() if rules.decorator(stmt) is not None:
+                self.rules.append(stmt)
+            case ast.FunctionDef():
+                self.define(stmt)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case ast.Import() | ast.ImportFrom():
+                self.execute(stmt)
+            case ast.Assign(targets=targets) if all(isinstance(target, ast.Name) for target in targets):
+                self.execute(stmt)
+            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+                self.execute(ast.copy_location(ast.Assign([target], value), stmt))
+            case ast.ClassDef():
+                self.struct(stmt)
+            case ast.AsyncFunctionDef():
+                refusal = refusal_of("AsyncFunctionDef")
+                self.error(stmt, refusal.reason, "unsupported", refusal.hint)
+            case _:
+                self.error(
+                    stmt,
+                    "a kernel cell holds defs, imports and constants only",
+                    "unsupported",
+                    "move this to a cell of its own",
+                )
+
+    def execute(self, stmt: ast.stmt) -> None:
+        """Run an import or the assignment of a constant among the notebook's names."""
+        names = {**self.namespace, **self.assigned}
+        before = dict(names)
+        module = ast.fix_missing_locations(ast.Module([stmt], []))
+        try:
+            exec(compile(module, self.places.source.label, "exec"), names)
+        except Exception as error:  # noqa: BLE001 (whatever the user's line raises is told at its place)
+            self.error(
+                stmt,
+                f"this line raised {type(error).__name__}: {error}",
+                "value",
+                "a kernel cell may assign constants; move other code to a cell of its own",
+            )
+            self.scope.cell |= {
+                target.id: Poison() for target in getattr(stmt, "targets", ()) if isinstance(target, ast.Name)
+            }
+            return
+        names.pop("__builtins__", None)
+        self.assigned |= {
+            name: value
+            for name, value in names.items()
+            if name not in before or before[name] is not value or name in _assigned(stmt)
+        }
+
+    def struct(self, node: ast.ClassDef) -> None:
+        """A class is a struct; it is known to what stands below it."""
+        if node.name in self.scope.cell or node.name in self.templates:
+            self.error(node, f"{node.name} is defined twice in this cell", "name", "rename one of them")
+            return
+        self.scope.cell[node.name] = Poison()
+        definition, errors = lower_class(node, self.places, self.scope, self.evaluate)
+        self.collect(errors)
+        if definition is not None:
+            self.scope.cell[node.name] = StructRef(definition.struct)
+            self.definitions[node.name] = definition
+
+    def evaluate(self, node: ast.expr, what: str = "this") -> Any:
+        """The value of an expression among the notebook's names; raises Mistake."""
+        return evaluated(node, self.places, {**self.namespace, **self.assigned}, what)
+
+    def define(self, node: ast.FunctionDef) -> None:
+        kind, chosen = self.decorators(node)
+        if isinstance(self.definitions.get(node.name), StructDefinition):
+            self.error(node, f"{node.name} is a struct of this cell", "name", "rename one of them")
+            return
+        made = template(node, self.places, self.scope, chosen)
+        if node.name in self.templates:
+            first, kind_of_first = self.templates[node.name]
+            if (
+                node.name not in self.natives
+                and self.is_overload(made, kind)
+                and self.is_overload(first, kind_of_first)
+            ):
+                self.overloads.setdefault(node.name, [first]).append(made)
+                return
+            self.error(
+                node,
+                f"{node.name} is defined twice in this cell",
+                "name",
+                "rename one of them",
+                (Related("the first definition is here", first.span),),
+            )
+            return
+        self.templates[node.name] = made, kind
+
+    def is_overload(self, made: Template, kind: Kind | None) -> bool:
+        """Whether a def may be one of several of its name: a function whose arguments have types."""
+        is_function = kind == "func" or (kind is None and returns_value(made.body))
+        return is_function and all(argument.annotation is not None for argument in made.arguments)
+
+    def decorators(self, node: ast.FunctionDef) -> tuple[Kind | None, dict[str, Any]]:
+        kind: Kind | None = None
+        chosen: dict[str, Any] = {}
+        for decorator in node.decorator_list:
+            head = decorator.func if isinstance(decorator, ast.Call) else decorator
+            match head:
+                case ast.Name("kernel" | "func" as word) | ast.Attribute(attr="kernel" | "func" as word):
+                    kind = "kernel" if word == "kernel" else "func"
+                case _ if native_defs.is_native(head):
+                    kind = "func"
+                    self.native(node, decorator)
+                    continue
+                case _:
+                    self.scope.cell[node.name] = Poison()
+                    self.error(
+                        decorator,
+                        f"the decorator @{ast.unparse(head)} is not known here",
+                        "name",
+                        "a def of a kernel cell may be decorated with @kernel or @func",
+                    )
+            if isinstance(decorator, ast.Call) and kind is not None:
+                chosen |= self.options(decorator, kind)
+        return kind, chosen
+
+    def native(self, node: ast.FunctionDef, decorator: ast.expr) -> None:
+        """Remember the snippets of a function of native C++."""
+        try:
+            given = self.arguments(decorator) if isinstance(decorator, ast.Call) else {}
+            self.natives[node.name] = native_defs.texts(given, node.name, (self.places.source, *self.around))
+        except Mistake as mistake:
+            self.errors.append(mistake.diagnostic)
+        except ValueError as problem:
+            hint = 'write @func_native(snippet, adj_snippet), with C++ such as "return x * x;"'
+            self.error(decorator, str(problem), "native", hint)
+        if node.name not in self.natives:
+            self.scope.cell[node.name] = Poison()
+
+    def arguments(self, call: ast.Call) -> dict[str, Any]:
+        """The arguments of `func_native` by name; raises Mistake."""
+        names = ("snippet", "adj_snippet", "replay_snippet")
+        given = {name: self.evaluate(part) for name, part in zip(names, call.args, strict=False)}
+        return given | {word.arg or "": self.evaluate(word.value) for word in call.keywords}
+
+    def options(self, decorator: ast.Call, kind: Kind) -> dict[str, Any]:
+        given = {}
+        for word in decorator.keywords:
+            try:
+                given[word.arg or ""] = self.evaluate(word.value, "this option")
+            except Mistake as mistake:
+                self.errors.append(mistake.diagnostic)
+        wrong = options.unknown(kind, given)
+        if wrong is not None:
+            self.error(decorator, wrong[0], "value", wrong[1])
+        return options.settled(given) if kind == "kernel" else {}
+
+    # ---- kernels and functions
+
+    def every_template(self) -> list[Template]:
+        """All defs of the cell, also those that share a name."""
+        others = [made for several in self.overloads.values() for made in several[1:]]
+        return [*(found for found, _ in self.templates.values()), *others]
+
+    def classify(self) -> None:
+        """Decide what each def is, so that any of them can be named by any other."""
+        called = {
+            name for found in self.every_template() for name in _called(found.node) if name != found.name
+        }
+        called |= self.ruled()
+        for name, (found, kind) in self.templates.items():
+            if name in self.scope.cell:
+                continue
+            recursive = name in _called(found.node)
+            returns = returns_value(found.body) or states_result(found.node)
+            returns = returns and not self.asks_for_thread(name)
+            if kind == "func" or (kind is None and (name in called or recursive or returns)):
+                made = self.functions[name] = self.function_of(name, found)
+                self.scope.cell[name] = FunctionRef(made if self.siblings is None else self.siblings(made))
+            else:
+                self.scope.cell[name] = KernelRef(name)
+
+    def function_of(self, name: str, found: Template) -> UserFunction:
+        if name in self.natives:
+            return native_defs.NativeFunction(found, self.natives[name])
+        several = self.overloads.get(name)
+        return UserFunction(found) if several is None else Overloads(several)
+
+    def ruled(self) -> set[str]:
+        """The functions that rules belong to or call; what asks for `tid()` is a kernel all the same."""
+        names = {name for rule in self.rules for name in rules.named(rule) | _called(rule)}
+        return {name for name in names if name in self.templates and not self.asks_for_thread(name)}
+
+    def asks_for_thread(self, name: str) -> bool:
+        return "tid" in _called(self.templates[name][0].node)
+
+    def lower(self) -> None:
+        for name, (found, _) in self.templates.items():
+            if name in self.functions:
+                self.function(self.functions[name])
+            elif isinstance(self.scope.cell[name], KernelRef) and is_generic(found):
+                generic = GenericKernel(found)
+                self.collect(generic.check())
+                self.definitions |= {} if generic.check() else {name: generic}
+            elif isinstance(self.scope.cell[name], KernelRef):
+                try:
+                    outcome = lower_kernel(found)
+                except RecursionError:
+                    self.collect([_too_deep(found.name, found.span)])
+                    continue
+                self.collect(outcome.errors)
+                self.notes += outcome.notes
+                if outcome.kernel is not None:
+                    self.definitions[name] = outcome.kernel
+        self.definitions = {
+            name: found
+            for name, found in self.definitions.items()
+            if not isinstance(found, UserFunction) or found.is_usable
+        }
+        self.notes += [
+            note
+            for function in self.functions.values()
+            for member in function.members
+            for note in member.notes
+        ]
+
+    def function(self, function: UserFunction) -> None:
+        try:
+            errors = function.check()
+        except RecursionError:
+            errors = (_too_deep(function.name, function.span),)
+        self.collect(errors)
+        if not errors:
+            self.definitions[function.name] = function
+
+    def collect(self, errors: Sequence[Diagnostic]) -> None:
+        self.errors += [error for error in errors if error not in self.errors]
+
+    def lowered(self) -> Lowered:
+        assert self.errors or self.definitions.keys() >= self.templates.keys(), (
+            "a def was dropped without a reason"
+        )
+        return Lowered(self.definitions, self.assigned, _by_line(self.notes), _by_line(self.errors))
+
+
+def _by_line(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
+    def place(diagnostic: Diagnostic) -> tuple[int, int]:
+        return (diagnostic.span.line, diagnostic.span.column) if diagnostic.span is not None else (0, 0)
+
+    return tuple(sorted(dict.fromkeys(diagnostics), key=place))
+
+
+def _too_deep(name: str, span: Span | None = None) -> Diagnostic:
+    return Diagnostic(
+        f"{name} nests too deeply",
+        span,
+        "depth",
+        hint="split long chains of elif, return and operators into functions or loops",
+    )
+
+
+def _functions_of(source: Source) -> Mapping[str, UserFunction]:
+    lowered = lower_source(source, {})
+    lowered.raise_errors()
+    found = lowered.definitions.items()
+    return {name: function for name, function in found if isinstance(function, UserFunction)}
+
+
+library_functions.lower_with(_functions_of)
+
+
+def _called(node: ast.FunctionDef) -> set[str]:
+    return {
+        part.func.id for part in nodes(node) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)
+    }
+
+
+def _assigned(stmt: ast.stmt) -> set[str]:
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -1,0 +1,335 @@
+"""Custom derivatives as users write them: grad, replay and jvp functions for a function of their own.
+
+A grad function says what to add to the adjoints of its arguments.  It is lowered as a function that returns
+what it has added up:
+
+    def adj_f(x: float, adj_ret: float):        def adj_f(x, adj_ret, x_bar = 0.0):
+        if x > 0.0:                                 if x > 0.0:
+            adjoint[x] += adj_ret / x                   x_bar += adj_ret / x
+                                                    return (x_bar,)
+
+The adjoint of an array is an array, which it gets as one more argument.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+from kernelab.errors import Diagnostic, Related, Span
+from kernelab.frontend.definitions.adjoint_targets import (
+    Adjoints,
+    bars,
+    float_part,
+    has_floats,
+    is_float,
+    numbers,
+)
+from kernelab.frontend.definitions.definitions import Template
+from kernelab.frontend.definitions.functions import UserFunction, as_meaning, lower_rule
+from kernelab.frontend.meaning.annotations import annotation
+from kernelab.frontend.meaning.frame import BrokenCall, Mistake, counted
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Bound,
+    Instance,
+    Meaning,
+    Parameter,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+)
+from kernelab.frontend.places import struct_values
+from kernelab.frontend.regions.changing import changed_by
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import CustomRules, Function, Var
+from kernelab.lang.structs import Struct, StructArray, leaves
+from kernelab.lang.types import Type, is_differentiable
+
+RuleKind = Literal["func_grad", "func_replay", "func_jvp"]
+KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """A def that stands for a part of the derivative of a function."""
+
+    kind: RuleKind
+    template: Template
+    checked: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.template.name
+
+    @property
+    def span(self) -> Span:
+        return self.template.span
+
+
+def attach(rule: Rule, function: UserFunction) -> None:
+    """From now on the function is differentiated by the rule; a rule of the same kind is replaced."""
+    rules = function.rules if isinstance(function.rules, Rules) else Rules({})
+    function.set_rules(Rules({**rules.of, rule.kind: rule}))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """The rules of a function."""
+
+    of: Mapping[RuleKind, Rule]
+
+    def lower(self, callee: UserFunction, bound: Sequence[Bound], instance: Instance) -> CustomRules:
+        """The rules for arguments of certain types; raises BrokenCall where they have mistakes."""
+        inputs = list(zip(callee.signature(), bound, strict=True))
+        lowering = _Lowering(callee, inputs, instance.function, list(_leaves(instance.results)))
+        if _returns_arrays(instance.results):
+            raise BrokenCall(tuple(lowering.of_arrays(rule) for rule in self.of.values()))
+        made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
+        if lowering.errors:
+            raise BrokenCall(tuple(lowering.errors))
+        grad = self.of.get("func_grad")
+        return CustomRules(
+            instance.function,
+            made.get("func_grad"),
+            made.get("func_replay"),
+            made.get("func_jvp"),
+            grad is None or grad.checked,
+        )
+
+
+@dataclass(slots=True)
+class _Lowering:
+    callee: UserFunction
+    inputs: Sequence[tuple[Parameter, Bound]]
+    function: Function
+    returned: list[Bound]
+    errors: list[Diagnostic] = field(default_factory=list)
+
+    def rule(self, rule: Rule) -> Function | None:
+        before = len(self.errors)
+        try:
+            match rule.kind:
+                case "func_grad":
+                    return self.grad(rule)
+                case "func_replay":
+                    return self.replay(rule)
+                case "func_jvp":
+                    return self.jvp(rule)
+        except BrokenCall as broken:
+            self.errors += broken.diagnostics
+        except Mistake as mistake:
+            self.errors.append(mistake.diagnostic)
+        assert len(self.errors) > before
+        return None
+
+    def mistake(self, rule: Rule, message: str, hint: str = "", span: Span | None = None) -> Mistake:
+        related = (Related(f"{self.callee.name} is defined here", self.callee.span),)
+        return Mistake(Diagnostic(message, span or rule.span, "type", hint=hint, related=related))
+
+    def of_arrays(self, rule: Rule) -> Diagnostic:
+        message = f"{self.callee.name} returns arrays, so it can have no {_WHAT[rule.kind]}"
+        return self.mistake(rule, message, "return numbers, vectors and structs of them").diagnostic
+
+    # ---- parameters
+
+    def parameters(self, rule: Rule, extra: Sequence[tuple[str, Bound]]) -> dict[str, Meaning]:
+        """What the parameters of a rule stand for: those of the function, then the given ones."""
+        arguments = rule.template.arguments
+        wanted = [parameter.name for parameter, _ in self.inputs] + [name for name, _ in extra]
+        if len(arguments) != len(wanted):
+            raise self.mistake(
+                rule,
+                f"{rule.name} takes {counted(len(arguments), 'argument')}; the {_WHAT[rule.kind]} of "
+                f"{self.callee.name} takes {len(wanted)}",
+                f"write def {rule.name}({', '.join(wanted)})",
+            )
+        kinds = [bound for _, bound in self.inputs] + [type for _, type in extra]
+        found: dict[str, Meaning] = {}
+        for argument, kind in zip(arguments, kinds, strict=True):
+            self.agree(rule, argument, kind)
+            found[argument.arg] = as_meaning(argument.arg, kind, rule.template.places(argument))
+        return found
+
+    def agree(self, rule: Rule, argument: ast.arg, kind: Bound) -> None:
+        if argument.annotation is None or not isinstance(kind, Type | Struct | StructArray):
+            return
+        stated = annotation(rule.template.scope, rule.template.places, argument.annotation)
+        if stated != kind:
+            raise self.mistake(
+                rule,
+                f"{rule.name} takes {argument.arg} as {stated}; for {self.callee.name} it is {kind}",
+                f"write {argument.arg}: {kind}",
+                rule.template.places(argument),
+            )
+
+    @property
+    def results(self) -> list[Type]:
+        return [type_of(atom) for atom in self.function.body.yields]
+
+    @property
+    def adjoints_of_results(self) -> list[tuple[str, Bound]]:
+        if len(self.returned) == 1:
+            return [("adj_ret", self.returned[0])]
+        return [(f"adj_ret{k}", kind) for k, kind in enumerate(self.returned, 1)]
+
+    def lowered(
+        self, rule: Rule, made: Template, params: Mapping[str, Meaning], results: Sequence[Type]
+    ) -> Function:
+        function = lower_rule(made, params, self.callee)
+        found = [type_of(atom) for atom in function.body.yields]
+        if found != list(results):
+            wanted, given = (", ".join(map(str, types)) or "nothing" for types in (results, found))
+            what = "results" if rule.kind == "func_replay" else "tangents of the float results"
+            message = f"{rule.name} returns {given}; it should return {wanted}"
+            raise self.mistake(rule, message, f"return the {what} of {self.callee.name}")
+        return function
+
+    # ---- the three kinds
+
+    def grad(self, rule: Rule) -> Function:
+        params = self.parameters(rule, self.adjoints_of_results)
+        inputs = dict(list(params.items())[: len(self.inputs)])
+        found = bars(rule.template, inputs)
+        names = {name: bar.name for name, bar in found.items()}
+        adjoints = Adjoints(rule.template, self.callee.name, names, inputs)
+        summed = [bar for bar in found.values() if bar.is_summed]
+        made = adjoints.rewritten([bar.name for bar in summed])
+        if adjoints.errors:
+            raise BrokenCall(tuple(adjoints.errors))
+        self.report_missing(rule, inputs, adjoints.used)
+        params |= {bar.name: bar.meaning for bar in found.values()}
+        before = [atom for bar in summed for atom in numbers(bar.meaning)]
+        function = self.lowered(rule, made, params, [type_of(atom) for atom in before])
+        for was, atom in zip(before, function.body.yields, strict=True):
+            if not is_differentiable(type_of(was)) and atom != was:
+                assert isinstance(was, Var)
+                message = f"{rule.name} changes the adjoint of {was.hint}, which has none: it is no float"
+                raise self.mistake(rule, message, "leave this out")
+        return _of_floats(function)
+
+    def report_missing(self, rule: Rule, inputs: Mapping[str, Meaning], used: set[str]) -> None:
+        changed = changed_by(self.function)
+        for (name, meaning), own in zip(inputs.items(), self.own(inputs.values()), strict=True):
+            if name in used or not is_float(meaning):
+                continue
+            if any(is_differentiable(var.type) and var in changed for var in own):
+                raise self.mistake(
+                    rule,
+                    f"{self.callee.name} changes {name}, but {rule.name} says nothing of adjoint[{name}]",
+                    f"take what a result contributes out of adjoint[{name}], or return it instead",
+                )
+            if rule.checked and isinstance(meaning, ArrayRef | View | StructArrayRef):
+                raise self.mistake(
+                    rule,
+                    f"{rule.name} never adds to adjoint[{name}]",
+                    f"add to adjoint[{name}][...], or write check=False if its gradient is meant to be 0",
+                )
+            note = self.missing(rule, name)
+            if rule.checked and note not in self.callee.notes:
+                self.callee.notes.append(note)
+
+    def missing(self, rule: Rule, name: str) -> Diagnostic:
+        return Diagnostic(
+            f"{rule.name} never adds to adjoint[{name}], so the gradient of {name} is 0",
+            rule.span,
+            "adjoint",
+            "warning",
+            hint=f"add to adjoint[{name}], or write check=False if this is meant",
+        )
+
+    def replay(self, rule: Rule) -> Function:
+        params = self.parameters(rule, ())
+        function = self.lowered(rule, rule.template, params, self.results)
+        for array in changed_by(function):
+            raise self.mistake(
+                rule,
+                f"the replay {rule.name} changes {array.hint}: the backward pass keeps what is there",
+                f"store into {array.hint} in {self.callee.name}, and only read it here",
+            )
+        return function
+
+    def jvp(self, rule: Rule) -> Function:
+        floats = [(f"{p.name}_dot", kind) for p, kind in self.inputs if has_floats(kind)]
+        params = self.parameters(rule, floats)
+        names = list(params)
+        inputs, dots = names[: len(self.inputs)], names[len(self.inputs) :]
+        primals = [name for name, (_, kind) in zip(inputs, self.inputs, strict=True) if has_floats(kind)]
+        for primal, dot in zip(primals, dots, strict=True):
+            params[dot] = float_part(params[dot], params[primal])
+        function = self.lowered(rule, rule.template, params, self.tangents)
+        self.require_changed(rule, params, dict(zip(primals, dots, strict=True)), function)
+        return _of_floats(function)
+
+    @property
+    def tangents(self) -> list[Type]:
+        """The types of what a jvp function returns, where structs have what is no float, too."""
+        found: list[Type] = []
+        for kind in self.returned:
+            if isinstance(kind, Struct):
+                found += [leaf.type for leaf in leaves(kind, "")]
+            elif isinstance(kind, Type) and is_differentiable(kind):
+                found.append(kind)
+        return found
+
+    def require_changed(
+        self, rule: Rule, params: Mapping[str, Meaning], dots: Mapping[str, str], function: Function
+    ) -> None:
+        """The tangents of arrays that the function changes are changed by the rule."""
+        changed, by_rule = changed_by(self.function), changed_by(function)
+        inputs = list(params.items())[: len(self.inputs)]
+        owns = self.own([meaning for _, meaning in inputs])
+        for (name, _), own in zip(inputs, owns, strict=True):
+            tangents = struct_values.vars_of(params[dots[name]]) if name in dots else ()
+            for array, dot in zip(own, tangents, strict=False):
+                if array in changed and is_differentiable(array.type) and dot not in by_rule:
+                    what = f"{self.callee.name} changes {array.hint}"
+                    message = f"{what}, but {rule.name} does not change {dot.hint}"
+                    raise self.mistake(rule, message, f"store the tangent into {dot.hint}")
+
+    def own(self, inputs: Iterable[Meaning]) -> Iterator[Sequence[Var]]:
+        """The parameters of the function that belong to each argument."""
+        left = iter(self.function.params)
+        for meaning in inputs:
+            yield [next(left) for _ in struct_values.vars_of(meaning)]
+
+
+def _of_floats(function: Function) -> Function:
+    """A rule that yields no more than what belongs to floats: of a struct, not its ints."""
+    yields = tuple(atom for atom in function.body.yields if is_differentiable(type_of(atom)))
+    return replace(function, body=replace(function.body, yields=yields))
+
+
+def _returns_arrays(results: Meaning | None) -> bool:
+    match results:
+        case TupleOf(items):
+            return any(map(_returns_arrays, items))
+        case ArrayRef() | View() | StructArrayRef():
+            return True
+        case _:
+            return False
+
+
+def _leaves(results: Meaning | None) -> Iterator[Bound]:
+    """The types of the results of a function; one that is known when it is lowered stands for itself."""
+    match results:
+        case TupleOf(_, Struct() as struct):
+            yield struct
+        case TupleOf(items):
+            for item in items:
+                yield from _leaves(item)
+        case Typed():
+            yield results.type
+        case Weak():
+            yield results
+        case _:
+            pass
+
+
+_WHAT: dict[RuleKind, str] = {
+    "func_grad": "grad function",
+    "func_replay": "replay",
+    "func_jvp": "jvp function",
+}

@@ -1,0 +1,183 @@
+"""A def as it stands in a cell, and its body lowered with parameters of known types."""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, Span
+from kernelab.frontend.meaning import fence
+from kernelab.frontend.meaning.byref import Calls, hand_back
+from kernelab.frontend.meaning.evaluation import evaluated
+from kernelab.frontend.meaning.frame import Frame, Wishes
+from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
+from kernelab.frontend.meaning.name_lookup import Scope, Unknown
+from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.regions.control import WATCH
+from kernelab.frontend.regions.joins import RETURNED
+from kernelab.frontend.statements.statements import block
+from kernelab.frontend.syntax.jumps import plain_loops
+from kernelab.frontend.syntax.scope import analyse, changed_in
+from kernelab.frontend.syntax.walking import nodes
+from kernelab.frontend.syntax.walrus import on_own_lines
+from kernelab.lang.structs import AnyType
+
+_ATTEMPTS = 40
+"""How often a def is lowered again to find the types of its weak variables; two is usual."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template:
+    """A def as it stands in the cell, before any types are known."""
+
+    node: ast.FunctionDef
+    body: list[ast.stmt]
+    places: Places
+    scope: Scope
+    options: Mapping[str, Any] = field(default_factory=dict)
+    hands_back: HandsBack | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def span(self) -> Span:
+        return self.places.head(self.node)
+
+    @property
+    def doc(self) -> str:
+        return ast.get_docstring(self.node) or ""
+
+    @property
+    def arguments(self) -> list[ast.arg]:
+        arguments = self.node.args
+        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+    @property
+    def defaults(self) -> dict[str, ast.expr]:
+        """The defaults of the parameters that have one."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        last = positional[len(positional) - len(arguments.defaults) :]
+        found = dict(zip((argument.arg for argument in last), arguments.defaults, strict=True))
+        named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return found | {argument.arg: default for argument, default in named if default is not None}
+
+
+def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mapping[str, Any]) -> Template:
+    """The def with its loops, and what it hands back, in the form that lowering knows."""
+    handed = hand_back(node)
+    node.body = on_own_lines(plain_loops(node.body))
+    return Template(node, node.body, places, scope, options, handed)
+
+
+def _trips(template: Template) -> Callable[[ast.For], int | None]:
+    """How often a loop runs, where its bounds are numbers in the text or constants of the notebook."""
+    scope = template.scope
+    variables = changed_in(template.body) | {argument.arg for argument in template.arguments}
+
+    def bound(node: ast.expr) -> int | None:
+        match node:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+                return -number
+            case ast.Name(name) if name not in variables:
+                value = scope.assigned.get(name, scope.namespace.get(name))
+                return value if isinstance(value, int) else None
+            case _:
+                return None
+
+    def trips(loop: ast.For) -> int | None:
+        if isinstance(loop.iter, ast.Tuple):
+            return len(loop.iter.elts)
+        ranges = fence.range_of(loop.iter)
+        bounds = [None] if ranges is None else [bound(part) for part in ranges.args]
+        known = [number for number in bounds if number is not None]
+        if len(known) != len(bounds) or not 1 <= len(known) <= 3 or known[2:] == [0]:
+            return None
+        return len(range(*known))
+
+    return trips
+
+
+def lower_def(
+    template: Template,
+    params: Mapping[str, Meaning],
+    is_kernel: bool,
+    result: AnyType | None,
+    refused: frozenset[ast.AST],
+) -> Frame:
+    """The def with parameters of known types; lowered again until the types of weak variables are settled."""
+    names = template.scope.within()
+    handed = Calls(template.places, lambda callee: _handed_back(template, callee))
+    handed.written(template.body)
+    facts = analyse(template.node.args, template.body, _trips(template))
+    wishes = Wishes()
+    for _ in range(_ATTEMPTS):
+        wishes.renewed = False
+        frame = Frame(
+            template.name,
+            template.places,
+            names.within(),
+            facts,
+            wishes,
+            is_kernel,
+            _uses_warp(template.node),
+            result,
+            refused | handed.refused,
+        )
+        for error in handed.errors:
+            frame.report(error)
+        # What a loop's index holds before its loop is never read, but a loop around it carries it.
+        frame.env |= {name: Weak(0) for name in sorted(facts.watched)}
+        frame.env |= {WATCH + name: Weak(False) for name in sorted(facts.watched)}
+        frame.env |= params
+        frame.set_at |= {argument.arg: template.places(argument) for argument in template.arguments}
+        block(frame, template.body, {RETURNED})
+        if not wishes.renewed:
+            return frame
+    frame.report(
+        Diagnostic(
+            f"the types of the variables of {template.name} cannot be found",
+            template.span,
+            "type",
+            hint="start each variable with a typed number, such as float32(0.0)",
+        )
+    )
+    return frame
+
+
+def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
+    """What a call hands back to the variables that it names; None for most."""
+    scope = template.scope.within()
+    try:
+        match callee:
+            case ast.Name(name):
+                found = scope.lookup(name)
+            case ast.Attribute(value=ast.Name(module), attr=name):
+                around = scope.lookup(module)
+                found = scope.attribute(around, name) if isinstance(around, ModuleRef) else Poison()
+            case _:
+                return None
+    except Unknown:
+        return None
+    return found.function.hands_back if isinstance(found, FunctionRef) else None
+
+
+def _uses_warp(node: ast.FunctionDef) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "wp" for part in nodes(node))
+
+
+def kept(captured: Mapping[str, Any]) -> dict[str, Any]:
+    """Captured values as they are now, should the notebook change an array in place."""
+    return {n: value.copy() if isinstance(value, np.ndarray) else value for n, value in captured.items()}
+
+
+def default_of(template: Template, node: ast.expr) -> Any:
+    """What Python makes of a default, with the names of the notebook and the cell; raises Mistake."""
+    scope = template.scope
+    return evaluated(node, template.places, {**scope.namespace, **scope.assigned}, "the default")

@@ -1,0 +1,309 @@
+"""A def that is a function: lowered for each combination of types that calls bring to it."""
+
+import ast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from kernelab.errors import Diagnostic, KernelTypeError, Span
+from kernelab.frontend.definitions.definitions import Template, default_of, kept, lower_def
+from kernelab.frontend.meaning import array_views, fence
+from kernelab.frontend.meaning.annotations import annotation, is_any
+from kernelab.frontend.meaning.frame import BrokenCall, Frame, Mistake, Recursion
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Bound,
+    BuiltinRef,
+    FunctionRef,
+    HandsBack,
+    Instance,
+    Meaning,
+    Parameter,
+    StructArrayRef,
+    TupleOf,
+    TupleType,
+    Typed,
+    View,
+    Weak,
+)
+from kernelab.frontend.meaning.name_lookup import Constants, meaning_of
+from kernelab.frontend.places import struct_values
+from kernelab.frontend.regions.joins import RETURNED
+from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
+from kernelab.guidance.offers import Offers
+from kernelab.host.single import Single
+from kernelab.lang.ir import Atom, CustomRules, Function
+from kernelab.lang.structs import AnyType, StructArray
+from kernelab.lang.types import Array
+from kernelab.lang.verify import verify
+
+
+class Rules(Protocol):
+    """The custom derivative of a function."""
+
+    def lower(self, callee: "UserFunction", bound: tuple[Bound, ...], instance: Instance) -> CustomRules:
+        """For arguments of certain types; raises BrokenCall where a rule has mistakes."""
+        ...
+
+
+class UserFunction(Offers, Single):
+    """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
+
+    OFFERED = ("name", "signature", "source", "span")
+
+    def __init__(self, template: Template) -> None:
+        self.template = template
+        self.name = self.__name__ = template.name
+        self.__doc__ = template.doc
+        self.source = template.places.source
+        self.span = template.span
+        self.captured: dict[str, Any] = {}
+        self.constants: Constants = {}
+        self.notes: list[Diagnostic] = []
+        self.listener: Callable[[Sequence[Diagnostic]], None] | None = None
+        self._instances: dict[Hashable, Instance | BrokenCall] = {}
+        self._signature: tuple[Parameter, ...] | None = None
+        self._active: set[tuple[Bound, ...]] = set()
+        self.rules: Rules | None = None
+
+    @property
+    def __kernelab_function__(self) -> "UserFunction":
+        return self
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(argument.arg for argument in self.template.arguments)
+        return f"<kernelab function {self.name}({arguments})>"
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise KernelTypeError(
+            Diagnostic(
+                f"{self.name} is a function for kernels: it cannot be called from Python",
+                self.span,
+                hint=f"call it in a kernel, or for each element of an array: kl.map({self.name}, x)",
+            )
+        )
+
+    @property
+    def hands_back(self) -> HandsBack | None:
+        """What calls have to take back from it."""
+        return self.template.hands_back
+
+    @property
+    def members(self) -> "tuple[UserFunction, ...]":
+        """The functions of this name."""
+        return (self,)
+
+    def chosen(self, arguments: Sequence[tuple[str | None, Meaning]], /) -> "UserFunction | None":
+        """Itself: there is no other of its name."""
+        return self
+
+    def signature(self) -> tuple[Parameter, ...]:
+        """Its parameters; raises BrokenCall where an annotation or a default is wrong."""
+        if self._signature is None:
+            self._signature = self._parameters()
+        return self._signature
+
+    def _parameters(self) -> tuple[Parameter, ...]:
+        arguments = self.template.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults: list[ast.expr | None] = [None] * (len(positional) - len(arguments.defaults))
+        defaults += [*arguments.defaults, *arguments.kw_defaults]
+        errors, parameters = [], []
+        for argument, default in zip(self.template.arguments, defaults, strict=True):
+            try:
+                parameters.append(self._parameter(argument, default))
+            except Mistake as mistake:
+                errors.append(mistake.diagnostic)
+        if errors:
+            raise BrokenCall(tuple(errors))
+        return tuple(parameters)
+
+    def _parameter(self, argument: ast.arg, default: ast.expr | None) -> Parameter:
+        template = self.template
+        type = _stated(template, argument.annotation)
+        value = None if default is None else self._default(default)
+        return Parameter(argument.arg, type, value, template.places(argument))
+
+    def _default(self, node: ast.expr) -> Meaning:
+        places = self.template.places
+        value = default_of(self.template, node)
+        meaning = meaning_of(places.text(node), value)
+        if not isinstance(meaning, Weak | Typed | FunctionRef | BuiltinRef):
+            raise Mistake(
+                Diagnostic("a default has to be a number", places(node), "value", hint="give it at the call")
+            )
+        return meaning
+
+    def check(self) -> tuple[Diagnostic, ...]:
+        """The mistakes that show without a call: of its syntax, and of its body if all types are stated."""
+        errors = fence.check(self.template.node, self.template.places).diagnostics
+        try:
+            parameters = self.signature()
+            if not errors and all(parameter.type is not None for parameter in parameters):
+                self.instantiate(tuple(p.type for p in parameters if p.type is not None))
+        except BrokenCall as broken:
+            errors += broken.diagnostics
+        return errors
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has not failed for all the types that it was called with."""
+        found = self._instances.values()
+        return not found or any(isinstance(instance, Instance) for instance in found)
+
+    def instantiate(self, bound: tuple[Bound, ...]) -> Instance:
+        """The function for these arguments; raises BrokenCall if it has mistakes, Recursion inside itself."""
+        # With another function for an argument it is another one: apply(f, x), where f calls apply(g, x).
+        functions = tuple(part for part in bound if isinstance(part, FunctionRef | BuiltinRef))
+        if functions in self._active:
+            raise Recursion(self.name)
+        key = tuple(_key(part) for part in bound)
+        if key not in self._instances:
+            self._active.add(functions)
+            try:
+                self._instances[key] = self._lowered(bound)
+            finally:
+                self._active.remove(functions)
+            # A rule may call the function that it belongs to: there it is the plain one.
+            self._instances[key] = self._with_rules(self._instances[key], bound)
+        found = self._instances[key]
+        if isinstance(found, BrokenCall):
+            raise BrokenCall(found.diagnostics)
+        return found
+
+    def _lowered(self, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
+        template = self.template
+        refused = fence.check(template.node, template.places)
+        errors = list(refused.diagnostics)
+        pairs = list(zip(self.signature(), bound, strict=True))
+        params = {p.name: as_meaning(p.name, b, p.span) for p, b in pairs}
+        try:
+            frame = lower_def(template, params, False, self._result_type(), refused.nodes)
+        except Mistake as mistake:
+            return BrokenCall((*errors, mistake.diagnostic))
+        errors += frame.diagnostics
+        if not errors and not frame.broken:
+            errors += self._missing_return()
+        if errors or frame.broken:
+            return BrokenCall(tuple(errors))
+        self.captured |= kept(frame.scope.captured)
+        self.constants |= frame.scope.constants
+        self.note(frame.notes)
+        return self._finished(frame, params)
+
+    def note(self, found: Sequence[Diagnostic]) -> None:
+        """Keep what there is to say of the function, each thing once, and tell it to whoever listens."""
+        new = [note for note in dict.fromkeys(found) if note not in self.notes]
+        self.notes += new
+        if new and self.listener is not None:
+            self.listener(new)
+
+    def _missing_return(self) -> list[Diagnostic]:
+        body, stated = self.template.body, self.template.node.returns
+        if leaves(body):
+            return []
+        if returns_value(body):
+            message = f"{self.name} returns a value on some paths only"
+        elif stated is not None and states_result(self.template.node):
+            message = f"{self.name} is to return {self.template.places.text(stated)}, and returns nothing"
+        else:
+            return []
+        return [Diagnostic(message, self.span, hint="add a return with a value at the end")]
+
+    def _with_rules(self, instance: Instance | BrokenCall, bound: tuple[Bound, ...]) -> Instance | BrokenCall:
+        if self.rules is None or isinstance(instance, BrokenCall):
+            return instance
+        try:
+            rules = self.rules.lower(self, bound, instance)
+        except BrokenCall as broken:
+            return broken
+        return replace(instance, function=replace(instance.function, custom=rules))
+
+    def set_rules(self, rules: Rules | None) -> None:
+        """Differentiate calls that are lowered from now on by these rules, None for the automatic ones."""
+        self.rules = rules
+        self._instances.clear()
+
+    def _result_type(self) -> AnyType | None:
+        returns = self.template.node.returns
+        if (
+            returns is None
+            or isinstance(returns, ast.Tuple | ast.Subscript)
+            or is_any(returns, self.template.scope)
+            or (isinstance(returns, ast.Constant) and returns.value is None)
+        ):
+            return None
+        type = annotation(self.template.scope, self.template.places, returns)
+        return None if isinstance(type, Array | StructArray) else type
+
+    def _finished(self, frame: Frame, params: Mapping[str, Meaning]) -> Instance:
+        return _instance(frame, params, self.name, self.span)
+
+
+def _instance(frame: Frame, params: Mapping[str, Meaning], name: str, span: Span) -> Instance:
+    yields: list[Atom] = []
+    results = _results(frame.env.get(RETURNED), yields)
+    # What is no float in the adjoint or the tangent of a struct is a parameter already.
+    vars = tuple(dict.fromkeys(var for meaning in params.values() for var in struct_values.vars_of(meaning)))
+    function = Function(name, vars, frame.builder.close(*yields), (), span)
+    return Instance(verify(function), results)
+
+
+def _results(value: Meaning | None, yields: list[Atom]) -> Meaning | None:
+    match value:
+        case Typed(atom):
+            yields.append(atom)
+            return value
+        case TupleOf(items) as whole:
+            return whole.of([item for item in (_results(item, yields) for item in items) if item is not None])
+        case ArrayRef() | View():
+            yields += array_views.atoms(value)
+            return value
+        case StructArrayRef(indices=indices):
+            yields += indices
+            return value
+        case _:
+            return value
+
+
+def _stated(template: Template, node: ast.expr | None) -> AnyType | TupleType | None:
+    """The type that the annotation of a function's parameter asks for, None for any."""
+    if node is None or is_any(node, template.scope):
+        return None
+    match node:
+        case ast.Name("tuple"):
+            return None
+        case ast.Subscript(value=ast.Name("tuple"), slice=inner):
+            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+            items = [_stated(template, part) for part in parts if not isinstance(part, ast.Constant)]
+            known = [item for item in items if item is not None]
+            return TupleType(tuple(known)) if len(known) == len(parts) else None
+        case _:
+            return annotation(template.scope, template.places, node)
+
+
+def _key(part: Bound) -> Hashable:
+    if isinstance(part, TupleType):
+        return tuple(map(_key, part.items))
+    # 1, 1.0 and True are equal, and mean different things.
+    return (type(part.number), repr(part.number)) if isinstance(part, Weak) else part
+
+
+def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
+    """What a parameter of a function stands for, given what decides on its instance."""
+    if isinstance(bound, TupleType):
+        return TupleOf(tuple(as_meaning(f"{name}_{k}", item, span) for k, item in enumerate(bound.items)))
+    return bound if isinstance(bound, Meaning) else struct_values.parameter(name, bound, span)
+
+
+def lower_rule(template: Template, params: Mapping[str, Meaning], callee: UserFunction) -> Function:
+    """A def that is a part of a function's derivative; raises BrokenCall where it has mistakes."""
+    refused = fence.check(template.node, template.places)
+    frame = lower_def(template, params, False, None, refused.nodes)
+    errors = (*refused.diagnostics, *frame.diagnostics)
+    if errors or frame.broken:
+        raise BrokenCall(errors)
+    callee.captured |= frame.scope.captured
+    callee.constants |= frame.scope.constants
+    callee.note(frame.notes)
+    return _instance(frame, params, template.name, template.span).function

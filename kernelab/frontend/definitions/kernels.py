@@ -1,0 +1,170 @@
+"""A def that is a kernel: the types of its parameters, their defaults, and its body lowered."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, Source, Span
+from kernelab.frontend.definitions.definitions import Template, default_of, kept, lower_def
+from kernelab.frontend.meaning import fence
+from kernelab.frontend.meaning.annotations import annotation
+from kernelab.frontend.meaning.frame import Mistake
+from kernelab.frontend.meaning.meanings import Meaning, Poison
+from kernelab.frontend.meaning.name_lookup import Constant
+from kernelab.frontend.places import struct_values
+from kernelab.frontend.statements import purpose
+from kernelab.frontend.syntax.walking import nodes
+from kernelab.lang.ir import Function
+from kernelab.lang.structs import AnyType
+from kernelab.lang.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Formal:
+    """A parameter of a kernel as the user wrote it; in the IR a struct has a parameter for each leaf."""
+
+    name: str
+    type: AnyType
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelDefinition:
+    """A kernel that is ready for the passes: its IR, and what the cell said about it."""
+
+    name: str
+    function: Function
+    source: Source
+    doc: str
+    span: Span
+    options: Mapping[str, Any]
+    captured: Mapping[str, Any]
+    constants: tuple[Constant, ...]
+    signature: tuple[Formal, ...]
+    defaults: Mapping[str, Any]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, in order."""
+        return tuple(formal.name for formal in self.signature)
+
+    @property
+    def __kernelab_kernel__(self) -> "KernelDefinition":
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A kernel, None where it has mistakes, and everything there is to say about it."""
+
+    kernel: KernelDefinition | None
+    errors: tuple[Diagnostic, ...]
+    notes: tuple[Diagnostic, ...]
+
+
+def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None) -> Outcome:
+    """Lower a kernel; all parameters need a type, those that are `Any` have theirs in `given`."""
+    if template.hands_back is not None:
+        return Outcome(None, (_hands_back(template, sorted(template.hands_back.refs)[0]),), ())
+    refused = fence.check(template.node, template.places)
+    errors = list(refused.diagnostics)
+    params: dict[str, Meaning] = {}
+    signature: list[Formal] = []
+    for argument in template.arguments:
+        try:
+            type = (given or {}).get(argument.arg) or _kernel_type(template, argument)
+            params[argument.arg] = struct_values.parameter(argument.arg, type, template.places(argument))
+            signature.append(Formal(argument.arg, type, template.places(argument)))
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
+            params[argument.arg] = Poison()
+    defaults, wrong = default_numbers(template)
+    errors += wrong
+    frame = lower_def(template, params, True, None, refused.nodes)
+    errors += frame.diagnostics
+    if errors or frame.broken:
+        return Outcome(None, tuple(errors), tuple(frame.notes))
+    vars = tuple(var for meaning in params.values() for var in struct_values.vars_of(meaning))
+    function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
+    purpose.note_no_effect(frame, function.body, template.body, template.span)
+    kernel = KernelDefinition(
+        template.name,
+        verify(function),
+        template.places.source,
+        template.doc,
+        template.span,
+        template.options,
+        kept(frame.scope.captured),
+        tuple(frame.scope.constants.values()),
+        tuple(signature),
+        defaults,
+    )
+    return Outcome(kernel, (), tuple(frame.notes))
+
+
+def _hands_back(template: Template, name: str) -> Diagnostic:
+    message = f"a kernel cannot hand {name} back: nobody takes it"
+    hint = "take an array, and store into an element; ref is for functions that kernels call"
+    argument = next(argument for argument in template.arguments if argument.arg == name)
+    return Diagnostic(message, template.places(argument), "reference", hint=hint)
+
+
+def default_numbers(template: Template) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """The defaults of a kernel's parameters, and what is wrong with others."""
+    defaults, errors = {}, []
+    for name, node in template.defaults.items():
+        try:
+            defaults[name] = _number(template, node)
+        except Mistake as mistake:
+            errors.append(mistake.diagnostic)
+    return defaults, errors
+
+
+def _number(template: Template, node: ast.expr) -> Any:
+    """The default of a kernel's parameter: a number, or a tuple of them for a vector."""
+    value = default_of(template, node)
+    numbers = value if isinstance(value, tuple) else (value,)
+    if all(isinstance(number, bool | int | float | np.generic) for number in numbers):
+        return value
+    raise Mistake(
+        Diagnostic(
+            "a default has to be a number", template.places(node), "value", hint="give it at the launch"
+        )
+    )
+
+
+def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
+    if argument.annotation is not None:
+        return annotation(template.scope, template.places, argument.annotation)
+    proposal = f"{argument.arg}: {_likely_type(template.node, argument.arg)}"
+    raise Mistake(
+        Diagnostic(
+            f"the argument {argument.arg} of the kernel {template.name} has no type",
+            template.places(argument),
+            "annotation",
+            hint=f"write {proposal}",
+        )
+    )
+
+
+def _likely_type(node: ast.FunctionDef, name: str) -> str:
+    """What an argument probably is, from how the body uses it."""
+    ndims = [
+        len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
+        for part in nodes(node)
+        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and part.value.id == name
+    ]
+    ndims += [
+        1
+        for part in nodes(node)
+        if isinstance(part, ast.Attribute)
+        and part.attr == "shape"
+        and isinstance(part.value, ast.Name)
+        and part.value.id == name
+    ]
+    if not ndims:
+        return "float"
+    return "array[float]" if max(ndims) == 1 else f"array{max(ndims)}d[float]"

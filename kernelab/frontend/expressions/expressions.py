@@ -1,0 +1,434 @@
+"""Expressions: from the syntax tree to values, with Python's meaning of every operator.
+
+`and`, `or`, chained comparison and the ternary evaluate only what Python would; what is pure and cheap is
+computed without a branch.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kernelab.frontend.expressions import calls, expectations, print_calls
+from kernelab.frontend.expressions.operators import binary
+from kernelab.frontend.expressions.passing import Argument
+from kernelab.frontend.expressions.threads import threads
+from kernelab.frontend.meaning import fence, habit_hints
+from kernelab.frontend.meaning.frame import Frame, Poisoned
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    BuiltinRef,
+    Evaluated,
+    FunctionRef,
+    Meaning,
+    ModuleRef,
+    TupleOf,
+    Typed,
+    TypeRef,
+    View,
+    Weak,
+    describe,
+    is_struct,
+    is_truth,
+)
+from kernelab.frontend.meaning.name_lookup import EXPECTATIONS, SPECIAL, Unknown
+from kernelab.frontend.meaning.promote import materialise, operate
+from kernelab.frontend.places import known, presence, slices, struct_values, variables
+from kernelab.frontend.places.attribute_reads import attribute, extent
+from kernelab.frontend.places.places import COMPONENTS, chain
+from kernelab.frontend.regions.control import THE_VALUE, branch
+from kernelab.frontend.syntax.advancing_calls import advanced
+from kernelab.lang.build import FALSE, TRUE, integer, zero
+from kernelab.lang.ir import Atom, Const, Let, Stmt
+from kernelab.lang.types import Mat, Scalar, Vec, bool_
+
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+}
+
+
+def expr(frame: Frame, node: ast.expr) -> Meaning:
+    """The value of an expression; raises Mistake, or Poisoned where a mistake has been reported before."""
+    value = any_expr(frame, node)
+    if value is None:
+        own = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPECIAL
+        hint = "call it on a line of its own"
+        hint = hint if own else f"add a return with a value to the function, or {hint}"
+        raise frame.error(node, f"{frame.places.text(node)} returns nothing", hint=hint)
+    return value
+
+
+def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
+    """The value of an expression, None for a call that returns nothing."""
+    if node in frame.refused:
+        raise Poisoned
+    with frame.builder.at(frame.places(node)):
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                return Weak(value)
+            case Evaluated(meaning=meaning):
+                return meaning
+            case ast.Name():
+                return variables.name(frame, node)
+            case ast.BinOp():
+                return _binary(frame, node)
+            case ast.UnaryOp():
+                return _unary(frame, node)
+            case ast.Compare():
+                return _boolean(_comparison(frame, node))
+            case ast.BoolOp():
+                return _boolean(_logical(frame, node, strict=True))
+            case ast.IfExp():
+                return _ternary(frame, node)
+            case ast.Call():
+                return _call(frame, node)
+            case ast.Subscript() | ast.Attribute():
+                return struct_values.loaded(frame, _selection(frame, node))
+            case ast.Tuple(elts=elements):
+                return TupleOf(tuple(expr(frame, element) for element in elements))
+            case _:
+                raise Poisoned
+
+
+def number(frame: Frame, node: ast.expr) -> Weak | Typed:
+    """An expression that is a number, vector or matrix."""
+    return as_number(frame, expr(frame, node), node)
+
+
+def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
+    """A value that is a number, vector or matrix; raises Mistake where it is something else."""
+    if isinstance(value, Weak | Typed):
+        return value
+    text = frame.places.text(node)
+    hint = (
+        habit_hints.of_array(text)
+        if isinstance(value, ArrayRef | View)
+        else habit_hints.of_uncalled(value, text)
+    )
+    raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
+
+
+# ------------------------------------------------------------------------- parts of values
+
+
+def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=inner, attr="shape"), slice=axis):
+            base = expr(frame, inner)
+            if isinstance(base, ArrayRef | View):
+                return extent(frame, base, expr(frame, axis), axis)
+        case ast.Attribute(value=inner, attr=attr) if attr not in COMPONENTS:
+            return attribute(frame, node, _base(frame, inner))
+    root, groups = chain(node)
+    base = _base(frame, root)
+    if isinstance(base, ModuleRef) and isinstance(node, ast.Attribute):
+        return attribute(frame, node, base)
+    return struct_values.read(frame, base, groups, expr, node)
+
+
+def _base(frame: Frame, node: ast.expr) -> Meaning:
+    """What is selected from: of an element of an array of structs, only what is used is loaded."""
+    if not isinstance(node, ast.Subscript | ast.Attribute) or node in frame.refused:
+        return expr(frame, node)
+    with frame.builder.at(frame.places(node)):
+        return _selection(frame, node)
+
+
+# ------------------------------------------------------------------------- arithmetic
+
+
+def _binary(frame: Frame, node: ast.BinOp) -> Meaning:
+    values = [expr(frame, part) for part in (node.left, node.right)]
+    overloaded = _operator(frame, _FUNCTIONS.get(type(node.op), ""), values, (node.left, node.right), node)
+    if overloaded is not None:
+        return overloaded
+    left, right = (as_number(frame, *pair) for pair in zip(values, (node.left, node.right), strict=True))
+    return binary(frame, node.op, left, right, node, (node.left, node.right))
+
+
+_FUNCTIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Mod: "mod"}
+
+
+def _operator(
+    frame: Frame, name: str, values: Sequence[Meaning], parts: Sequence[ast.expr], node: ast.expr
+) -> Meaning | None:
+    """An operator on structs: the user's function of its name, such as `add`; None where there is none."""
+    if not any(map(is_struct, values)):
+        return None
+    try:
+        callee = frame.scope.lookup(name)
+    except Unknown:
+        return None
+    if not isinstance(callee, FunctionRef):
+        return None
+    arguments = [Argument(*pair) for pair in zip(values, parts, strict=True)]
+    written = ast.copy_location(ast.Call(ast.copy_location(ast.Name(name), node), list(parts), []), node)
+    return calls.call(frame, callee, arguments, written)
+
+
+def _unary(frame: Frame, node: ast.UnaryOp) -> Meaning:
+    if isinstance(node.op, ast.Not):
+        return _boolean(_not(frame, condition(frame, node.operand)))
+    value = expr(frame, node.operand)
+    name = {ast.USub: "neg", ast.UAdd: "pos"}.get(type(node.op), "")
+    overloaded = _operator(frame, name, [value], [node.operand], node)
+    if overloaded is not None:
+        return overloaded
+    operand = as_number(frame, value, node.operand)
+    name = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}[type(node.op)]
+    return operate(frame, name, [operand], node, (node.operand,))
+
+
+# ------------------------------------------------------------------------- truth
+
+
+def _boolean(atom: Atom) -> Weak | Typed:
+    return Weak(bool(atom.value)) if isinstance(atom, Const) else Typed(atom)
+
+
+def _not(frame: Frame, atom: Atom) -> Atom:
+    return frame.builder.apply("not", atom)
+
+
+def condition(frame: Frame, node: ast.expr) -> Atom:
+    """An expression as a condition: a truth value, or a number that is not zero."""
+    if node in frame.refused:
+        raise Poisoned
+    with frame.builder.at(frame.places(node)):
+        match node:
+            case ast.BoolOp():
+                return _logical(frame, node, strict=False)
+            case ast.Compare():
+                return _comparison(frame, node)
+            case _:
+                value = presence.evaluated(frame, node, expr)
+                there = presence.has_elements(frame, value)
+                return _truth(frame, as_number(frame, value, node), node) if there is None else there
+
+
+def _truth(frame: Frame, value: Weak | Typed, node: ast.expr) -> Atom:
+    match value:
+        case Weak(number):
+            return TRUE if number else FALSE
+        case Typed(atom) if value.type == bool_:
+            return atom
+        case Typed(atom) if isinstance(value.type, Scalar):
+            return frame.builder.apply("ne", atom, zero(value.type))
+        case _:
+            raise frame.error(
+                node,
+                f"{describe(value)} is neither true nor false",
+                hint="compare one of its components, or its length",
+            )
+
+
+def _logical(frame: Frame, node: ast.BoolOp, strict: bool) -> Atom:
+    def operand(part: ast.expr) -> Atom:
+        if strict and not isinstance(part, ast.BoolOp):
+            return _strictly_bool(frame, part)
+        return _logical(frame, part, strict) if isinstance(part, ast.BoolOp) else condition(frame, part)
+
+    is_and = isinstance(node.op, ast.And)
+    result = operand(node.values[0])
+    for part in node.values[1:]:
+        result = _shortcut(frame, is_and, result, partial(operand, part), part)
+    return result
+
+
+def _strictly_bool(frame: Frame, node: ast.expr) -> Atom:
+    value = number(frame, node)
+    if is_truth(value):
+        return materialise(frame, value, node)
+    raise frame.error(
+        node,
+        f"and and or give a truth value, and {frame.places.text(node)} is {describe(value)}",
+        hint="compare it, or write a if condition else b",
+    )
+
+
+def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom], node: ast.expr) -> Atom:
+    """`left and right`, or `or`, where the right side is evaluated only if it decides."""
+    if isinstance(left, Const):
+        return right() if bool(left.value) == is_and else left
+    before = dict(frame.env)
+    with frame.builder.block() as block:
+        value = right()
+    if any(before.get(name) is not held for name, held in frame.env.items()):
+        raise frame.error(
+            node,
+            "a random number cannot be drawn here: it depends on what stands before whether it is",
+            hint="draw it on a line of its own, before",
+        )
+    if _is_pure(block.stmts):
+        _replay(frame, block.stmts)
+        return frame.builder.apply("and" if is_and else "or", left, value)
+
+    def evaluated() -> tuple[Atom, ...]:
+        _replay(frame, block.stmts)
+        return (value,)
+
+    sides = (evaluated, lambda: (FALSE,)) if is_and else (lambda: (TRUE,), evaluated)
+    return frame.builder.select(left, *sides)[0]
+
+
+def _is_pure(stmts: list[Stmt]) -> bool:
+    return all(isinstance(stmt, Let) for stmt in stmts)
+
+
+def _replay(frame: Frame, stmts: list[Stmt]) -> None:
+    for stmt in stmts:
+        frame.builder.emit(stmt)
+
+
+def _comparison(frame: Frame, node: ast.Compare) -> Atom:
+    if fence.is_search(node.ops[0]):
+        return _membership(frame, node)
+    if isinstance(node.ops[0], ast.Is | ast.IsNot):
+        return presence.is_none(frame, presence.evaluated(frame, node.left, expr), node)
+    left_node, left = node.left, number(frame, node.left)
+
+    def link(left: Weak | Typed, rest: int, left_node: ast.expr) -> Atom:
+        right_node = node.comparators[rest]
+        right = number(frame, right_node)
+        here = _compared(frame, node.ops[rest], left, right, node, (left_node, right_node))
+        if rest + 1 == len(node.ops):
+            return here
+        return _shortcut(frame, True, here, lambda: link(right, rest + 1, right_node), node)
+
+    return link(left, 0, left_node)
+
+
+def _compared(
+    frame: Frame,
+    operator: ast.cmpop,
+    left: Weak | Typed,
+    right: Weak | Typed,
+    node: ast.Compare,
+    parts: tuple[ast.expr, ast.expr],
+) -> Atom:
+    if type(operator) not in _COMPARE:
+        raise Poisoned
+    result = operate(frame, _COMPARE[type(operator)], [left, right], node, parts)
+    return materialise(frame, result, node)
+
+
+def _membership(frame: Frame, node: ast.Compare) -> Atom:
+    """`x in (a, b, c)`, where the items are written out."""
+    left, searched = number(frame, node.left), node.comparators[0]
+    found: list[tuple[Meaning, ast.expr]]
+    if isinstance(searched, ast.List | ast.Tuple):
+        found = [(expr(frame, part), part) for part in searched.elts]
+    else:
+        found = [(item, searched) for item in _items_searched(frame, searched, node)]
+    result: Atom = FALSE
+    for item, part in found:
+        equal = operate(frame, "eq", [left, as_number(frame, item, part)], node, (node.left, part))
+        result = frame.builder.apply("or", result, materialise(frame, equal, node))
+    return _not(frame, result) if isinstance(node.ops[0], ast.NotIn) else result
+
+
+def _items_searched(frame: Frame, searched: ast.expr, node: ast.Compare) -> Sequence[Meaning]:
+    match expr(frame, searched):
+        case TupleOf(items, None):
+            return items
+        case _:
+            refusal = fence.refusal_of("membership")
+            raise frame.error(node, refusal.reason, "unsupported", refusal.hint)
+
+
+def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
+    """`a if c else b`: a branch, as only one side is evaluated."""
+    cond = condition(frame, node.test)
+    if isinstance(cond, Const):
+        return expr(frame, node.body if cond.value else node.orelse)
+    saved = frame.env.get(THE_VALUE)
+
+    def side(part: ast.expr) -> Callable[[], None]:
+        def evaluate() -> None:
+            frame.env[THE_VALUE] = expr(frame, part)
+            frame.set_at[THE_VALUE] = frame.places(part)
+
+        return evaluate
+
+    changed = advanced([node.body, node.orelse])
+    branch(frame, id(node), cond, side(node.body), side(node.orelse), {THE_VALUE, *changed})
+    result = frame.env.pop(THE_VALUE)
+    if saved is not None:
+        frame.env[THE_VALUE] = saved
+    return variables.known(result)
+
+
+# ------------------------------------------------------------------------- calls
+
+
+def _call(frame: Frame, node: ast.Call) -> Meaning | None:
+    callee = _callee(frame, node.func)
+    match callee:
+        case BuiltinRef("static"):
+            return known.static(frame, node)
+        case BuiltinRef("type"):
+            return known.type_of(frame, node, expr)
+        case BuiltinRef("print"):
+            print_calls.print_(frame, node, expr)
+            return None
+        case BuiltinRef("printf"):
+            print_calls.printf(frame, node, expr)
+            return None
+        case BuiltinRef(name) if name in EXPECTATIONS:
+            expectations.expect(frame, name, node, number)
+            return None
+        case BuiltinRef("tid"):
+            (index,) = threads(frame, node, ("i",))
+            return index
+        case TypeRef(Scalar() as scalar) if [_is_text(frame, part) for part in node.args] == [True]:
+            return calls.call(frame, callee, [_special_float(frame, scalar, node)], node)
+    if any(word in frame.refused for word in node.keywords):
+        raise Poisoned
+    arguments = [argument for part in node.args for argument in _arguments(frame, part)]
+    arguments += [Argument(expr(frame, word.value), word.value, word.arg) for word in node.keywords]
+    return calls.call(frame, callee, arguments, node)
+
+
+def _is_text(frame: Frame, part: ast.expr) -> bool:
+    return fence.is_text(part) and part not in frame.refused
+
+
+def _special_float(frame: Frame, scalar: Scalar, node: ast.Call) -> Argument:
+    """`float("inf")` and its kin."""
+    part = node.args[0]
+    assert isinstance(part, ast.Constant)
+    text = str(part.value).strip().lower()
+    if not scalar.is_float or text.lstrip("+-") not in ("inf", "infinity", "nan"):
+        message = f"{scalar} of text is a number in a kernel only where the text is inf, -inf or nan"
+        raise frame.error(part, message, "value", "write the number itself")
+    return Argument(Weak(float(text)), part)
+
+
+def _callee(frame: Frame, node: ast.expr) -> Meaning:
+    if isinstance(node, ast.Name) and frame.facts.reads.get(node, "outer") == "outer":
+        return variables.outer(frame, node, True)
+    return expr(frame, node)
+
+
+def _arguments(frame: Frame, node: ast.expr) -> list[Argument]:
+    """An argument, or with a star those that a tuple, vector, matrix or slice of known length stands for."""
+    if not isinstance(node, ast.Starred):
+        return [Argument(expr(frame, node), node)]
+    if isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice):
+        few = slices.few(frame, expr(frame, node.value.value), node.value.slice, expr)
+        if few is not None:
+            return [Argument(item, node) for item in few]
+    match expr(frame, node.value):
+        case TupleOf(items, None):
+            found: Sequence[Meaning] = items
+        case Typed(atom) as value if isinstance(value.type, Vec | Mat):
+            operation = "row" if isinstance(value.type, Mat) else "extract"
+            found = [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
+        case value:
+            message = f"{describe(value)} cannot be unpacked: how many values it has is not known"
+            raise frame.error(node, message, hint="unpack a tuple, a vector, a matrix or x[0:3]")
+    return [Argument(item, node) for item in found]

@@ -1,0 +1,259 @@
+"""Calls of functions that users wrote: which of its instances is meant, and what is handed over."""
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernelab.errors import Related
+from kernelab.frontend.meaning import array_views, local_arrays
+from kernelab.frontend.meaning.byref import HandedCall
+from kernelab.frontend.meaning.frame import Frame, Poisoned, Recursion, counted
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Bound,
+    BuiltinRef,
+    Callee,
+    FunctionRef,
+    Instance,
+    Meaning,
+    Origin,
+    Parameter,
+    StructArrayRef,
+    TupleOf,
+    TupleType,
+    Typed,
+    TypeRef,
+    View,
+    ViewType,
+    Weak,
+    describe,
+)
+from kernelab.frontend.meaning.promote import convert, weak_origins
+from kernelab.frontend.places import struct_values
+from kernelab.lang.ir import Atom, Call, Var
+from kernelab.lang.structs import AnyType, Struct, StructArray
+from kernelab.lang.types import Array, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a call: its value, how it was written, and its keyword."""
+
+    value: Meaning
+    node: ast.expr
+    keyword: str | None = None
+
+
+Arguments = Sequence[Argument]
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A function with the arguments of a call: its instance for their types, and what is handed over."""
+
+    instance: Instance
+    given: Sequence[tuple[Parameter, Argument]]
+    atoms: Sequence[Atom]
+
+
+Adapt = Callable[[Frame, Parameter, Argument], Argument]
+
+
+def call_function(frame: Frame, function: Callee, arguments: Arguments, node: ast.Call) -> Meaning | None:
+    """The value of a call of a function, None where it returns nothing."""
+    found = entered(frame, function, arguments, node)
+    instance = found.instance
+    outs: list[Var] = []
+    numbers = [argument.value for _, argument in found.given if isinstance(argument.value, Typed)]
+    result = None
+    if instance.results is not None:
+        received = _Received(frame, dict(zip(instance.function.params, found.atoms, strict=True)), outs)
+        result = received.of(instance.results, numbers, ("call", frame.places(node)))
+    frame.builder.emit(Call(tuple(outs), instance.function, tuple(found.atoms), frame.builder.span))
+    return result
+
+
+def entered(
+    frame: Frame, function: Callee, arguments: Arguments, node: ast.Call, adapt: Adapt | None = None
+) -> Entered:
+    """The function that a call means, for its arguments; `adapt` may change these first."""
+    chosen = function.chosen([(argument.keyword, argument.value) for argument in arguments])
+    if chosen is None:
+        shown = ", ".join(describe(argument.value) for argument in arguments)
+        related = (Related(f"the first {function.name} is defined here", function.span),)
+        message = f"no {function.name} takes ({shown})"
+        raise frame.error(
+            node, message, hint="add one with these types, or convert an argument", related=related
+        )
+    if chosen.hands_back is not None and not isinstance(node, HandedCall):
+        if node in frame.refused:
+            raise Poisoned
+        message = f"{chosen.name} changes what it is handed, so it is called by its own name"
+        raise frame.error(node, message, hint=f"write {chosen.name}(x) as a statement")
+    named, function = function, chosen
+    given = _bind(frame, function, arguments, node)
+    if adapt is not None:
+        given = [(parameter, adapt(frame, parameter, argument)) for parameter, argument in given]
+    bound: list[Bound] = []
+    atoms: list[Atom] = []
+    for parameter, argument in given:
+        kind, passed = _passed(frame, function, parameter, argument)
+        bound.append(kind)
+        atoms += passed
+    try:
+        instance = function.instantiate(tuple(bound))
+    except Recursion:
+        raise frame.error(
+            node, f"{function.name} calls itself, which a kernel cannot do", "recursion", "write a loop"
+        ) from None
+    frame.scope.constants |= function.constants
+    frame.scope.captured |= function.captured | _of_another_cell(frame, named, node)
+    local_arrays.refuse_changes(frame, function.name, instance.function, atoms, node)
+    return Entered(instance, given, atoms)
+
+
+def _of_another_cell(frame: Frame, function: Callee, node: ast.Call) -> dict[str, Any]:
+    """The function under the notebook's name for it; nothing where the notebook has no such name."""
+    name = node.func.id if isinstance(node.func, ast.Name) else ""
+    held = frame.scope.namespace.get(name)
+    return {name: held} if getattr(held, "__kernelab_function__", None) is function else {}
+
+
+def _bind(
+    frame: Frame, function: Callee, arguments: Arguments, node: ast.Call
+) -> list[tuple[Parameter, Argument]]:
+    parameters = function.signature()
+    plain = [a for a in arguments if a.keyword is None]
+    named = {a.keyword: a for a in arguments if a.keyword is not None}
+    definition = (Related(f"{function.name} is defined here", function.span),)
+    if len(plain) > len(parameters):
+        raise frame.error(
+            node,
+            f"{function.name} takes {counted(len(parameters), 'argument')}, not {len(arguments)}",
+            related=definition,
+        )
+    found = dict(zip((p.name for p in parameters), plain, strict=False))
+    for word, argument in named.items():
+        if word in found or word not in {p.name for p in parameters}:
+            what = "gets two values for" if word in found else "has no argument"
+            raise frame.error(argument.node, f"{function.name} {what} {word}", related=definition)
+        found[word] = argument
+    missing = [p.name for p in parameters if p.name not in found and p.default is None]
+    if missing:
+        hint = f"write {function.name}({', '.join(p.name for p in parameters)})"
+        message = f"{function.name} needs a value for {', '.join(missing)}"
+        raise frame.error(node, message, hint=hint, related=definition)
+    defaults = {p.name: Argument(p.default, node) for p in parameters if p.default is not None}
+    return [(p, (defaults | found)[p.name]) for p in parameters]
+
+
+def _passed(
+    frame: Frame, function: Callee, parameter: Parameter, argument: Argument
+) -> tuple[Bound, list[Atom]]:
+    """What an argument contributes to the choice of the instance, and the atoms handed over."""
+    value = argument.value
+    if isinstance(value, TupleOf) and value.struct is None:
+        return _tuple(frame, function, parameter, argument, value)
+    if isinstance(value, StructArrayRef) and value.indices:
+        raise frame.error(
+            argument.node,
+            f"a row of {value.name} cannot be passed to a function",
+            hint="pass the whole array and the index of the row",
+        )
+    purpose = f"the argument {parameter.name} of {function.name} is"
+    if isinstance(value, ArrayRef | View) and array_views.is_view(value):
+        if parameter.type is None or parameter.type == array_views.type_of(value):
+            return array_views.passed(value)
+        raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")
+    match parameter.type:
+        case None:
+            return _as_it_is(frame, function, parameter, argument)
+        case TupleType():
+            raise frame.error(argument.node, f"{purpose} a tuple, not {describe(value)}")
+        case Array() as type:
+            if isinstance(value, ArrayRef) and value.var.type == type:
+                return type, [value.var]
+            raise frame.error(argument.node, f"{purpose} {type}, not {describe(value)}")
+        case Struct() | StructArray() as wanted:
+            given = struct_values.require(frame, value, wanted, argument.node, purpose)
+            return wanted, struct_values.atoms(frame, given, argument.node)
+        case wanted:
+            return wanted, [convert(frame, value, wanted, argument.node, purpose)]
+
+
+def _as_it_is(
+    frame: Frame, function: Callee, parameter: Parameter, argument: Argument
+) -> tuple[Bound, list[Atom]]:
+    """The same for a parameter without a type, which takes that of the argument."""
+    match argument.value:
+        case Typed(atom) as value:
+            return value.type, [atom]
+        case ArrayRef(var):
+            return var.type, [var]
+        case TupleOf(_, Struct() as struct) as value:
+            return struct, struct_values.atoms(frame, value, argument.node)
+        case StructArrayRef(struct=struct) as value:
+            return StructArray(struct, value.ndim), list(value.vars)
+        case Weak() | TypeRef() | BuiltinRef() | FunctionRef() as value:
+            return value, []
+        case value:
+            message = f"{function.name} cannot take {describe(value)} for {parameter.name}"
+            raise frame.error(argument.node, message)
+
+
+def _tuple(
+    frame: Frame, function: Callee, parameter: Parameter, argument: Argument, value: TupleOf
+) -> tuple[Bound, list[Atom]]:
+    """A tuple is handed over item by item."""
+    wanted = parameter.type.items if isinstance(parameter.type, TupleType) else (None,) * len(value.items)
+    if len(wanted) != len(value.items) or isinstance(parameter.type, AnyType):
+        kind = f"a tuple of {len(wanted)}" if isinstance(parameter.type, TupleType) else f"{parameter.type}"
+        message = f"the argument {parameter.name} of {function.name} is {kind}, not {describe(value)}"
+        raise frame.error(argument.node, message)
+    kinds, atoms = list[Bound](), list[Atom]()
+    for k, (item, type) in enumerate(zip(value.items, wanted, strict=True)):
+        assert not isinstance(type, ViewType | Weak | TypeRef | BuiltinRef | FunctionRef)
+        part = Parameter(f"{parameter.name}[{k}]", type, None, parameter.span)
+        bound, passed = _passed(frame, function, part, Argument(item, argument.node))
+        kinds.append(bound)
+        atoms += passed
+    return TupleType(tuple(kinds)), atoms
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Received:
+    """What a caller gets of a function's results: new Vars for values, the caller's own arrays for arrays."""
+
+    frame: Frame
+    handed: Mapping[Var, Atom]
+    outs: list[Var]
+
+    def of(self, results: Meaning, numbers: Sequence[Typed], origin: Origin) -> Meaning:
+        """The results of a call; weak where all that went in was weak."""
+        match results:
+            case Typed():
+                origins = weak_origins(self.frame, numbers, results.type, origin)
+                return Typed(self.out(results.type), origins - {origin})
+            case TupleOf(items, struct) as whole:
+                weak = numbers if struct is None else ()
+                return whole.of([self.of(item, weak, origin) for item in items])
+            case ArrayRef() | View():
+                view = replace(results, var=self.array(results.var))
+                return array_views.with_atoms(
+                    view, [self.out(atom.type) for atom in array_views.atoms(results)]
+                )
+            case StructArrayRef(vars=vars, indices=indices):
+                handed = tuple(map(self.array, vars))
+                return replace(results, vars=handed, indices=tuple(self.out(i.type) for i in indices))
+            case _:
+                return results
+
+    def out(self, type: Type) -> Var:
+        self.outs.append(Var(type, "", self.frame.builder.span))
+        return self.outs[-1]
+
+    def array(self, param: Var) -> Var:
+        atom = self.handed[param]
+        assert isinstance(atom, Var)
+        return atom

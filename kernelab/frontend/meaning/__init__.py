@@ -1,0 +1,1 @@
+"""What names, values and annotations mean while a def is lowered."""

@@ -1,0 +1,238 @@
+"""Annotations: from the syntax tree to types, without evaluating anything.
+
+`float`, `vec3`, `array[float]`, `array2d[vec3]`, `array(dtype=float, ndim=2)`, each with or without a prefix,
+or as text.
+"""
+
+import ast
+from typing import Any, TypeVar
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.meaning.frame import Mistake
+from kernelab.frontend.meaning.meanings import (
+    BuiltinRef,
+    Meaning,
+    ModuleRef,
+    Poison,
+    StructRef,
+    TupleOf,
+    TypeRef,
+    Weak,
+    describe,
+)
+from kernelab.frontend.meaning.name_lookup import Scope, Unknown
+from kernelab.frontend.meaning.shaped import Unshaped, bound, shaped_type
+from kernelab.frontend.meaning.source import Places
+from kernelab.lang.structs import AnyType, Struct, StructArray, array_inside
+from kernelab.lang.types import Array, Mat, Value, Vec, size_of
+
+_DIMENSIONS = {
+    head + suffix: ndim
+    for head in ("array", "indexedarray")
+    for suffix, ndim in (("", 1), ("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4))
+}
+"""Which words are array types; to a kernel picked elements are elements like others."""
+
+_HINT = "write float, int, vec3, array[float], array2d[float], ..."
+
+
+def annotation(scope: Scope, places: Places, node: ast.expr) -> AnyType:
+    """The type that an annotation means; raises Mistake."""
+    found = _meant(scope, places, node)
+    if isinstance(found, Vec | Mat) and size_of(found) == 0:
+        hint = "leave it out: there is nothing to hand over"
+        raise _mistake(places, node, f"{found} has no components", hint)
+    return found
+
+
+def _meant(scope: Scope, places: Places, node: ast.expr) -> AnyType:
+    match node:
+        case ast.Constant(value=str() as text):
+            return annotation(scope, places, _parsed(places, node, text))
+        case ast.Name(name) if isinstance(scope.namespace.get(name), Array | StructArray):
+            alias: Array | StructArray = scope.namespace[name]
+            return alias
+        case ast.Subscript(value=head, slice=elem):
+            return _subscripted(scope, places, node, head, elem)
+        case ast.Call(func=head):
+            return _called(scope, places, node, head)
+        case _:
+            return _named(scope, places, node)
+
+
+def is_any(node: ast.expr, scope: Scope | None = None) -> bool:
+    """Whether an annotation leaves the type to the call: `Any`, a function, or an array or vector of `Any`.
+
+    In a scope, names may stand for `Any`, or for what `kernelab.types` or `typing` has for several types.
+    """
+    match node:
+        case ast.Name("Any" | "Function" | "Callable") | ast.Attribute(attr="Any" | "Function" | "Callable"):
+            return True
+        case ast.Subscript(value=ast.Name("Callable") | ast.Attribute(attr="Callable")):
+            return True
+        case ast.Name() | ast.Attribute() if scope is not None and _stands_for_any(node, scope):
+            return True
+        case ast.Constant(value=str() as text):
+            return text.rpartition(".")[2] == "Any"
+        case ast.Subscript(slice=ast.Tuple(elts=[elem, *_])) | ast.Subscript(slice=elem):
+            return is_any(elem, scope)
+        case ast.Call(keywords=words, args=args):
+            parts = [*args, *(word.value for word in words)]
+            parts += [inner for part in parts if isinstance(part, ast.Tuple) for inner in part.elts]
+            return any(is_any(part, scope) for part in parts)
+        case _:
+            return False
+
+
+def _stands_for_any(node: ast.expr, scope: Scope) -> bool:
+    match node:
+        case ast.Name(name):
+            value = scope.assigned.get(name, scope.namespace.get(name))
+        case ast.Attribute(value=ast.Name(module), attr=name):
+            value = getattr(scope.namespace.get(module), name, None)
+        case _:
+            return False
+    return value is Any or isinstance(value, TypeVar) or type(value).__name__ == "AnyOf"
+
+
+def open_ndim(node: ast.expr) -> int | None:
+    """How many dimensions an array of `Any` has; None for an annotation that is no array."""
+    match node:
+        case ast.Subscript(value=head, slice=ast.Tuple(elts=[_, ast.Constant(value=int() as ndim)])):
+            return ndim if _word(head) in _DIMENSIONS else None
+        case ast.Subscript(value=head):
+            return _DIMENSIONS.get(_word(head))
+        case ast.Call(func=head, keywords=words):
+            stated = [_number(word.value) for word in words if word.arg == "ndim"]
+            return (stated or [_DIMENSIONS[_word(head)]])[0] if _word(head) in _DIMENSIONS else None
+        case _:
+            return None
+
+
+def _number(node: ast.expr) -> int | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else None
+
+
+def _word(node: ast.expr) -> str:
+    match node:
+        case ast.Name(word) | ast.Attribute(attr=word):
+            return word
+        case _:
+            return ""
+
+
+def _parsed(places: Places, node: ast.Constant, text: str) -> ast.expr:
+    try:
+        parsed = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise _mistake(places, node, f"'{text}' is not a type", _HINT) from None
+    for inner in ast.walk(parsed):
+        ast.copy_location(inner, node)
+    return parsed
+
+
+def _mistake(
+    places: Places, node: ast.expr, message: str, hint: str = "", code: str = "annotation"
+) -> Mistake:
+    return Mistake(Diagnostic(message, places(node), code, hint=hint))
+
+
+def _meaning(scope: Scope, places: Places, node: ast.expr) -> Meaning:
+    try:
+        match node:
+            case ast.Name(name):
+                return scope.lookup(name)
+            case ast.Attribute(value=inner, attr=attr):
+                module = _meaning(scope, places, inner)
+                if isinstance(module, ModuleRef):
+                    return scope.attribute(module, attr)
+    except Unknown as unknown:
+        raise _mistake(places, node, unknown.message, unknown.hint, "name") from None
+    raise _mistake(places, node, f"{places.text(node)} is not a type", _HINT)
+
+
+def _named(scope: Scope, places: Places, node: ast.expr) -> AnyType:
+    match _meaning(scope, places, node):
+        case StructRef(struct):
+            return struct
+        case Poison():
+            raise _mistake(places, node, f"{places.text(node)} has a mistake of its own")
+        case TypeRef(type):
+            return type
+        case BuiltinRef(name) if name in _DIMENSIONS:
+            raise _mistake(places, node, f"{name} does not say what its elements are", f"write {name}[float]")
+        case meaning:
+            raise _mistake(places, node, f"{places.text(node)} is {describe(meaning)}, not a type", _HINT)
+
+
+def _dimensions(scope: Scope, places: Places, node: ast.expr, head: ast.expr) -> int:
+    match _meaning(scope, places, head):
+        case BuiltinRef(name) if name in _DIMENSIONS:
+            return _DIMENSIONS[name]
+        case meaning:
+            raise _mistake(places, node, f"{describe(meaning)} takes nothing in brackets as a type", _HINT)
+
+
+def _subscripted(scope: Scope, places: Places, node: ast.expr, head: ast.expr, elem: ast.expr) -> AnyType:
+    ndim = _dimensions(scope, places, node, head)
+    match elem:
+        case ast.Tuple(elts=[inner, ast.Constant(value=int() as given)]) if ndim == 1:
+            return _array(scope, places, node, inner, given)
+        case _:
+            return _array(scope, places, node, elem, ndim)
+
+
+def _shaped(scope: Scope, places: Places, node: ast.Call, name: str) -> Value:
+    def word(part: ast.expr) -> Meaning:
+        match part:
+            case ast.Constant(value=int() as number):
+                return Weak(number)
+            case ast.Tuple(elts=parts):
+                return TupleOf(tuple(word(inner) for inner in parts))
+            case _:
+                return _meaning(scope, places, part)
+
+    plain = [word(part) for part in node.args]
+    named = {keyword.arg or "": word(keyword.value) for keyword in node.keywords}
+    try:
+        return shaped_type(name, bound(name, plain, named))
+    except Unshaped as error:
+        raise _mistake(places, node, error.message, error.hint) from None
+
+
+def _called(scope: Scope, places: Places, node: ast.Call, head: ast.expr) -> AnyType:
+    match _meaning(scope, places, head):
+        case BuiltinRef("vector" | "matrix" as name):
+            return _shaped(scope, places, node, name)
+    ndim = _dimensions(scope, places, node, head)
+    given = {word.arg: word.value for word in node.keywords}
+    given |= dict(zip(("dtype", "ndim"), node.args, strict=False))
+    unknown = set(given) - {"dtype", "ndim"}
+    if unknown or "dtype" not in given:
+        raise _mistake(
+            places, node, "an array annotation takes dtype and ndim", "write array(dtype=float, ndim=2)"
+        )
+    match given.get("ndim"):
+        case None:
+            return _array(scope, places, node, given["dtype"], ndim)
+        case ast.Constant(value=int() as wanted):
+            return _array(scope, places, node, given["dtype"], wanted)
+        case other:
+            raise _mistake(places, other or node, "ndim is a number from 1 to 4")
+
+
+def _array(scope: Scope, places: Places, node: ast.expr, elem: ast.expr, ndim: int) -> AnyType:
+    type = annotation(scope, places, elem)
+    if isinstance(type, Array | StructArray):
+        raise _mistake(
+            places, elem, "an array cannot hold arrays", f"write array{type.ndim + ndim}d[{type.elem}]"
+        )
+    if not 1 <= ndim <= 4:
+        raise _mistake(places, node, f"an array has 1 to 4 dimensions, not {ndim}")
+    if isinstance(type, Struct):
+        inside = array_inside(type)
+        if inside is not None:
+            hint = "pass the field's array as an argument of its own"
+            raise _mistake(places, elem, f"an array cannot hold {type}: its field {inside} is an array", hint)
+        return StructArray(type, ndim)
+    return Array(type, ndim)

@@ -1,0 +1,299 @@
+"""Views: rows and slices of an array parameter, which exist while a def is lowered only.
+
+    row = a[i]            a, with the index i on its first axis
+    part = a[2:n:3, j]    a, with positions 2 + 3 * k along its first axis and the index j on its second
+
+A view is its parameter with, for each axis, an index, a slice or nothing; an element of it is an element of
+the parameter at computed indices.  So nothing below the frontend knows of views, and their gradients are
+those of the parameter.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from kernelab.errors import Span
+from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.indices import index
+from kernelab.frontend.meaning.meanings import Along, ArrayRef, Meaning, Typed, View, ViewType, describe
+from kernelab.frontend.meaning.promote import cast
+from kernelab.lang.build import integer, zero
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ops import SHAPE, TRIPS
+from kernelab.lang.types import Array, Scalar, Type, int32, int64
+
+Pick = Atom | Along | None
+AT_RUN_TIME = 0
+"""What stands for the step of a slice in its pattern where it is not known: no step is 0."""
+
+
+def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
+    """What is chosen along each axis of the parameter."""
+    if isinstance(array, View):
+        return array.picks
+    assert isinstance(array.var.type, Array)
+    return (*array.indices, *(None,) * (array.var.type.ndim - len(array.indices)))
+
+
+def viewed(var: Var, picks: Sequence[Pick]) -> ArrayRef | View:
+    """The view of a parameter; one that only lacks its last indices is a row."""
+    given = [pick for pick in picks if pick is not None and not isinstance(pick, Along)]
+    if list(picks[: len(given)]) == given and not any(isinstance(pick, Along) for pick in picks):
+        return ArrayRef(var, tuple(given))
+    return View(var, tuple(picks))
+
+
+def has_slice(group: Sequence[ast.expr]) -> bool:
+    """Whether there is a slice among the indices."""
+    return any(isinstance(part, ast.Slice) for part in group)
+
+
+def enter(
+    frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
+) -> ArrayRef | View:
+    """What indices and slices select of an array; an element is a row without axes."""
+    picks = list(picks_of(array))
+    free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, Along)]
+    if len(group) > len(free):
+        counts = f"{counted(len(free), 'index')}, not {len(group)}"
+        raise frame.error(node, f"{describe(array)} takes {counts}")
+    for axis, part in zip(free, group, strict=False):
+        pick = picks[axis]
+        along = pick if isinstance(pick, Along) else None
+        if isinstance(part, ast.Slice):
+            picks[axis] = _slice(frame, array.var, axis, along, part, evaluate)
+        else:
+            picks[axis] = _place(frame, along, index(frame, part, evaluate), node)
+    return viewed(array.var, picks)
+
+
+def _place(frame: Frame, along: Along | None, index: Atom, node: ast.expr) -> Atom:
+    """The index along an axis of the parameter from the index in a slice of it."""
+    if along is None:
+        return index
+    b, type = frame.builder, _signed(index)
+    with b.at(frame.places(node)):
+        k, extent = cast(frame, index, type), cast(frame, along.count, type)
+        inside = b.apply("lt", k, extent)
+        if not (isinstance(k, Const) and k.value >= 0):
+            inside = b.apply("and", inside, b.apply("ge", k, b.apply("neg", extent)))
+            k = b.apply("where", b.apply("lt", k, zero(type)), b.apply("add", k, extent), k)
+        b.check(inside, "assertion", f"{frame.places.text(node)} is outside of the slice")
+        return _affine(frame, cast(frame, along.start, type), along.step, k)
+
+
+def _signed(index: Atom) -> Scalar:
+    """The type in which an index is counted: one that holds what it may be."""
+    return int32 if index.type == int32 else int64
+
+
+def _affine(frame: Frame, start: Atom, step: int | Atom, k: Atom) -> Atom:
+    return frame.builder.apply("add", start, _times(frame, step, k))
+
+
+def _times(frame: Frame, step: int | Atom, k: Atom) -> Atom:
+    assert isinstance(k.type, Scalar)
+    factor = Const(step, k.type) if isinstance(step, int) else cast(frame, step, k.type)
+    return frame.builder.apply("mul", k, factor)
+
+
+def _slice(
+    frame: Frame, var: Var, axis: int, along: Along | None, node: ast.Slice, evaluate: Evaluate
+) -> Along | None:
+    """A slice of an axis, or of a slice of it, with Python's meaning of what is left out or negative."""
+    b, step = frame.builder, _step(frame, node, evaluate)
+    extent = b.let(SHAPE, (var, integer(axis)), int32) if along is None else along.count
+    last, none = b.apply("sub", extent, integer(1)), integer(0)
+    ends = [((none, extent), (none, extent)), ((integer(-1), last), (last, integer(-1)))]
+    (low, high), (first, end) = _forward_or_back(frame, step, *ends)
+    start = first if node.lower is None else _bound(frame, node.lower, extent, low, high, evaluate)
+    stop = end if node.upper is None else _bound(frame, node.upper, extent, low, high, evaluate)
+    if step == 1 and node.lower is None and node.upper is None:
+        return along
+    count = _counted(frame, start, stop, step)
+    if along is None:
+        return Along(start, step, count)
+    return Along(_affine(frame, along.start, along.step, start), _product(frame, along.step, step), count)
+
+
+Pairs = Sequence[tuple[Atom, Atom]]
+
+
+def _forward_or_back(frame: Frame, step: int | Atom, forward: Pairs, back: Pairs) -> Pairs:
+    """What belongs to a slice that counts up, or to one that counts down."""
+    if isinstance(step, int):
+        return forward if step > 0 else back
+    b = frame.builder
+    up = b.apply("gt", step, integer(0))
+    sides = zip(forward, back, strict=True)
+    return [(b.apply("where", up, x, y), b.apply("where", up, z, w)) for (x, z), (y, w) in sides]
+
+
+def _counted(frame: Frame, start: Atom, stop: Atom, step: int | Atom) -> Atom:
+    """How many elements there are from a start to a stop, both of them inside of the axis or at its ends."""
+    b = frame.builder
+    if step not in (1, -1):
+        return b.let(TRIPS, (start, stop, integer(step) if isinstance(step, int) else step), int32)
+    return b.apply("max", b.apply("sub", *((stop, start) if step == 1 else (start, stop))), integer(0))
+
+
+def _product(frame: Frame, a: int | Atom, b: int | Atom) -> int | Atom:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    return _times(frame, a, integer(b) if isinstance(b, int) else b)
+
+
+def _step(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> int | Atom:
+    if node.step is None:
+        return 1
+    match cast(frame, index(frame, node.step, evaluate), int32):
+        case Const(step) if step == 0:
+            hint = "leave it out to take every element"
+            raise frame.error(node.step, "the step of a slice cannot be zero", "value", hint)
+        case Const(step):
+            return int(step)
+        case step:
+            text = f"the step of the slice, {frame.places.text(node.step)}, is not 0"
+            with frame.builder.at(frame.places(node.step)):
+                frame.builder.check(frame.builder.apply("ne", step, integer(0)), "assertion", text)
+            return step
+
+
+def _bound(frame: Frame, node: ast.expr, extent: Atom, low: Atom, high: Atom, evaluate: Evaluate) -> Atom:
+    """A bound of a slice, counted from the start and inside the axis."""
+    b, given = frame.builder, index(frame, node, evaluate)
+    type = _signed(given)
+    bound, least, most, n = (cast(frame, atom, type) for atom in (given, low, high, extent))
+    if not (isinstance(bound, Const) and bound.value >= 0):
+        negative = b.apply("lt", bound, zero(type))
+        bound = b.apply("where", negative, b.apply("add", bound, n), bound)
+    if bound == least:
+        return low
+    return cast(frame, b.apply("max", b.apply("min", bound, most), least), int32)
+
+
+def at(frame: Frame, view: View, given: Sequence[Atom], node: ast.expr) -> ArrayRef:
+    """The element of a view at indices that have been lowered, as a row without axes."""
+    left = iter(given)
+    picks = [
+        _place(frame, pick if isinstance(pick, Along) else None, next(left), node)
+        if pick is None or isinstance(pick, Along)
+        else pick
+        for pick in view.picks
+    ]
+    return ArrayRef(view.var, tuple(picks))
+
+
+def item(frame: Frame, view: View, index: Atom, node: ast.expr) -> ArrayRef | View:
+    """The element of a view at an index that has been lowered, or its row there, where it has more axes."""
+    picks = list(view.picks)
+    axis = next(k for k, pick in enumerate(picks) if pick is None or isinstance(pick, Along))
+    along = picks[axis]
+    picks[axis] = _place(frame, along if isinstance(along, Along) else None, index, node)
+    return viewed(view.var, picks)
+
+
+def extent(frame: Frame, view: View, axis: int) -> Typed:
+    """How many elements a view has along one of its axes."""
+    free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, Along)]
+    pick = view.picks[free[axis]]
+    if isinstance(pick, Along):
+        return Typed(pick.count)
+    return Typed(frame.builder.let(SHAPE, (view.var, integer(free[axis])), int32))
+
+
+# ------------------------------------------------------------------------- views as values
+
+
+def is_view(value: Meaning | None) -> bool:
+    """Whether it is a part of an array, not the whole."""
+    return isinstance(value, View) or (isinstance(value, ArrayRef) and bool(value.indices))
+
+
+def atoms(array: ArrayRef | View) -> tuple[Atom, ...]:
+    """What of a view is known at run time only: indices, and starts, lengths and perhaps steps of slices."""
+    return tuple(_atoms(picks_of(array)))
+
+
+def _atoms(picks: Sequence[Pick]) -> Iterator[Atom]:
+    for pick in picks:
+        if isinstance(pick, Along):
+            yield from (pick.start, pick.count)
+            if not isinstance(pick.step, int):
+                yield pick.step
+        elif pick is not None:
+            yield pick
+
+
+def with_atoms(array: ArrayRef | View, given: Sequence[Atom]) -> ArrayRef | View:
+    """The same kind of view with other atoms."""
+    return viewed(array.var, _rebuilt(picks_of(array), iter(given)))
+
+
+def _rebuilt(picks: Sequence[Pick], given: Iterator[Atom]) -> list[Pick]:
+    rebuilt: list[Pick] = []
+    for pick in picks:
+        if isinstance(pick, Along):
+            start, count = next(given), next(given)
+            rebuilt.append(Along(start, pick.step if isinstance(pick.step, int) else next(given), count))
+        else:
+            rebuilt.append(None if pick is None else next(given))
+    return rebuilt
+
+
+def same_array(a: Meaning | None, b: Meaning | None) -> bool:
+    """Whether two views are of one parameter."""
+    return isinstance(a, ArrayRef | View) and isinstance(b, ArrayRef | View) and a.var is b.var
+
+
+def alike(a: Meaning | None, b: Meaning | None) -> bool:
+    """Whether two views are of one parameter and differ in their atoms only."""
+    if not isinstance(a, ArrayRef | View) or not isinstance(b, ArrayRef | View):
+        return False
+    return a.var is b.var and _pattern(a) == _pattern(b)
+
+
+def _pattern(array: ArrayRef | View) -> tuple[Scalar | int | None, ...]:
+    return tuple(_kind(pick) for pick in picks_of(array))
+
+
+def _kind(pick: Pick) -> Scalar | int | None:
+    if isinstance(pick, Along):
+        return pick.step if isinstance(pick.step, int) else AT_RUN_TIME
+    if pick is None:
+        return None
+    assert isinstance(pick.type, Scalar)
+    return pick.type
+
+
+# ------------------------------------------------------------------------- views as arguments
+
+
+def passed(array: ArrayRef | View) -> tuple[ViewType, list[Atom]]:
+    """A view as an argument of a function: what decides the instance, and the atoms handed over."""
+    assert isinstance(array.var.type, Array)
+    return ViewType(array.var.type, _pattern(array)), [array.var, *atoms(array)]
+
+
+def parameter(name: str, kind: ViewType, span: Span) -> ArrayRef | View:
+    """A view as a parameter of a function."""
+    picks: list[Pick] = []
+    for k, part in enumerate(kind.pattern):
+        match part:
+            case None:
+                picks.append(None)
+            case int():
+                step = Var(int32, f"step_{k}", span) if part == AT_RUN_TIME else part
+                picks.append(Along(Var(int32, f"start_{k}", span), step, Var(int32, f"count_{k}", span)))
+            case _:
+                picks.append(Var(part, f"index_{k}", span))
+    return viewed(Var(kind.array, name, span), picks)
+
+
+def vars_of(array: ArrayRef | View) -> tuple[Var, ...]:
+    """The parameters that such a view consists of."""
+    return (array.var, *(atom for atom in atoms(array) if isinstance(atom, Var)))
+
+
+def type_of(array: ArrayRef | View) -> Type:
+    """The type that an array parameter for a view has."""
+    return Array(array.elem, array.ndim)

@@ -1,0 +1,257 @@
+"""Parameters that a function hands back: `x: ref[float]`, and what calls make of them.
+
+    def step(x: ref[float], d: float) -> float:     def step(x, d):
+        x += d                                          x += d
+        return x * x                                    return (x * x, x)
+
+    e = step(p.x, 0.1)                              (step_result, p.x) = step(p.x, 0.1); e = step_result
+
+So a value goes in and comes back when the function returns: no two names ever stand for one memory, and
+derivatives need no rule.  Works on the syntax tree, before anything is known of variables.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.meaning.meanings import HandsBack
+from kernelab.frontend.meaning.name_lookup import PREFIXES
+from kernelab.frontend.meaning.source import Places
+from kernelab.frontend.syntax.jumps import leaves, returns_value, states_result
+from kernelab.frontend.syntax.walking import nodes
+
+
+class HandedCall(ast.Call):
+    """A call whose variables get what comes back: all that is left of it is the value of an assignment."""
+
+
+def is_ref(annotation: ast.expr | None) -> bool:
+    """Whether an annotation is `ref[...]`."""
+    match annotation:
+        case ast.Subscript(value=ast.Name("ref")):
+            return True
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(prefix), attr="ref")):
+            return prefix in PREFIXES
+        case _:
+            return False
+
+
+def hand_back(node: ast.FunctionDef) -> HandsBack | None:
+    """Let a def return what its `ref` parameters hold, and give these their types; None where it has none."""
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    refs = [argument for argument in arguments if is_ref(argument.annotation)]
+    if not refs:
+        return None
+    found = HandsBack(
+        node.name,
+        tuple(argument.arg for argument in arguments),
+        frozenset(argument.arg for argument in refs),
+        returns_value(node.body),
+    )
+    for argument in refs:
+        assert isinstance(argument.annotation, ast.Subscript)
+        argument.annotation = argument.annotation.slice
+    returning = _Returning(node, [argument.arg for argument in refs])
+    node.body = [made for stmt in node.body for made in returning.statements(stmt)]
+    if not leaves(node.body):
+        node.body.append(returning.at(node.body[-1], None))
+    node.returns = None
+    return found
+
+
+class _Returning(ast.NodeTransformer):
+    def __init__(self, node: ast.FunctionDef, refs: Sequence[str]) -> None:
+        self.stated = node.returns if states_result(node) else None
+        self.result = f"{node.name}_result"
+        self.refs = refs
+
+    def statements(self, stmt: ast.stmt) -> list[ast.stmt]:
+        made = self.visit(stmt)
+        return made if isinstance(made, list) else [made]
+
+    def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
+        value = node.value
+        if value is None or (isinstance(value, ast.Constant) and value.value is None):
+            return [self.at(node, None)]
+        if self.stated is None:
+            return [self.at(node, value)]
+        target = ast.Name(self.result, ast.Store())
+        converted = ast.AnnAssign(target, self.stated, value, 1)
+        made = ast.fix_missing_locations(ast.copy_location(converted, node))
+        return [made, self.at(node, ast.copy_location(ast.Name(self.result, ast.Load()), value))]
+
+    def at(self, place: ast.stmt, value: ast.expr | None) -> ast.Return:
+        items: list[ast.expr] = [ast.Name(name, ast.Load()) for name in self.refs]
+        whole = ast.Tuple([*([] if value is None else [value]), *items], ast.Load())
+        return ast.fix_missing_locations(ast.copy_location(ast.Return(whole), place))
+
+
+# ------------------------------------------------------------------------- calls
+
+
+@dataclass(slots=True)
+class Calls:
+    """Calls of functions that hand something back, written as assignments; what cannot be is refused."""
+
+    places: Places
+    find: Callable[[ast.expr], HandsBack | None]
+    errors: list[Diagnostic] = field(default_factory=list)
+    refused: set[ast.AST] = field(default_factory=set)
+
+    def written(self, body: list[ast.stmt]) -> None:
+        """Write the calls in a block, and in those inside it, as assignments, in place."""
+        body[:] = [made for stmt in body for made in self._statement(stmt)]
+
+    def _statement(self, stmt: ast.stmt) -> Iterator[ast.stmt]:
+        for inner in _blocks(stmt):
+            self.written(inner)
+        call = _whole_call(stmt)
+        for node in (node for part in _own(stmt) for node in nodes(part)):
+            if isinstance(node, ast.Call) and node is not call and not isinstance(node, HandedCall):
+                self._refuse_inside(stmt, node)
+        found = None if call is None or stmt in self.refused else self.find(call.func)
+        targets = None if found is None or call is None else self._targets(stmt, call, found)
+        if found is None or call is None or targets is None:
+            yield stmt
+            return
+        result = f"{found.name}_result"
+        names: list[ast.expr] = [ast.Name(result, ast.Store())] if found.gives else []
+        handed = ast.copy_location(HandedCall(call.func, call.args, call.keywords), call)
+        made = ast.Assign([ast.Tuple([*names, *targets], ast.Store())], handed)
+        yield ast.fix_missing_locations(ast.copy_location(made, stmt))
+        if not isinstance(stmt, ast.Expr):
+            _replace(stmt, ast.copy_location(ast.Name(result, ast.Load()), call))
+            yield stmt
+
+    def _refuse_inside(self, stmt: ast.stmt, node: ast.Call) -> None:
+        found = self.find(node.func)
+        if found is not None:
+            message = (
+                f"{found.name} changes what it is handed: its call stands alone, or is all of a right side"
+            )
+            self._error(stmt, node, message, f"write t = {self.places.text(node)} first, and use t")
+
+    def _error(self, stmt: ast.stmt, node: ast.expr, message: str, hint: str) -> None:
+        self.errors.append(Diagnostic(message, self.places(node), "reference", hint=hint))
+        self.refused.add(stmt)
+
+    def _targets(self, stmt: ast.stmt, call: ast.Call, found: HandsBack) -> list[ast.expr] | None:
+        given = dict(zip(found.parameters, call.args, strict=False))
+        given |= {word.arg: word.value for word in call.keywords if word.arg is not None}
+        targets: list[ast.expr] = []
+        for name in found.parameters:
+            if name not in found.refs:
+                continue
+            if name not in given:
+                message = f"{found.name} changes {name}, and is given no variable for it"
+                self._error(stmt, call, message, f"write {name}=..., a variable, an element or a component")
+                return None
+            argument = given[name]
+            if not isinstance(argument, ast.Name | ast.Attribute | ast.Subscript):
+                message = (
+                    f"{found.name} changes {name}, which has to be a variable, an element or a component"
+                )
+                self._error(stmt, argument, message, "give the value to a variable first")
+                return None
+            if any(isinstance(part, ast.Call) for part in nodes(argument)):
+                message = f"{found.name} changes {self.places.text(argument)}, which must not call anything"
+                self._error(stmt, argument, message, "give the index to a variable first")
+                return None
+            targets.append(_target(argument))
+        return targets if self._apart(stmt, call, found, targets) else None
+
+    def _apart(self, stmt: ast.stmt, call: ast.Call, found: HandsBack, targets: list[ast.expr]) -> bool:
+        changed = [*targets, stmt.target] if isinstance(stmt, ast.AugAssign) else targets
+        pairs = [(one, other) for one, other in permutations(changed, 2) if one in targets]
+        for one, other in pairs:
+            if ast.unparse(one) == ast.unparse(other):
+                message = f"{found.name} is to change {ast.unparse(one)} twice at once"
+                self._error(stmt, call, message, "use two variables")
+                return False
+        for one, other in pairs:
+            # What comes back is stored in order: the second would be looked up where the first has changed.
+            if _depends(other, one) or (other not in targets and _depends(one, other)):
+                message = f"{found.name} changes {ast.unparse(one)}, and {ast.unparse(other)} depends on it"
+                self._error(stmt, call, message, "give one of them, or the index, to a variable first")
+                return False
+        return True
+
+
+def _depends(target: ast.expr, changed: ast.expr) -> bool:
+    """Whether a target is part of what is changed, or its indices read a variable of which that is part."""
+    inner = target
+    variable = _variable(changed)
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        if isinstance(inner, ast.Subscript) and _reads(inner.slice, variable):
+            return True
+        inner = inner.value
+        if ast.unparse(inner) == ast.unparse(changed):
+            return True
+    return False
+
+
+def _variable(target: ast.expr) -> str:
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    return ast.unparse(target)
+
+
+def _reads(index: ast.expr, variable: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == variable for node in nodes(index))
+
+
+def _whole_call(stmt: ast.stmt) -> ast.Call | None:
+    """The call that a statement consists of, or that is all of its right side."""
+    match stmt:
+        case ast.Assign(value=HandedCall()):
+            return None
+        case (
+            ast.Expr(value=ast.Call() as call)
+            | ast.Assign(value=ast.Call() as call)
+            | ast.AugAssign(value=ast.Call() as call)
+            | ast.AnnAssign(value=ast.Call() as call)
+            | ast.Return(value=ast.Call() as call)
+            | ast.If(test=ast.Call() as call)
+        ):
+            return call
+        case _:
+            return None
+
+
+def _replace(stmt: ast.stmt, result: ast.expr) -> None:
+    match stmt:
+        case ast.If():
+            stmt.test = result
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Return():
+            stmt.value = result
+
+
+def _own(stmt: ast.stmt) -> Iterator[ast.AST]:
+    """The parts of a statement that are no blocks."""
+    for part in ast.iter_child_nodes(stmt):
+        if not isinstance(part, ast.stmt):
+            yield part
+
+
+def _blocks(stmt: ast.stmt) -> Iterator[list[ast.stmt]]:
+    match stmt:
+        case ast.If(body=body, orelse=orelse):
+            yield from (body, orelse)
+        case ast.For(body=body) | ast.While(body=body):
+            yield body
+
+
+def _target(argument: ast.expr) -> ast.expr:
+    """The same place as a target; what stands inside is shared with the argument."""
+    match argument:
+        case ast.Name(name):
+            made: ast.expr = ast.Name(name, ast.Store())
+        case ast.Attribute(value=value, attr=attr):
+            made = ast.Attribute(value, attr, ast.Store())
+        case ast.Subscript(value=value, slice=slice):
+            made = ast.Subscript(value, slice, ast.Store())
+        case _:
+            raise AssertionError(argument)
+    return ast.copy_location(made, argument)

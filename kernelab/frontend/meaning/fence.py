@@ -1,0 +1,188 @@
+"""The fence: what Python has and a kernel cannot contain, each with a sentence and what to write instead.
+
+Looks at the syntax alone; knows no types and no names but `range`, `static`, `print` and `printf`.
+"""
+
+import ast
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.meaning.source import Places
+from kernelab.guidance.hint_table import Guidance
+from kernelab.guidance.kernel_text import SYNTAX
+
+_ITERATORS = ("map", "filter", "iter", "list", "sorted", "reversed")
+
+
+def _may_be_known(iterable: ast.expr) -> bool:
+    """Whether a loop may go over this: `range`, or what may turn out to have a few items that are known."""
+    match iterable:
+        case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Tuple() | ast.List():
+            return True
+        case ast.Call(func=ast.Name(name)):
+            return name not in _ITERATORS or range_of(iterable) is not None
+        case _:
+            return isinstance(iterable, ast.Call)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the fence refuses of a def: the constructs, and what to say about them."""
+
+    nodes: frozenset[ast.AST]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def check(function: ast.FunctionDef, places: Places) -> Checked:
+    """What of a def a kernel cannot contain, in the order of the text."""
+    stars = [star for star in (function.args.vararg, function.args.kwarg) if star is not None]
+    found: list[tuple[ast.AST, str]] = [(star, "star_parameters") for star in stars]
+    for stmt in function.body:
+        found += refused(stmt)
+    diagnostics = tuple(_diagnostic(refusal, node, places) for node, refusal in found)
+    return Checked(frozenset(node for node, _ in found), diagnostics)
+
+
+def refusal_of(name: str) -> Guidance:
+    """Why a construct is refused, and what to write instead, by the name of its node or of its case."""
+    found = SYNTAX.find(name)
+    assert found is not None
+    return found
+
+
+def _diagnostic(name: str, node: ast.AST, places: Places) -> Diagnostic:
+    assert isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword)
+    refusal = refusal_of(name)
+    span = places.first_line(node) if isinstance(node, ast.stmt) else places(node)
+    return Diagnostic(refusal.reason, span, "unsupported", hint=refusal.hint)
+
+
+def refused(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """The outermost refused constructs inside a statement or expression, each with its entry of SYNTAX."""
+    refusal = _refusal(node)
+    if refusal is not None:
+        yield node, refusal
+        return
+    for child in _children(node):
+        yield from refused(child)
+
+
+def _refusal(node: ast.AST) -> str | None:
+    """The entry of SYNTAX for a construct that is refused."""
+    match node:
+        case ast.For(iter=ast.Call(func=ast.Name("map" | "filter" | "sorted"))):
+            return "keys"
+        case ast.For(iter=iterable) if not _may_be_known(iterable):
+            return "iteration"
+        case ast.For(target=target, iter=iterable) if range_of(iterable) and not isinstance(target, ast.Name):
+            return "target"
+        case ast.Compare(ops=[operator], comparators=[ast.Constant(value=None)]) if is_identity(operator):
+            return None
+        case ast.Compare(ops=operators) if any(map(is_identity, operators)):
+            return "identity"
+        case ast.Compare(ops=[_, _, *_] as operators) if any(is_search(op) for op in operators):
+            return "membership"
+        case ast.Constant(value=str() | bytes()):
+            return "text"
+        case ast.Subscript(slice=ast.Constant(value=types.EllipsisType())):
+            return "ellipsis"
+        case ast.Subscript(slice=ast.Tuple(elts=[])):
+            return "no_index"
+        case ast.Constant(value=complex()):
+            return "complex"
+        case ast.Constant(value=None):
+            return "nothing"
+        case ast.Constant(value=types.EllipsisType()):
+            return "dots"
+        case ast.keyword(arg=None):
+            return "star_call"
+        case _:
+            name = type(node).__name__
+            return name if SYNTAX.find(name) is not None else None
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """What of a node the fence looks into: not docstrings, messages, annotations or static expressions."""
+    match node:
+        case ast.Expr(value=ast.Constant(value=str() | types.EllipsisType())):
+            return
+        case ast.Return(value=ast.Constant(value=None)):
+            return
+        case ast.Assert(test=test):
+            yield test
+        case ast.For(target=target, iter=iterable, body=body, orelse=orelse):
+            yield from (target, *_written_items(iterable), *body, *orelse)
+        case ast.Compare(left=left, ops=[operator]) if is_identity(operator):
+            yield left
+        case ast.Compare(left=left, ops=[operator], comparators=[searched]) if is_search(operator):
+            yield from (left, *_written_items(searched))
+        case ast.Call(func=func, args=[ast.Constant(value=str())], keywords=[]) if _is_float(func):
+            return
+        case ast.AnnAssign(target=target, value=value):
+            yield target
+            if value is not None:
+                yield value
+        case ast.Call(func=ast.Name("static") | ast.Attribute(attr="static")):
+            return
+        case ast.Call(args=args, keywords=words) if is_range(node):
+            yield from (*args, *(word for word in words if word.arg != "adjoint"))
+        case ast.Call(func=ast.Name("print" | "printf") | ast.Attribute(attr="print" | "printf")):
+            values = [part for part in node.args if not is_text(part)]
+            yield from (*values, *(word for word in node.keywords if not is_text(word.value)))
+        case ast.Call(func=func, args=args, keywords=words):
+            # What a star unpacks in a call is known once its type is.
+            values = [part.value if isinstance(part, ast.Starred) else part for part in args]
+            yield from (func, *values, *words)
+        case _:
+            yield from ast.iter_child_nodes(node)
+
+
+def _written_items(node: ast.expr) -> list[ast.expr]:
+    """The items of a list that is written where it is gone through; anything else itself."""
+    return node.elts if isinstance(node, ast.List) else [node]
+
+
+def is_identity(operator: ast.cmpop) -> bool:
+    """Whether a comparison is `is` or `is not`."""
+    return isinstance(operator, ast.Is | ast.IsNot)
+
+
+def is_search(operator: ast.cmpop) -> bool:
+    """Whether a comparison is `in` or `not in`."""
+    return isinstance(operator, ast.In | ast.NotIn)
+
+
+def _is_float(node: ast.expr) -> bool:
+    """Whether an expression may be a type of floats, which `"inf"` and `"nan"` can be written of."""
+    match node:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name in ("float", "float16", "float32", "float64", "bfloat16")
+        case _:
+            return False
+
+
+def is_text(node: ast.expr) -> bool:
+    """Whether an expression is text in quotes."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def range_of(node: ast.expr) -> ast.Call | None:
+    """The call of `range` that a loop goes over, forwards or in `reversed(...)`."""
+    match node:
+        case ast.Call(func=ast.Name("reversed") | ast.Attribute(attr="reversed"), args=[inner], keywords=[]):
+            return inner if isinstance(inner, ast.Call) and is_range(inner) else None
+        case ast.Call() if is_range(node):
+            return node
+        case _:
+            return None
+
+
+def is_range(node: ast.expr) -> bool:
+    """Whether an expression is a call of `range`, bare or with a prefix."""
+    match node:
+        case ast.Call(func=ast.Name("range") | ast.Attribute(attr="range")):
+            return True
+        case _:
+            return False

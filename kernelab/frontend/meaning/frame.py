@@ -1,0 +1,139 @@
+"""The state of lowering one def once: builder, variables, mistakes, and what weak variables turned out to be.
+
+A weak variable (`s = 0` before a loop) gets the type that it needs by lowering again: what a first attempt
+finds out is a demand, kept in `Wishes`, and the next attempt starts from it.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kernelab.errors import Diagnostic, Related, Span
+from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Origin, Poison
+from kernelab.frontend.meaning.name_lookup import Scope
+from kernelab.frontend.meaning.source import Place, Places
+from kernelab.frontend.syntax.scope import Facts
+from kernelab.lang.build import Builder
+from kernelab.lang.ir import Var
+from kernelab.lang.structs import AnyType
+from kernelab.lang.types import Scalar
+
+
+class Mistake(Exception):
+    """A mistake of the user, to be collected where the statement ends."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+
+
+class NotSet(Mistake):
+    """The mistake of reading an array field that is not set; as a condition it is false."""
+
+
+class Poisoned(Exception):
+    """Something depends on a mistake that has been reported already."""
+
+
+class BrokenCall(Poisoned):
+    """A call of a function that has mistakes, which are told once."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__()
+        self.diagnostics = diagnostics
+
+
+class Recursion(Exception):
+    """A function is called while it is being lowered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The type that a weak variable needs; `weak` while still only literals are known to go into it."""
+
+    scalar: Scalar
+    weak: bool
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What the attempts so far found out about weak variables, and whether the last one found more."""
+
+    granted: dict[Origin, Wish] = field(default_factory=dict)
+    renewed: bool = False
+
+    def ask(self, origins: frozenset[Origin], wish: Wish) -> None:
+        """From the next attempt on, the variables of these origins have this type."""
+        for origin in origins:
+            if self.granted.get(origin) != wish:
+                self.granted[origin] = wish
+                self.renewed = True
+
+
+@dataclass(slots=True)
+class Frame:
+    """One def being lowered."""
+
+    name: str
+    places: Places
+    scope: Scope
+    facts: Facts
+    wishes: Wishes
+    is_kernel: bool
+    uses_warp: bool = False
+    result: AnyType | None = None
+    refused: frozenset[ast.AST] = frozenset()
+    builder: Builder = field(default_factory=Builder)
+    env: dict[str, Meaning] = field(default_factory=dict)
+    bounds: dict[Var, int] = field(default_factory=dict)
+    locals: set[Var] = field(default_factory=set)
+    threads: tuple[Var, ...] = ()
+    threads_span: Span | None = None
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    broken: bool = False
+    unknown: set[str] = field(default_factory=set)
+    set_at: dict[str, Span] = field(default_factory=dict)
+
+    def error(
+        self,
+        node: Place,
+        message: str,
+        code: str = "type",
+        hint: str = "",
+        note: str = "",
+        related: tuple[Related, ...] = (),
+    ) -> Mistake:
+        """A mistake at a node, to be raised."""
+        return Mistake(Diagnostic(message, self.places(node), code, hint=hint, note=note, related=related))
+
+    def report(self, diagnostic: Diagnostic) -> None:
+        """Collect a mistake; the def is not usable any more."""
+        self.broken = True
+        self.diagnostics.append(diagnostic)
+
+    def poison(self, name: str) -> None:
+        """Make reads of a variable silent: what it should be is unknown since a mistake."""
+        if not isinstance(self.env.get(name), ArrayRef):
+            self.env[name] = Poison()
+
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """Within it, variables change on their own: afterwards they are as before."""
+        outside = self.env, self.set_at
+        self.env, self.set_at = dict(self.env), dict(self.set_at)
+        try:
+            yield
+        finally:
+            self.env, self.set_at = outside
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 index`, `2 indices`, `3 arguments`."""
+    plural = {"index": "indices"}.get(noun, noun + "s")
+    return f"{number} {noun if number == 1 else plural}"
+
+
+Evaluate = Callable[[Frame, ast.expr], Meaning]
+"""How an expression becomes its meaning: handed down, since expressions know those who ask."""

@@ -1,0 +1,102 @@
+"""Local arrays: `zeros(shape=(n,), dtype=float)` in a kernel is memory of the thread's own."""
+
+import ast
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from kernelab.frontend.meaning.frame import Frame
+from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, TupleOf, Typed, TypeRef, Weak, describe
+from kernelab.lang.ir import Alloc, Atom, Atomic, Block, Call, Const, Function, Native, Store, Var, walk
+from kernelab.lang.types import Array, Value, bytes_of, float32
+
+LARGEST = 1 << 14
+"""How many bytes a local array may take: it stands on the stack of its thread."""
+
+
+class Given(Protocol):
+    """An argument of a call."""
+
+    @property
+    def value(self) -> Meaning: ...
+    @property
+    def node(self) -> ast.expr: ...
+    @property
+    def keyword(self) -> str | None: ...
+
+
+def zeros(frame: Frame, arguments: Sequence[Given], node: ast.Call) -> ArrayRef:
+    """A new local array of zeros."""
+    given = dict(zip(("shape", "dtype"), (a for a in arguments if a.keyword is None), strict=False))
+    given |= {a.keyword: a for a in arguments if a.keyword is not None}
+    if len(arguments) != len(given) or not {"shape"} <= set(given) <= {"shape", "dtype"}:
+        raise frame.error(
+            node, "zeros in a kernel takes a shape and a dtype", hint="write zeros(8, dtype=float)"
+        )
+    shape = _shape(frame, given["shape"])
+    elem = _elem(frame, given["dtype"]) if "dtype" in given else float32
+    size = math.prod(shape) * bytes_of(elem)
+    if size > LARGEST:
+        message = f"a local array of {size:,} bytes is too large: at most {LARGEST:,} fit"
+        raise frame.error(node, message, "value", "pass an array with an axis for the threads")
+    var = Var(Array(elem, len(shape)), "", frame.builder.span)
+    frame.builder.emit(Alloc(var, shape, frame.builder.span))
+    frame.locals.add(var)
+    return ArrayRef(var)
+
+
+def _shape(frame: Frame, given: Given) -> tuple[int, ...]:
+    items = given.value.items if isinstance(given.value, TupleOf) else (given.value,)
+    shape = []
+    for item in items:
+        match item:
+            case Weak(int() as extent) | Typed(Const(int() as extent)) if extent > 0:
+                shape.append(int(extent))
+            case _:
+                hint = "write a number, a constant of the notebook, or a tuple of up to four"
+                message = "the shape of a local array has to be known when the kernel is compiled"
+                raise frame.error(given.node, message, hint=hint)
+    if not 1 <= len(shape) <= 4:
+        raise frame.error(given.node, f"an array has 1 to 4 dimensions, not {len(shape)}", "value")
+    return tuple(shape)
+
+
+def _elem(frame: Frame, given: Given) -> Value:
+    if isinstance(given.value, TypeRef):
+        return given.value.type
+    raise frame.error(given.node, f"dtype is a type, not {describe(given.value)}", hint="write dtype=float")
+
+
+def refuse_alias(frame: Frame, value: Meaning, name: str, source: ast.expr) -> None:
+    """Raise Mistake where a local array gets a second name: it would have to be copied."""
+    if isinstance(value, ArrayRef) and value.var in frame.locals and value.var.hint and not value.indices:
+        hint = "copy it element by element, or take a part of it, such as a[0:]"
+        raise frame.error(source, f"{name} would be a second name of a local array", hint=hint)
+
+
+def name_array(name: str, value: Meaning) -> None:
+    """Let the IR show a variable's name for a new local array."""
+    if isinstance(value, ArrayRef) and not value.var.hint:
+        value.var.hint = name
+
+
+def refuse_changes(frame: Frame, name: str, called: Function, atoms: Sequence[Atom], node: ast.Call) -> None:
+    """Raise Mistake where a function changes a local array, which it is handed without a copy."""
+    for param, atom in zip(called.params, atoms, strict=True):
+        if isinstance(atom, Var) and atom in frame.locals and _changes(called.body, param):
+            hint = "change it in the kernel itself, or return the values"
+            raise frame.error(node, f"{name} changes the local array that it is handed", hint=hint)
+
+
+def _changes(body: Block, array: Var) -> bool:
+    for stmt in walk(body):
+        match stmt:
+            case Store(target) | Atomic(_, _, target) if target is array:
+                return True
+            case Native() if array in stmt.changed:
+                return True
+            case Call(_, called, args):
+                inner = (p for p, a in zip(called.params, args, strict=True) if a is array)
+                if any(_changes(called.body, p) for p in inner):
+                    return True
+    return False

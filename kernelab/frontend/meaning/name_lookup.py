@@ -1,0 +1,410 @@
+"""What a name means outside of the def that uses it: in the cell, the language, or the notebook.
+
+In this order: the cell's own defs and constants; kernelab objects, types and modules of the notebook; the
+words of the language; numbers, small NumPy arrays of the notebook.
+"""
+
+import ast
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, EnumType
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import kernelab.builtins  # noqa: F401 (fills the table of operations)
+from kernelab.builtins.records.library import WORDS as LIBRARY
+from kernelab.frontend.meaning import habit_hints, shaped
+from kernelab.frontend.meaning.meanings import (
+    BuiltinRef,
+    FunctionRef,
+    HostArray,
+    KernelRef,
+    Meaning,
+    ModuleRef,
+    StructRef,
+    Typed,
+    TypeRef,
+    Weak,
+)
+from kernelab.frontend.syntax.walking import nodes
+from kernelab.guidance.kernel_text import OF_MODULES
+from kernelab.guidance.public_names import PUBLIC_NAMES
+from kernelab.host.constants import BARE, CONSTANTS
+from kernelab.host.traced import untraced
+from kernelab.host.values import type_of
+from kernelab.lang import ops
+from kernelab.lang.ir import Const
+from kernelab.lang.structs import Struct
+from kernelab.lang.types import (
+    LARGEST,
+    SCALARS,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    bool_,
+    float32,
+    int32,
+    named_types,
+    type_named,
+)
+
+OPERATORS = ("add", "sub", "mul", "div", "mod", "neg", "pos")
+"""The functions of users that operators between structs mean."""
+EXPECTATIONS = ("expect_eq", "expect_neq", "expect_near")
+"""The asserts of programs written for Warp."""
+
+PREFIXES = ("kl", "wp", "kernelab")
+_WORD = re.compile(r"[^\W\d]\w*")
+SPECIAL = (
+    "tid",
+    "atomic_add",
+    "atomic_sub",
+    "atomic_min",
+    "atomic_max",
+    "atomic_and",
+    "atomic_or",
+    "atomic_xor",
+    "atomic_exch",
+    "atomic_cas",
+    "zeros",
+    "print",
+    "printf",
+    "len",
+    "range",
+    "static",
+    "type",
+    "constant",
+    "adjoint",
+    "array",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+    "select",
+    "cast",
+    "grad",
+    *LIBRARY,
+    *(f"indexedarray{suffix}" for suffix in ("", "1d", "2d", "3d", "4d")),
+    *shaped.WORDS,
+    *EXPECTATIONS,
+)
+"""The words that lowering knows itself."""
+
+_PYTHON_TYPES: dict[str, Value] = {"float": float32, "int": int32, "bool": bool_}
+_STRUCTURAL = frozenset({"and", "or", "not", "chain", "extract", "insert", "row"})
+_FOREIGN = {
+    "fabs": "abs",
+    "absolute": "abs",
+    "maximum": "max",
+    "minimum": "min",
+    "power": "pow",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "round": "rint",
+    "around": "rint",
+    "clip": "clamp",
+    "deg2rad": "radians",
+    "rad2deg": "degrees",
+    "fmax": "max",
+    "fmin": "min",
+}
+"""What NumPy and `math` call an operation of the table by another name."""
+_LIBRARIES = frozenset({"math", "numpy", "scipy", "torch", "jax", "cupy"})
+"""Whose functions of these names mean the operation; in other modules they mean what their author wrote."""
+_OTHERWISE = {
+    "sign": "it is 0 at 0, and the sign of a kernel is 1 there",
+    "nonzero": "it gives the indices, and the nonzero of a kernel is 0 or 1",
+}
+"""What means something else in NumPy than the word of the language."""
+
+
+def language() -> Mapping[str, Meaning]:
+    """The words of the language, which need no prefix."""
+    return _language(ops.names())
+
+
+@cache
+def _language(operations: tuple[str, ...]) -> Mapping[str, Meaning]:
+    words: dict[str, Meaning] = {name: BuiltinRef(name) for name in operations if name not in _STRUCTURAL}
+    words |= {name: BuiltinRef(name) for name in SPECIAL}
+    words |= {name: Weak(CONSTANTS[name]) for name in BARE}
+    words |= {name: TypeRef(type) for name, type in (named_types() | _PYTHON_TYPES).items()}
+    return words
+
+
+class Unknown(Exception):
+    """A name that means nothing, or something that no kernel can use; the message says which."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A value that a kernel was compiled with, and where it came from: `name`, such as `Config.gain`."""
+
+    around: Mapping[str, Any]
+    name: str
+    value: Any
+
+
+Constants = dict[tuple[int, str], Constant]
+"""By the identity of the namespace, and the name in it."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names around the defs of a cell.
+
+    `namespace` holds what the cell names of the notebook, as it was when the cell ran: a function that is
+    lowered for new types later still sees that.  `around` is the notebook itself, for suggestions.
+    """
+
+    cell: dict[str, Meaning]
+    assigned: dict[str, Any]
+    namespace: Mapping[str, Any]
+    around: Mapping[str, Any] = field(default_factory=dict)
+    captured: dict[str, Any] = field(default_factory=dict)
+    constants: Constants = field(default_factory=dict)
+
+    def within(self) -> "Scope":
+        """The same names, with a list of captured values of its own."""
+        return Scope(self.cell, self.assigned, self.namespace, self.around)
+
+    def lookup(self, name: str, also: tuple[str, ...] = ()) -> Meaning:
+        """What a name means; raises Unknown, which names what is spelled alike among all names and `also`."""
+        if name in self.cell:
+            return self.cell[name]
+        if name in self.assigned:
+            return self._value(name, self.assigned[name], may_change=False)
+        words = language()
+        if name in self.namespace:
+            meaning = meaning_of(name, self.namespace[name])
+            if meaning is not None and not isinstance(meaning, Weak | Typed | HostArray):
+                return meaning
+        if name in words:
+            return words[name]
+        if name in self.namespace:
+            return self._value(name, self.namespace[name])
+        shaped = type_named(name)
+        if shaped is not None:
+            return TypeRef(shaped)
+        if name in PREFIXES:
+            return ModuleRef(name, None)
+        raise Unknown(f"the name {name} is not known here", self._did_you_mean(name, (*words, *also)))
+
+    def number(self, name: str) -> Meaning | None:
+        """The number of the notebook that is called like a word of the language, None if there is none."""
+        meaning = meaning_of(name, self.namespace.get(name))
+        if not isinstance(meaning, Weak | Typed | HostArray):
+            return None
+        return self._value(name, self.namespace[name])
+
+    def attribute(self, module: ModuleRef, name: str) -> Meaning:
+        """What `module.name` means; raises Unknown."""
+        words = language()
+        own = module.module is None or _is_of(module.module, ("kernelab", "warp"))
+        if own and name in words:
+            return words[name]
+        if own and name in CONSTANTS:
+            return Weak(CONSTANTS[name])
+        shaped = type_named(name) if own else None
+        if shaped is not None:
+            return TypeRef(shaped)
+        if not own:
+            return self._foreign(module, name)
+        if module.module is not None and hasattr(module.module, name):
+            return self._value(f"{module.name}.{name}", getattr(module.module, name))
+        missing = PUBLIC_NAMES.find(name) if own else None
+        if missing is not None:
+            raise Unknown(f"{module.name} has no {name}: {missing.reason}", missing.hint)
+        known = words if own else dir(module.module)
+        raise Unknown(f"{module.name} has no {name}", _closest(name, known))
+
+    def _foreign(self, module: ModuleRef, name: str) -> Meaning:
+        """What a name of NumPy, `math` or another module of the notebook means; raises Unknown."""
+        words, full = language(), f"{module.name}.{name}"
+        if not hasattr(module.module, name):
+            raise Unknown(f"{module.name} has no {name}", _closest(name, dir(module.module)))
+        value = getattr(module.module, name)
+        library = _is_of(module.module, _LIBRARIES)
+        if library and callable(value) and name in _OTHERWISE:
+            why = f"{full} has no meaning in a kernel: {_OTHERWISE[name]}"
+            raise Unknown(why, f"write {name}(x), or where(condition, a, b)")
+        word = _FOREIGN.get(name, name)
+        if library and word in words and callable(value):
+            return words[word]
+        if meaning_of(full, value) is not None:
+            return self._value(full, value, may_change=not library)
+        hint = (OF_MODULES.hint(name) if library else "") or _instead(value)
+        raise Unknown(f"{full} has no meaning in a kernel", hint)
+
+    def note(self, name: str, value: Any) -> None:
+        """Note that what is compiled depends on what a name around the cell holds."""
+        self.constants[id(self.around), name] = Constant(self.around, name, value)
+
+    def _value(self, name: str, value: Any, may_change: bool = True) -> Meaning:
+        meaning = meaning_of(name, value)
+        if meaning is None:
+            raise Unknown(f"{name} is {_kind(value)}, which a kernel cannot use", _instead(value))
+        if isinstance(meaning, Weak | Typed | HostArray):
+            self.captured[name] = value
+            if may_change:
+                self.note(name, value)
+        return meaning
+
+    def _did_you_mean(self, name: str, words: tuple[str, ...]) -> str:
+        usable = [
+            key
+            for key, value in self.around.items()
+            if not key.startswith("_") and (isinstance(value, ModuleType) or not _holds_names(value))
+            if _is_function(value) or meaning_of(key, value) is not None
+        ]
+        near = (*words, *self.cell, *self.assigned, *usable)
+        return habit_hints.of_name(name) or _closest(name, near) or _FIRST
+
+
+_FIRST = "define it in this cell, or run the cell that defines it first"
+
+
+def _is_function(value: Any) -> bool:
+    """Whether a value is a function for kernels; asking the object itself would load it."""
+    return hasattr(type(value), "__kernelab_function__")
+
+
+def named_in(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a namespace that a piece of text names, also inside the text of annotations."""
+    names: set[str] = set()
+    for node in nodes(tree):
+        match node:
+            case ast.Name(name):
+                names.add(name)
+            case ast.Constant(value=str() as text):
+                names.update(_WORD.findall(text))
+    # `a + b` of structs means a function that the text does not name.
+    operators = {name for name in OPERATORS if _is_function(namespace.get(name))}
+    return {name: namespace[name] for name in names | operators if name in namespace}
+
+
+def _closest(name: str, known: Any) -> str:
+    known = list(dict.fromkeys(known))
+    found = difflib.get_close_matches(name, known, 1, 0.75)
+    if not found:
+        found = [word for word in known if word.lower() == name.lower()]
+    return f"did you mean {found[0]}?" if found else ""
+
+
+def meaning_of(name: str, value: Any) -> Meaning | None:
+    """What an object of the notebook stands for in a kernel, None if nothing."""
+    # Of the object itself: `array` is a word of the language, an array made by it is not.
+    word = getattr(value, "__dict__", {}).get("__kernelab_name__")
+    if isinstance(word, str):
+        return language().get(word, BuiltinRef(word))
+    struct = getattr(value, "__kernelab_struct__", None)
+    if isinstance(struct, Struct) and isinstance(value, type | Struct):
+        return StructRef(struct)
+    function = getattr(value, "__kernelab_function__", None)
+    if function is not None and not isinstance(value, type):
+        return FunctionRef(function)
+    if getattr(value, "__kernelab_kernel__", None) is not None:
+        return KernelRef(name)
+    value = untraced(value)
+    match value:
+        case bool() | int() | float() if type(value) in (bool, int, float):
+            return Weak(value)
+        case Enum(value=bool() | int() | float() as held):
+            return Weak(held)
+        case EnumType():
+            return ModuleRef(name, value)
+        case Scalar() | Vec() | Mat():
+            return TypeRef(value)
+        case ModuleType():
+            return ModuleRef(name, value)
+        case np.generic():
+            return _numpy_scalar(value)
+        case np.ndarray():
+            return _numpy_array(value)
+        case type():
+            return _type(value) or (ModuleRef(name, value) if _holds_names(value) else None)
+        case _:
+            return ModuleRef(name, value) if _holds_names(value) else None
+
+
+def _is_of(module: Any, packages: Collection[str]) -> bool:
+    return isinstance(module, ModuleType) and module.__name__.partition(".")[0] in packages
+
+
+def _holds_names(value: Any) -> bool:
+    """Whether this is a class or an object of the user's, whose attributes a kernel may name."""
+    kind = value if isinstance(value, type) else type(value)
+    if (value is not kind and callable(value)) or hasattr(kind, "__kernelab_struct__"):
+        return False
+    ours = kind.__module__.partition(".")[0] in _LIBRARIES | {"builtins", "kernelab", "typing"}
+    return not ours and not any(hasattr(kind, word) for word in _ARRAYS)
+
+
+_ARRAYS = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__")
+
+
+def _type(value: type) -> Meaning | None:
+    if value in (float, int, bool):
+        return TypeRef(_PYTHON_TYPES[value.__name__])
+    if issubclass(value, np.generic):
+        scalar = next((s for s in SCALARS if s.dtype == np.dtype(value)), None)
+        return None if scalar is None else TypeRef(scalar)
+    return None
+
+
+def _numpy_scalar(value: np.generic) -> Typed | None:
+    scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
+    return None if scalar is None else Typed(Const(value.item(), scalar))
+
+
+def _numpy_array(value: np.ndarray[Any, Any]) -> Meaning | None:
+    scalar = next((s for s in SCALARS if s.dtype == value.dtype), None)
+    if scalar is None or value.size > LARGEST or np.ma.is_masked(value):
+        return None
+    known = type_of(value)
+    if known is not None:
+        return HostArray(np.array(value), known)
+    match value.shape:
+        case ():
+            return Typed(Const(value.item(), scalar))
+        case (n,) if n > 1:
+            return HostArray(value.copy(), Vec(scalar, n))
+        case (n, m) if n > 1 and m > 1:
+            return HostArray(value.copy(), Mat(scalar, n, m))
+        case _:
+            return None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"a {'masked' if np.ma.is_masked(value) else 'NumPy'} array of shape {value.shape}"
+    if callable(value) and not isinstance(value, type):
+        return "a function of the notebook"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} of the notebook"
+
+
+def _instead(value: Any) -> str:
+    if isinstance(value, np.ndarray) or type(value).__module__.startswith("kernelab"):
+        return "pass it as an array argument"
+    if isinstance(value, type):
+        return "the types of a kernel are float, int, vec3, mat33, array[float], array2d[float] and their kin"
+    if callable(value):
+        return "define the function in a %%kernel cell, or with @func, to call it from a kernel"
+    return "a kernel can use numbers, small NumPy vectors, functions of other kernel cells, and its arguments"

@@ -1,0 +1,483 @@
+"""Promotion: which types the operands of an operation take, and what converts to what.
+
+Literals and captured numbers are weak: they take the type of what they meet.  An int variable with a float
+becomes that float.  Two float widths, or two int widths, are a mistake.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelab.frontend.meaning import habit_hints
+from kernelab.frontend.meaning.frame import Frame, Mistake, Wish
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Meaning,
+    Origin,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+    describe,
+    is_number,
+    is_truth,
+)
+from kernelab.frontend.meaning.source import Place
+from kernelab.lang import ops
+from kernelab.lang.build import OF_NOTHING, constant
+from kernelab.lang.ir import Atom, Var
+from kernelab.lang.ops import KindPattern, MatPattern, Op, Pattern, ScalarPattern, VecPattern
+from kernelab.lang.rounding import largest
+from kernelab.lang.types import (
+    Mat,
+    Scalar,
+    Type,
+    Value,
+    Vec,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+    scalar_of,
+    size_of,
+)
+
+Operands = Sequence[Weak | Typed]
+
+_VERBS = {
+    "add": "cannot add {0} and {1}",
+    "sub": "cannot subtract {1} from {0}",
+    "mul": "cannot multiply {0} by {1}",
+    "matmul": "cannot multiply {0} by {1}",
+    "div": "cannot divide {0} by {1}",
+    "floordiv": "cannot divide {0} by {1}",
+    "mod": "cannot take {0} modulo {1}",
+    "pow": "cannot raise {0} to the power of {1}",
+    "neg": "cannot negate {0}",
+    "not": "cannot negate {0}",
+    "where": "where(condition, a, b) does not take ({0}, {1}, {2})",
+} | dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), "cannot compare {0} with {1}")
+_SYMBOLS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "matmul": "@",
+    "div": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "**",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "shl": "<<",
+    "shr": ">>",
+}
+
+
+def default_scalar(number: bool | int | float) -> Scalar:
+    """The type of a Python number that meets nothing: 32 bits wide."""
+    return bool_ if isinstance(number, bool) else int32 if isinstance(number, int) else float32
+
+
+def weak_constant(frame: Frame, number: bool | int | float, type: Value, node: Place) -> Atom:
+    """A literal as a constant of a type; raises Mistake where the type cannot hold it."""
+    scalar = scalar_of(type)
+    if isinstance(number, bool) != (scalar == bool_):
+        one, zero, kind = ("1.0", "0.0", "float") if scalar.is_float else ("1", "0", "int")
+        hint = f"write where(condition, {one}, {zero}), or {kind}(condition)"
+        hint = hint if isinstance(number, bool) else "write True or False"
+        raise frame.error(node, f"{number} cannot stand for {scalar}", hint=hint)
+    if isinstance(number, float) and not scalar.is_float:
+        raise frame.error(
+            node, f"{number} cannot stand for {scalar}", hint=f"write int({number}) to cut it off"
+        )
+    if scalar.is_int and not _fits(int(number), scalar):
+        hint = f"write int64({number})" if scalar == int32 and _fits(int(number), int64) else ""
+        raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
+    if scalar.is_float and abs(number) != math.inf and abs(number) > float(largest(scalar.dtype)):
+        hint = "" if scalar == float64 else "write float64(...)"
+        raise frame.error(node, f"{_said(number)} does not fit {scalar}", "value", hint)
+    return constant(number, type)
+
+
+def _said(number: float) -> str:
+    is_long = isinstance(number, int) and number.bit_length() > 128
+    return f"an int of {int(number).bit_length()} bits" if is_long else str(number)
+
+
+def _fits(number: int, scalar: Scalar) -> bool:
+    info = np.iinfo(scalar.dtype)
+    return int(info.min) <= number <= int(info.max)
+
+
+def materialise(frame: Frame, value: Weak | Typed, node: Place) -> Atom:
+    """The atom of a value; a literal gets the type of its kind."""
+    if isinstance(value, Typed):
+        return value.atom
+    return weak_constant(frame, value.number, default_scalar(value.number), node)
+
+
+def cast(frame: Frame, atom: Atom, scalar: Scalar) -> Atom:
+    """A scalar converted to another scalar type, whatever it loses."""
+    hint = atom.hint if isinstance(atom, Var) else ""
+    return atom if atom.type == scalar else frame.builder.apply(scalar.name, atom, hint=hint)
+
+
+def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str) -> Atom:
+    """A value as an atom of a type, where that loses nothing but is no surprise; raises Mistake.
+
+    `purpose` completes the message: "out holds", "x is".
+    """
+    match value:
+        case Weak(number) if isinstance(type, Scalar):
+            return weak_constant(frame, number, type, node)
+        case Typed(atom) if atom.type == type:
+            return atom
+        case Typed(atom, origins) if isinstance(type, Scalar) and isinstance(atom.type, Scalar):
+            if _widens(atom.type, type, bool(origins)):
+                if _same_kind(atom.type, type):
+                    frame.wishes.ask(origins, Wish(type, False))
+                return cast(frame, atom, type)
+    raise frame.error(
+        node, f"{purpose} {type}, not {describe(value)}", hint=_conversion(frame, value, type, node)
+    )
+
+
+def _widens(given: Scalar, wanted: Scalar, weak: bool) -> bool:
+    if given.is_int and wanted.is_float:
+        return True
+    return weak and _same_kind(given, wanted)
+
+
+def _same_kind(a: Scalar, b: Scalar) -> bool:
+    return (a.is_float and b.is_float) or (a.is_int and b.is_int)
+
+
+def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
+    if not isinstance(node, ast.expr):
+        return ""
+    text = frame.places.text(node)
+    match value, type:
+        case ((Weak() | Typed()), Scalar()) if not isinstance(value, Typed) or isinstance(value.type, Scalar):
+            whole = _whole_division(frame, node) if type.is_int else ""
+            return f"write {spelled(type)}({text}){whole}"
+        case Typed() as typed, Scalar():
+            return f"take one component, such as {text}[0]" if typed.type != type else ""
+        case ((Weak() | Typed()), _):
+            return f"write {type}({text})"
+        case ((ArrayRef() | View()), _):
+            return f"write {text}[i], where i = tid()"
+        case TupleOf(items, None), Vec(_, n) if len(items) == n and text.startswith("("):
+            return f"write {type}{text}"
+        case _:
+            return ""
+
+
+def _whole_division(frame: Frame, node: ast.expr) -> str:
+    """What else to write for a quotient that is to be an int."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
+        return ""
+    return f", or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
+
+
+def spelled(type: Value) -> str:
+    """A type as users write it: float32 as float, int32 as int."""
+    names: dict[Value, str] = {float32: "float", int32: "int", bool_: "bool"}
+    return names.get(type, str(type))
+
+
+def operate(
+    frame: Frame, name: str, operands: Operands, node: ast.expr, parts: Sequence[ast.expr]
+) -> Weak | Typed:
+    """The operation `name` of these operands, promoted; `parts` are the operands as written."""
+    if all(isinstance(operand, Weak) for operand in operands):
+        folded = _fold(frame, name, [o.number for o in operands if isinstance(o, Weak)], node)
+        if folded is not None:
+            return folded
+    origin: Origin = ("expression", name, frame.places(node))
+    found = _resolve(name, operands, frame.wishes.granted.get(origin))
+    if found is None:
+        raise _no_overload(frame, name, operands, node, parts)
+    op, type, types = found
+    empty = next((t for t in types if size_of(t) == 0), None)
+    if empty is not None and isinstance(type, Scalar) and name not in OF_NOTHING:
+        raise frame.error(node, f"{empty} has no components, so {name} of it is no number")
+    atoms = [_take(frame, o, t, node) for o, t in zip(operands, types, strict=True)]
+    return Typed(frame.builder.let(op, atoms, type), _origins(frame, name, operands, type, origin))
+
+
+def _origins(frame: Frame, name: str, operands: Operands, type: Value, origin: Origin) -> frozenset[Origin]:
+    numbers = [o for o in operands if isinstance(o, Typed) and o.type != bool_]
+    if not numbers and name == "where" and isinstance(type, Scalar) and type.is_float:
+        # Of two literals, as in a conditional expression: the width is for whoever takes the result to say.
+        return frozenset() if origin in frame.wishes.granted else frozenset({origin})
+    return weak_origins(frame, numbers, type, origin)
+
+
+def weak_origins(frame: Frame, operands: Sequence[Typed], result: Value, origin: Origin) -> frozenset[Origin]:
+    """What decides the width of a result: none if some operand has a type of its own.
+
+    Weak floats decide it for a float; a weak int with a float literal leaves it to the operation, `origin`.
+    """
+    if not isinstance(result, Scalar) or result == bool_ or not operands:
+        return frozenset()
+    if not all(o.is_weak for o in operands) or origin in frame.wishes.granted:
+        return frozenset()
+    alike = [o for o in operands if isinstance(o.type, Scalar) and _same_kind(o.type, result)]
+    return frozenset[Origin]().union(*(o.origins for o in alike)) or frozenset({origin})
+
+
+def _take(frame: Frame, operand: Weak | Typed, type: Value, node: ast.expr) -> Atom:
+    if isinstance(operand, Weak):
+        return weak_constant(frame, operand.number, type, node)
+    if operand.type == type:
+        return operand.atom
+    assert isinstance(type, Scalar)
+    assert isinstance(operand.type, Scalar)
+    if _same_kind(operand.type, type):
+        frame.wishes.ask(operand.origins, Wish(type, False))
+    return cast(frame, operand.atom, type)
+
+
+def _resolve(name: str, operands: Operands, wish: Wish | None) -> tuple[Op, Value, list[Value]] | None:
+    width = wish.scalar if wish is not None and wish.scalar.is_float else None
+    for types in _plans(name, operands, width):
+        found = ops.resolve(name, types)
+        if found is not None:
+            return *found, types
+    return None
+
+
+def _plans(name: str, operands: Operands, width: Scalar | None) -> Iterator[list[Value]]:
+    """The types that operands may take, the least conversion first; `width` is that of weak floats."""
+    typed = [o for o in operands if isinstance(o, Typed)]
+    strong = {scalar_of(o.type) for o in typed if not o.is_weak}
+    floats = {s for s in strong if s.is_float}
+    ints = {s for s in strong if s.is_int}
+    if len(floats) > 1:
+        yield [_own(o, float32, int32) for o in operands]
+        return
+    any_float = bool(floats) or any(_is_weak_float(o) for o in operands)
+    weak = [o.type for o in typed if o.is_weak and isinstance(o.type, Scalar)]
+    widest = max((s for s in weak if s.is_float), key=lambda s: s.bits, default=float32)
+    float_type = _sole(floats) or width or widest
+    int_type = _sole(ints) or max((s for s in weak if s.is_int), key=lambda s: s.bits, default=int32)
+    yield [_own(o, float_type, int_type) for o in operands]
+    yield [_own(o, float_type, float_type) for o in operands]
+    only_for_floats = len(ints) <= 1 and not _resolves_for_ints(name, len(operands))
+    if any_float or only_for_floats:
+        wide = float64 if not any_float and any(s.bits == 64 for s in ints) else float_type
+        yield [_as_float(o, wide) for o in operands]
+    if int_type != int32:
+        # As in `randi(state, 0, 10)`, where the state alone is unsigned.
+        yield [_own(o, float_type, int32) for o in operands]
+
+
+def _own(operand: Weak | Typed, float_type: Scalar, int_type: Scalar) -> Value:
+    kind = default_scalar(operand.number) if isinstance(operand, Weak) else operand.type
+    if (isinstance(operand, Typed) and not operand.is_weak) or not isinstance(kind, Scalar) or kind == bool_:
+        return kind
+    return float_type if kind.is_float else int_type
+
+
+def _as_float(operand: Weak | Typed, float_type: Scalar) -> Value:
+    kind = default_scalar(operand.number) if isinstance(operand, Weak) else operand.type
+    return float_type if isinstance(kind, Scalar) and kind != bool_ else kind
+
+
+def _is_weak_float(operand: Weak | Typed) -> bool:
+    return (isinstance(operand, Weak) and isinstance(operand.number, float)) or (
+        isinstance(operand, Typed) and operand.is_weak and scalar_of(operand.type).is_float
+    )
+
+
+def _sole(scalars: set[Scalar]) -> Scalar | None:
+    return next(iter(scalars)) if len(scalars) == 1 else None
+
+
+def _resolves_for_ints(name: str, count: int) -> bool:
+    return ops.resolve(name, [int32] * count) is not None
+
+
+_PYTHON: dict[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "pow": lambda a, b: a**b,
+    "neg": lambda a: -a,
+    "pos": lambda a: +a,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "bit_and": lambda a, b: a & b,
+    "bit_or": lambda a, b: a | b,
+    "bit_xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b,
+    "shr": lambda a, b: a >> b,
+    "invert": lambda a: ~a,
+    "not": lambda a: not a,
+}
+_MOST_BITS = 4096
+"""Python's ints grow without end; no type of kernels holds one longer than this."""
+
+
+def _fold(frame: Frame, name: str, numbers: list[bool | int | float], node: ast.expr) -> Weak | None:
+    """The operation on Python numbers, in Python's own precision; None where it is none of scalars."""
+    if name in ("pow", "shl") and len(numbers) == 2 and _is_endless(name, *numbers):
+        raise frame.error(node, f"this cannot be computed: an int of more than {_MOST_BITS} bits", "value")
+    if name in ("min", "max") and len(numbers) != 2:
+        return None
+    compute = _PYTHON.get(name) or _host_operation(name, numbers)
+    if compute is None:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            result = compute(*numbers)
+    except ZeroDivisionError:
+        raise frame.error(node, "division by zero", "value") from None
+    except TypeError:
+        return None
+    except (OverflowError, ValueError) as error:
+        raise frame.error(node, f"this cannot be computed: {error.args[-1]}", "value") from None
+    return Weak(result) if isinstance(result, bool | int | float) else None
+
+
+def _is_endless(name: str, base: float, exponent: float) -> bool:
+    if not isinstance(base, int) or not isinstance(exponent, int) or (name == "pow" and abs(base) < 2):
+        return False
+    bits = base.bit_length()
+    return (bits * exponent if name == "pow" else bits + exponent) > _MOST_BITS
+
+
+def _host_operation(name: str, numbers: list[bool | int | float]) -> Callable[..., Any] | None:
+    wide: list[Type] = [
+        bool_ if isinstance(x, bool) else int64 if isinstance(x, int) else float64 for x in numbers
+    ]
+    found = ops.resolve(name, wide)
+    if found is None:
+        wide = [t if t == bool_ else float64 for t in wide]
+        found = ops.resolve(name, wide)
+    if found is None or not isinstance(found[1], Scalar) or found[0].cpp is None:
+        return None
+    op, result = found
+    dtypes = [t.dtype for t in wide if isinstance(t, Scalar)]
+
+    def compute(*values: Any) -> Any:
+        given = [dtype.type(value) for dtype, value in zip(dtypes, values, strict=True)]
+        return (
+            np.asarray(op.numpy(*given)).astype(result.dtype).item() if isinstance(result, Scalar) else None
+        )
+
+    return compute
+
+
+def _no_overload(
+    frame: Frame, name: str, operands: Operands, node: ast.expr, parts: Sequence[ast.expr]
+) -> Mistake:
+    given = [describe(o) for o in operands]
+    scalars = {scalar_of(o.type) for o in operands if isinstance(o, Typed) and not o.is_weak}
+    note = f" {_SYMBOLS[name]} ".join(given) if name in _SYMBOLS else ""
+    verb = _VERBS.get(name)
+    message = (
+        verb.format(*given) if verb is not None and len(given) == verb.count("{") else _takes_no(name, given)
+    )
+    return frame.error(
+        node,
+        message,
+        hint=_widths_hint(frame, scalars, operands, parts)
+        or _operator_hint(frame, name, operands, parts)
+        or _shape_hint(operands, parts, frame),
+        note=note,
+    )
+
+
+def _operator_hint(frame: Frame, name: str, operands: Operands, parts: Sequence[ast.expr]) -> str:
+    kinds = [default_scalar(o.number) if isinstance(o, Weak) else o.type for o in operands]
+    texts = [frame.places.text(part) for part in parts]
+    match kinds, texts:
+        case [left, right], [first, second]:
+            return habit_hints.of_operator(name, (first, second), (left, right)) or habit_hints.of_call(
+                name, texts
+            )
+        case [kind], [text] if isinstance(kind, Vec | Mat):
+            return habit_hints.of_each_component(name, text, kind)
+        case _:
+            return habit_hints.of_call(name, texts)
+
+
+def _takes_no(name: str, given: list[str]) -> str:
+    if name in _SYMBOLS:
+        return f"{_SYMBOLS[name]} does not take {' and '.join(given)}"
+    shapes = ([f"{p.name}: {_wanted(p.pattern)}" for p in op.params] for op in ops.overloads(name))
+    wanted = " or ".join(dict.fromkeys(f"({', '.join(shape)})" for shape in shapes))
+    return f"{name} takes {wanted}, not ({', '.join(given)})"
+
+
+def _wanted(pattern: Pattern) -> str:
+    match pattern:
+        case ScalarPattern(_, kinds):
+            return kinds[0] if len(kinds) == 1 else "int" if set(kinds) == {"int", "uint"} else "number"
+        case VecPattern(_, n):
+            return f"vec{n}" if isinstance(n, int) else "vector"
+        case KindPattern(kind):
+            return kind.__name__.lower()
+        case MatPattern(_, n, m):
+            return f"mat{n}{m}" if isinstance(n, int) and isinstance(m, int) else "matrix"
+        case _:
+            return str(pattern)
+
+
+def _widths_hint(frame: Frame, scalars: set[Scalar], operands: Operands, parts: Sequence[ast.expr]) -> str:
+    for kind in ("is_float", "is_int"):
+        widths = {s for s in scalars if getattr(s, kind)}
+        if len(widths) < 2:
+            continue
+        if hint := _captured_hint(frame, widths, operands, parts):
+            return hint
+        wide = max(widths, key=lambda s: (s.bits, s.name))
+        for operand, part in zip(operands, parts, strict=False):
+            if isinstance(operand, Typed) and operand.type in widths and operand.type != wide:
+                return f"write {wide}({frame.places.text(part)})"
+    return ""
+
+
+def _captured_hint(frame: Frame, widths: set[Scalar], operands: Operands, parts: Sequence[ast.expr]) -> str:
+    # A number that NumPy computed is float64 without anybody having asked for it: what stands beside counts.
+    pairs = [(o, frame.places.text(part)) for o, part in zip(operands, parts, strict=False)]
+    numbers = [(o.type, text) for o, text in pairs if isinstance(o, Typed) and o.type in widths]
+    captured = [text for _, text in numbers if text in frame.scope.captured]
+    beside = {type for type, text in numbers if text not in captured}
+    if len(captured) != 1 or len(beside) != 1:
+        return ""
+    return f"write {spelled(beside.pop())}({captured[0]})"
+
+
+def _shape_hint(operands: Operands, parts: Sequence[ast.expr], frame: Frame) -> str:
+    pairs = list(zip(operands, parts, strict=False))
+    if len(operands) == len(pairs) == 2:
+        for (whole, _), (other, part) in (pairs, pairs[::-1]):
+            if isinstance(whole, Typed) and not is_number(whole) and is_number(other):
+                text = frame.places.text(part)
+                return f"write {whole.type}({text}) for the same number in every component"
+    if any(map(is_truth, operands)):
+        return "turn the truth value into a number with float(...) or int(...), or use and, or, not"
+    return ""

@@ -1,0 +1,175 @@
+"""Source text and its syntax tree: where kernels come from, and where in the text a node stands.
+
+Knows Python's parser and `inspect`; nothing of types or IR.
+"""
+
+import ast
+import inspect
+import linecache
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, NoReturn
+
+from kernelab.errors import Diagnostic, KernelSyntaxError, Source, Span, label_of
+from kernelab.frontend.meaning import habit_hints
+from kernelab.frontend.syntax.walking import nodes
+
+Place = ast.stmt | ast.expr | ast.arg | ast.keyword
+
+
+def parse(source: Source) -> ast.Module:
+    """The syntax tree of a cell; raises KernelSyntaxError with Python's own message at its line."""
+    try:
+        tree = ast.parse(source.text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            # Finds what the grammar alone does not: break outside of a loop, an argument named twice.
+            compile(tree, source.label, "exec")
+    except SyntaxError as error:
+        _refuse(source, error)
+    return tree
+
+
+def _refuse(source: Source, error: SyntaxError) -> NoReturn:
+    line, column = error.lineno or 1, max(0, (error.offset or 1) - 1)
+    end_line, end_column = error.end_lineno or line, (error.end_offset or 0) - 1
+    if (end_line, end_column) <= (line, column):
+        end_line, end_column = line, column + 1
+    first = source.first_line - 1
+    span = Span(source, line + first, column, end_line + first, end_column)
+    lines = source.text.split("\n")
+    hint = habit_hints.of_syntax(lines[line - 1], column, error.msg) if line <= len(lines) else ""
+    # Some messages name another line, as Python counts them.
+    message = re.sub(r"(?<=\bline )\d+", lambda number: str(int(number[0]) + first), error.msg)
+    raise KernelSyntaxError(Diagnostic(f"this is not Python: {message}", span, "syntax", hint=hint)) from None
+
+
+class Places:
+    """Finds the span of a node: `ast` counts columns in bytes and lines from 1, a span in characters."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._lines = source.text.split("\n")
+
+    def __call__(self, node: Place) -> Span:
+        """The whole stretch of text that the node was parsed from."""
+        end_line = node.end_lineno or node.lineno
+        end = node.col_offset + 1 if node.end_col_offset is None else node.end_col_offset
+        first = self.source.first_line - 1
+        return Span(
+            self.source,
+            node.lineno + first,
+            self._column(node.lineno, node.col_offset),
+            end_line + first,
+            self._column(end_line, end),
+        )
+
+    def head(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Span:
+        """The line on which a definition's name stands."""
+        line = self._lines[node.lineno - 1]
+        whole = self(node)
+        return Span(self.source, whole.line, whole.column, whole.line, len(line.rstrip()))
+
+    def first_line(self, node: ast.stmt) -> Span:
+        """A statement's first line, without the block below it."""
+        whole = self(node)
+        end = len(self._lines[node.lineno - 1].rstrip())
+        return (
+            whole
+            if whole.end_line == whole.line
+            else Span(self.source, whole.line, whole.column, whole.line, end)
+        )
+
+    def text(self, node: ast.expr) -> str:
+        """What the user wrote for an expression."""
+        # Not ast.get_source_segment, which takes the whole text apart at each call.
+        if node.end_lineno is None or node.end_col_offset is None:
+            return ast.unparse(node)
+        lines = self._lines[node.lineno - 1 : node.end_lineno]
+        if not lines:
+            return ast.unparse(node)
+        lines[-1] = lines[-1][: self._column(node.end_lineno, node.end_col_offset)]
+        lines[0] = lines[0][self._column(node.lineno, node.col_offset) :]
+        return "\n".join(lines)
+
+    def before(self, node: ast.expr) -> str:
+        """What stands before an expression in the line that it begins in."""
+        return self._lines[node.lineno - 1][: self._column(node.lineno, node.col_offset)]
+
+    def _column(self, line: int, offset: int) -> int:
+        if not 1 <= line <= len(self._lines):
+            return offset
+        return len(self._lines[line - 1].encode()[:offset].decode(errors="replace"))
+
+
+def source_of(function: Callable[..., Any]) -> tuple[Source, ast.Module]:
+    """The source of a Python function and its tree, with the line numbers of the file it stands in.
+
+    Raises KernelSyntaxError for a function whose text Python does not keep (`exec`, a plain console).
+    """
+    try:
+        refuse_other_text(function)
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        name = getattr(function, "__name__", repr(function))
+        raise KernelSyntaxError(
+            Diagnostic(
+                f"the source text of {name} cannot be found, so it cannot be compiled",
+                code="source",
+                hint="define it in a file or a notebook cell, or pass its text to kl.compile(text)",
+            )
+        ) from None
+    text = "".join(lines)
+    dedented = textwrap.dedent(text)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    source = Source(dedented, label_of(inspect.getsourcefile(function) or "<unknown>"), first)
+    if indent == 0:
+        return source, parse(source)
+    return _indented(text, source, indent)
+
+
+def refuse_other_text(function: Callable[..., Any]) -> None:
+    """Raise OSError where the text that Python keeps is not what the function was made of.
+
+    Text that is not in a file goes by a name like `<string>`, which other text may have, too: from Python
+    3.13 on, what `exec` runs under `python -c` is looked for in the text of the command line.
+    """
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or code.co_filename not in ("<string>", "<stdin>"):
+        return
+    text = "".join(linecache.getlines(code.co_filename))
+    try:
+        made = compile(text, code.co_filename, "exec", dont_inherit=True)
+    except SyntaxError:
+        raise OSError from None
+    if code not in _codes(made):
+        raise OSError
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a text, and of all that is defined in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
+
+
+def _indented(text: str, dedented: Source, indent: int) -> tuple[Source, ast.Module]:
+    # Parsed without its indentation, shown with it: columns in messages are those of the file.
+    tree = parse(dedented)
+    for node in nodes(tree):
+        if isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword):
+            node.col_offset += indent
+            if node.end_col_offset is not None:
+                node.end_col_offset += indent
+    return Source(text, dedented.label, dedented.first_line), tree
+
+
+def file_of(function: Callable[..., Any]) -> tuple[Source, ...]:
+    """The whole text that a Python function stands in; nothing where Python does not keep it."""
+    name = inspect.getsourcefile(function)
+    text = "".join(linecache.getlines(name)) if name else ""
+    return (Source(text, label_of(name)),) if name and text else ()

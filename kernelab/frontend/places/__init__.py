@@ -1,0 +1,1 @@
+"""Elements and components that an expression reads or an assignment writes."""

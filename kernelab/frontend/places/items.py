@@ -1,0 +1,83 @@
+"""The items of a value: those of tuples, components, rows, and elements of arrays, however many there are.
+
+What a loop goes over, and what `a, b = value` takes apart.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning.frame import Frame, counted
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Meaning,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    describe,
+)
+from kernelab.frontend.places import places, struct_values
+from kernelab.lang.build import integer
+from kernelab.lang.ir import Atom
+from kernelab.lang.types import Mat, Vec
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """As many items as an array has: their number, and the one at an index."""
+
+    count: Atom
+    at: Callable[[Atom], Meaning]
+
+
+Items = Sequence[Meaning] | Many
+
+
+def items_of(frame: Frame, value: Meaning, node: ast.expr) -> Items | None:
+    """The items of a value; None for what has none."""
+    match value:
+        case TupleOf(items, None):
+            return items
+        case Typed(atom) if isinstance(value.type, Vec | Mat):
+            operation = "row" if isinstance(value.type, Mat) else "extract"
+            return [Typed(frame.builder.apply(operation, atom, integer(k))) for k in range(value.type.n)]
+        case ArrayRef() | View():
+            return Many(places.shape(frame, value, 0).atom, lambda k: _element(frame, value, k, node))
+        case StructArrayRef(name, struct, vars, indices) if value.ndim == 1:
+            count = places.shape(frame, struct_values.first(value), 0).atom
+            return Many(
+                count,
+                lambda k: struct_values.loaded(frame, StructArrayRef(name, struct, vars, (*indices, k))),
+            )
+        case _:
+            return None
+
+
+def _element(frame: Frame, array: ArrayRef | View, k: Atom, node: ast.expr) -> Meaning:
+    if isinstance(array, ArrayRef):
+        return places.element(frame, ArrayRef(array.var, (*array.indices, k)))
+    return places.element(frame, array_views.item(frame, array, k, node))
+
+
+def unpacked(
+    frame: Frame, value: Meaning, count: int, target: ast.expr, source: ast.expr
+) -> Sequence[Meaning]:
+    """The items for `count` names; an array or a slice has to have as many elements when the kernel runs."""
+    found = value.items if isinstance(value, TupleOf) else items_of(frame, value, source)
+    if found is None:
+        raise frame.error(source, f"{describe(value)} cannot be unpacked into {count} names")
+    if isinstance(found, Many):
+        same = frame.builder.apply("eq", found.count, integer(count))
+        text = frame.places.text(source)
+        frame.builder.check(same, "assertion", f"{text} has another number of elements than {count}")
+        return [found.at(integer(k)) for k in range(count)]
+    if len(found) != count:
+        raise frame.error(
+            target,
+            f"{counted(len(found), 'value')} cannot be unpacked into {count} names",
+            "value",
+            "write one name for each value",
+        )
+    return found

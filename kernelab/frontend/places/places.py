@@ -1,0 +1,456 @@
+"""Elements and components: what `a[i, j]`, `v.x`, `m[i][j]` and `a[i].x` read and write.
+
+A component write is a functional insert into the variable or the element that holds it.
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.indices import index
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    HostArray,
+    Meaning,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+    describe,
+)
+from kernelab.frontend.meaning.promote import cast, convert, spelled
+from kernelab.frontend.places import slices
+from kernelab.lang.build import constant, integer, zero
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Mat, Scalar, Value, Vec, float32, int32
+
+Groups = list[list[ast.expr]]
+COMPONENTS = ("x", "y", "z", "w")
+
+
+class Component(ast.Constant):
+    """The index that a component's name stands for."""
+
+
+def chain(node: ast.expr, assigned: bool = False) -> tuple[ast.expr, Groups]:
+    """The root of nested subscripts and component names, and the indices of each from left to right.
+
+    Several letters at once count where they are `assigned`: what they give when read is a value of its own.
+    """
+    groups: Groups = []
+    while True:
+        match node:
+            case ast.Subscript(value=inner, slice=ast.Tuple(elts=indices)):
+                groups.append(indices)
+            case ast.Subscript(value=inner, slice=index):
+                groups.append([index])
+            case ast.Attribute(value=inner, attr=attr) if attr in COMPONENTS:
+                number = Component(COMPONENTS.index(attr))
+                groups.append([at_end(number, node, len(attr))])
+            case ast.Attribute(value=inner, attr=attr) if assigned and is_swizzle(attr):
+                groups.append([at_end(slices.Swizzle(attr), node, len(attr))])
+            case _:
+                return node, groups[::-1]
+        node = inner
+
+
+def is_swizzle(attr: str) -> bool:
+    """Whether a name is several letters of components."""
+    return len(attr) > 1 and set(attr) <= set(COMPONENTS)
+
+
+def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
+    """A node that stands where the last letters of another stand."""
+    ast.copy_location(new, node)
+    new.lineno = node.end_lineno or node.lineno
+    new.col_offset = (node.end_col_offset or width) - width
+    return new
+
+
+def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
+    """What the indices select of a value."""
+    while groups:
+        refuse_component(frame, base, groups[0], node)
+        base, groups = _step(frame, base, groups, evaluate, node)
+    return base
+
+
+def _step(
+    frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr
+) -> tuple[Meaning, Groups]:
+    match base:
+        case View() | ArrayRef() if isinstance(base, View) or array_views.has_slice(groups[0]):
+            return element(frame, array_views.enter(frame, base, groups[0], evaluate, node)), groups[1:]
+        case ArrayRef():
+            return _enter_array(frame, base, groups[0], evaluate, node), groups[1:]
+        case Typed() if isinstance(base.type, Vec | Mat) and array_views.has_slice(groups[0]):
+            chosen = _part(frame, base.type, groups[0], evaluate)
+            return Typed(slices.read(frame, base.atom, chosen)), groups[1:]
+        case Typed() if not isinstance(base.type, Scalar):
+            indices, rest = _component_indices(base.type, groups)
+            return _component(frame, base, indices, evaluate), rest
+        case TupleOf(items):
+            return _item(frame, items, groups[0], evaluate), groups[1:]
+        case _:
+            raise frame.error(
+                node,
+                f"{describe(base)} has no components",
+                hint="only arrays, vectors, matrices and tuples can be indexed",
+            )
+
+
+def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Typed:
+    """`v.xz`: some components of a vector as a vector, in the order of the letters."""
+    assert isinstance(base.type, Vec)
+    wanted = [COMPONENTS.index(letter) for letter in letters]
+    if max(wanted) >= base.type.n or len(wanted) > len(COMPONENTS):
+        hint = f"it has {', '.join(COMPONENTS[: base.type.n])}"
+        raise frame.error(node, f"{describe(base)} has no {letters}", "name", hint)
+    parts = [frame.builder.apply("extract", base.atom, integer(k)) for k in wanted]
+    return Typed(frame.builder.apply(str(Vec(base.type.scalar, len(wanted))), *parts))
+
+
+def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
+    """Raise Mistake where `.x` follows something that is no vector."""
+    if isinstance(base, Typed) and isinstance(base.type, Vec):
+        return
+    match group[0]:
+        case Component(value=number):
+            name = COMPONENTS[int(str(number))]
+        case slices.Swizzle(letters=name):
+            pass
+        case _:
+            return
+    hint = f"index it first: {base.var.hint}[i].{name}" if isinstance(base, ArrayRef) else ""
+    raise frame.error(node, f"{describe(base)} has no {name}", "name", hint)
+
+
+def _enter_array(
+    frame: Frame, array: ArrayRef, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
+) -> Meaning:
+    indices = tuple(index(frame, part, evaluate) for part in group)
+    if len(indices) > array.ndim:
+        raise too_many(frame, array, group, node)
+    return element(frame, ArrayRef(array.var, (*array.indices, *indices)))
+
+
+def element(frame: Frame, entered: ArrayRef | View) -> Meaning:
+    """A view, or the element that is left if it has no axes."""
+    if entered.ndim or isinstance(entered, View):
+        return entered
+    return Typed(frame.builder.load(entered.var, entered.indices))
+
+
+def too_many(frame: Frame, array: ArrayRef, group: Sequence[ast.expr], node: ast.expr) -> Exception:
+    """The mistake of more indices than an array has dimensions."""
+    hint = ""
+    if not isinstance(array.elem, Scalar):
+        outer = ", ".join(frame.places.text(part) for part in group[: array.ndim])
+        inner = ", ".join(frame.places.text(part) for part in group[array.ndim :])
+        hint = f"its elements are {array.elem}: write {array.var.hint}[{outer}][{inner}]"
+    counts = f"{counted(array.ndim, 'index')}, not {len(group)}"
+    return frame.error(node, f"{describe(array)} takes {counts}", hint=hint)
+
+
+def _component_indices(type: Value, groups: Groups) -> tuple[list[ast.expr], Groups]:
+    """The indices that select within a vector or matrix: `m[i][j]` counts as `m[i, j]`."""
+    first = groups[0]
+    if isinstance(type, Mat) and len(first) == 1 and len(groups) > 1 and len(groups[1]) == 1:
+        return [*first, *groups[1]], groups[2:]
+    return first, groups[1:]
+
+
+def _component(frame: Frame, base: Typed, indices: Sequence[ast.expr], evaluate: Evaluate) -> Typed:
+    atoms = component_atoms(frame, base.type, indices, evaluate)
+    operation = "row" if isinstance(base.type, Mat) and len(atoms) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, base.atom, *atoms))
+
+
+def component_atoms(
+    frame: Frame, type: Value, indices: Sequence[ast.expr], evaluate: Evaluate
+) -> tuple[Atom, ...]:
+    """Component indices, counted from the start and inside the vector or matrix."""
+    assert isinstance(type, Vec | Mat)
+    if len(indices) > len(type.shape):
+        raise frame.error(
+            indices[0],
+            f"{type} takes {counted(len(type.shape), 'index')}, not {len(indices)}",
+        )
+    return tuple(
+        _component_index(frame, part, extent, type, evaluate)
+        for part, extent in zip(indices, type.shape, strict=False)
+    )
+
+
+def _part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], evaluate: Evaluate) -> slices.Part:
+    if len(group) > len(type.shape):
+        raise frame.error(group[0], f"{type} takes {counted(len(type.shape), 'index')}, not {len(group)}")
+    return slices.part(
+        frame,
+        type,
+        group,
+        lambda node, extent: _component_index(frame, node, extent, type, evaluate),
+        evaluate,
+    )
+
+
+def _component_index(frame: Frame, node: ast.expr, extent: int, type: Value, evaluate: Evaluate) -> Atom:
+    atom = index(frame, node, evaluate)
+    if isinstance(atom, Const):
+        number = int(atom.value)
+        if not -extent <= number < extent:
+            last = (
+                f".{COMPONENTS[extent - 1]} or [{extent - 1}]"
+                if isinstance(type, Vec) and extent <= len(COMPONENTS)
+                else f"[{extent - 1}]"
+            )
+            raise frame.error(
+                node, f"{type} has no component {number}", "value", hint=f"the last one is {last}"
+            )
+        return integer(number % extent)
+    if frame.bounds.get(atom, extent + 1) <= extent:
+        return cast(frame, atom, int32)
+    with frame.builder.at(frame.places(node)):
+        narrow = cast(frame, atom, int32)
+        above = frame.builder.apply("ge", narrow, integer(0))
+        below = frame.builder.apply("lt", narrow, integer(extent))
+        frame.builder.check(
+            frame.builder.apply("and", above, below), "assertion", f"a component index outside of {type}"
+        )
+        return narrow
+
+
+def _item(frame: Frame, items: Sequence[Meaning], group: Sequence[ast.expr], evaluate: Evaluate) -> Meaning:
+    is_slice = isinstance(group[0], ast.Slice)
+    match evaluate(frame, group[0]) if len(group) == 1 and not is_slice else None:
+        case Weak(int() as number) if -len(items) <= number < len(items):
+            return items[number]
+        case Typed() as value if items and isinstance(value.type, Scalar) and value.type.is_int:
+            chosen = _chosen_item(frame, items, value.atom, group[0])
+            if chosen is not None:
+                return chosen
+    last = len(items) - 1
+    message = f"a tuple of {len(items)} is indexed by a constant from 0 to {last}"
+    hint = "where its items are of one type, the index may be a variable"
+    raise frame.error(group[0], message, hint=hint)
+
+
+def _chosen_item(frame: Frame, items: Sequence[Meaning], index: Atom, node: ast.expr) -> Meaning | None:
+    """The item at an index that is known at run time; None where the items are not of one type."""
+    types = list(dict.fromkeys(item.type for item in items if isinstance(item, Typed)))
+    kinds = {type(item.number) for item in items if isinstance(item, Weak)}
+    if len(types) > 1 or not all(isinstance(item, Weak | Typed) for item in items) or bool in kinds:
+        return None
+    if kinds and types and not isinstance(types[0], Scalar):
+        return None
+    elem = types[0] if types else float32 if float in kinds else int32
+    b = frame.builder
+    with b.at(frame.places(node)):
+        found, k = convert(frame, items[-1], elem, node, "this item is"), cast(frame, index, int32)
+        inside = b.apply("and", b.apply("ge", k, integer(0)), b.apply("lt", k, integer(len(items))))
+        b.check(inside, "assertion", f"an index outside of a tuple of {len(items)}")
+        for position, item in reversed(list(enumerate(items[:-1]))):
+            here = convert(frame, item, elem, node, "this item is")
+            found = b.apply("where", b.apply("eq", k, integer(position)), here, found)
+    return Typed(found)
+
+
+def shape(frame: Frame, array: ArrayRef | View, axis: int) -> Typed:
+    """The extent of an array, a row or a slice along an axis."""
+    if isinstance(array, View):
+        return array_views.extent(frame, array, axis)
+    whole = len(array.indices) + axis
+    return Typed(frame.builder.let(SHAPE, (array.var, integer(whole)), int32))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an assignment can write: a component of a variable, an element of an array, or a component of one.
+
+    `name` is the variable (for an array element: None), `components` the indices within the vector or matrix,
+    `path` the positions of fields where the variable is a struct.
+    """
+
+    node: ast.expr
+    name: str | None
+    array: Var | None
+    indices: tuple[Atom, ...]
+    held: Value
+    components: tuple[Atom, ...] | slices.Part
+    path: tuple[int, ...] = ()
+
+    @property
+    def type(self) -> Value:
+        """The type of what is written."""
+        if isinstance(self.components, slices.Part):
+            return self.components.type
+        match self.held, len(self.components):
+            case _, 0:
+                return self.held
+            case Mat(scalar, _, m), 1:
+                return Vec(scalar, m)
+            case (Vec() | Mat()) as held, _:
+                return held.scalar
+            case _:
+                return self.held
+
+
+def place(frame: Frame, target: ast.expr, evaluate: Evaluate) -> Place:
+    """The place that a subscript or component on the left of an assignment names."""
+    root, groups = chain(target, assigned=True)
+    base = evaluate(frame, root)
+    if not groups:
+        raise _not_assignable(frame, target, base)
+    if isinstance(base, View):
+        return _view_place(frame, base, groups, target, evaluate)
+    if isinstance(base, ArrayRef):
+        return array_place(frame, base, groups, target, evaluate)
+    if not isinstance(root, ast.Name) or root.id not in frame.env or not isinstance(base, Typed):
+        raise _not_assignable(frame, target, base)
+    if isinstance(base.type, Scalar):
+        raise frame.error(target, f"{root.id} is {describe(base)}: it has no components to assign")
+    return Place(
+        target, root.id, None, (), base.type, component_path(frame, base.type, groups, target, evaluate)
+    )
+
+
+def _not_assignable(frame: Frame, target: ast.expr, base: Meaning) -> Exception:
+    text = frame.places.text(target)
+    if isinstance(base, HostArray | Typed):
+        return frame.error(
+            target,
+            f"{text} cannot be assigned: it is no variable of this def",
+            hint="copy it into a variable first, and assign to that",
+        )
+    return frame.error(
+        target, f"{text} cannot be assigned", hint="assign to a variable, an array element or a component"
+    )
+
+
+def _view_place(
+    frame: Frame, base: ArrayRef | View, groups: Groups, target: ast.expr, evaluate: Evaluate
+) -> Place:
+    while groups and base.ndim:
+        refuse_component(frame, base, groups[0], target)
+        base, groups = array_views.enter(frame, base, groups[0], evaluate, target), groups[1:]
+    if isinstance(base, View) or base.ndim:
+        # `rows` takes the rows and slices of variables; this is one of what a call has given.
+        hint = "write a loop over its elements"
+        raise frame.error(target, f"{describe(base)} cannot be assigned at once", hint=hint)
+    return array_place(frame, base, groups, target, evaluate)
+
+
+def array_place(frame: Frame, array: ArrayRef, groups: Groups, target: ast.expr, evaluate: Evaluate) -> Place:
+    """The place of an element, or of a component of one."""
+    if array.ndim and any(map(array_views.has_slice, groups)):
+        return _view_place(frame, array, groups, target, evaluate)
+    rest = ArrayRef(array.var, array.indices)
+    while groups and rest.ndim:
+        refuse_component(frame, rest, groups[0], target)
+        if len(groups[0]) > rest.ndim:
+            raise too_many(frame, rest, groups[0], target)
+        found = tuple(index(frame, part, evaluate) for part in groups[0])
+        rest, groups = ArrayRef(array.var, (*rest.indices, *found)), groups[1:]
+    if rest.ndim:
+        raise frame.error(
+            target,
+            f"{describe(array)} needs {counted(rest.ndim, 'index')} more to be assigned",
+            hint=f"write {ast.unparse(target)[:-1]}{', :' * rest.ndim}] = ..., or a loop over the rest",
+        )
+    return Place(
+        target,
+        None,
+        array.var,
+        rest.indices,
+        array.elem,
+        component_path(frame, array.elem, groups, target, evaluate),
+    )
+
+
+def component_path(
+    frame: Frame, type: Value, groups: Groups, target: ast.expr, evaluate: Evaluate
+) -> tuple[Atom, ...] | slices.Part:
+    """The indices of a component, or a slice, that is to be written within a vector or matrix."""
+    if not groups:
+        return ()
+    if isinstance(type, Scalar):
+        raise frame.error(target, f"{spelled(type)} has no components to assign")
+    if isinstance(type, Mat):
+        refuse_component(frame, Typed(zero(type)), groups[0], target)
+    if array_views.has_slice(groups[0]) and len(groups) == 1:
+        return _part(frame, type, groups[0], evaluate)
+    indices, rest = _component_indices(type, groups)
+    if rest:
+        raise frame.error(target, f"{type} has too many indices here")
+    return component_atoms(frame, type, indices, evaluate)
+
+
+def load(frame: Frame, target: Place) -> Typed:
+    """What a place holds."""
+    held = _held(frame, target)
+    if isinstance(target.components, slices.Part):
+        return Typed(slices.read(frame, held, target.components))
+    if not target.components:
+        return Typed(held)
+    operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, held, *target.components))
+
+
+def _held(frame: Frame, target: Place) -> Atom:
+    if target.array is not None:
+        return frame.builder.load(target.array, target.indices)
+    value = frame.env[target.name or ""]
+    if isinstance(value, TupleOf) and target.path:
+        value = value.at(target.path)
+    assert isinstance(value, Typed)
+    return value.atom
+
+
+def store(frame: Frame, target: Place, value: Atom) -> None:
+    """Write a value, which has the place's type."""
+    whole = value if not target.components else inserted(frame, _held(frame, target), target, value)
+    if target.array is not None:
+        frame.builder.store(target.array, target.indices, whole)
+    elif target.name is not None and target.path:
+        around = frame.env[target.name]
+        assert isinstance(around, TupleOf)
+        frame.env[target.name] = around.replaced(target.path, Typed(whole))
+    elif target.name is not None:
+        frame.env[target.name] = Typed(whole)
+        if isinstance(whole, Var):
+            whole.hint = target.name
+
+
+def inserted(frame: Frame, held: Atom, target: Place, value: Atom) -> Atom:
+    """A vector or matrix with one component, or one row, replaced."""
+    if isinstance(target.components, slices.Part):
+        return slices.written(frame, held, target.components, value)
+    if not (isinstance(target.held, Mat) and len(target.components) == 1):
+        return frame.builder.apply("insert", held, *target.components, value)
+    for column in range(target.held.m):
+        entry = frame.builder.apply("extract", value, integer(column))
+        held = frame.builder.apply("insert", held, target.components[0], integer(column), entry)
+    return held
+
+
+def accumulate(frame: Frame, target: Place, value: Atom) -> Typed:
+    """Add to an array element, atomically; the result is what it held before."""
+    assert target.array is not None
+    if not target.components:
+        return Typed(frame.builder.atomic_add(target.array, target.indices, value))
+    alone = inserted(frame, zero(target.held), target, value)
+    old = frame.builder.atomic_add(target.array, target.indices, alone)
+    if isinstance(target.components, slices.Part):
+        return Typed(slices.read(frame, old, target.components))
+    operation = "row" if isinstance(target.held, Mat) and len(target.components) == 1 else "extract"
+    return Typed(frame.builder.apply(operation, old, *target.components))
+
+
+def vector_constant(frame: Frame, value: HostArray) -> Typed:
+    """A small NumPy array of the notebook as a constant vector or matrix."""
+    assert isinstance(value.type, Vec | Mat)
+    entries = [constant(number, value.type.scalar) for number in value.array.ravel().tolist()]
+    return Typed(frame.builder.apply(str(value.type), *entries))

@@ -1,0 +1,188 @@
+"""Operations with several results, and operations that fill the variables they are given.
+
+    u, sigma, v = svd3(a)       svd3(a, u, sigma, v)
+    p = t.p                     t.p = p, which is transform_set_translation(t, p)
+
+Below the frontend an operation has one result: the components of all of them, in one vector.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from kernelab.frontend.meaning.frame import Evaluate, Frame
+from kernelab.frontend.meaning.meanings import Evaluated, Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.meaning.promote import convert, operate
+from kernelab.frontend.places import places, struct_values
+from kernelab.frontend.syntax.advancing_calls import filled
+from kernelab.frontend.syntax.walking import nodes
+from kernelab.lang import ops
+from kernelab.lang.build import integer
+from kernelab.lang.types import Scalar, Transform, Value, bool_, size_of
+
+PARTS = {
+    "p": ("transform_get_translation", "transform_set_translation"),
+    "q": ("transform_get_rotation", "transform_set_rotation"),
+}
+"""What reads and what replaces the attributes of a transform."""
+
+
+def taken_apart(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:
+    """The several results of an operation; `whole` itself where it has one."""
+    several = [op for op in ops.overloads(name) if op.parts]
+    if not several or isinstance(whole, Weak):
+        return whole
+    size = size_of(whole.type)
+    types = next(found for op in several if sum(map(size_of, found := op.results(whole.type))) == size)
+    starts = accumulate((size_of(type) for type in types), initial=0)
+    return TupleOf(tuple(_part(frame, whole, k, type) for k, type in zip(starts, types, strict=False)))
+
+
+def _part(frame: Frame, whole: Typed, start: int, type: Value) -> Typed:
+    indices = range(start, start + size_of(type))
+    numbers = [frame.builder.apply("extract", whole.atom, integer(k)) for k in indices]
+    return Typed(numbers[0] if isinstance(type, Scalar) else frame.builder.apply(str(type), *numbers))
+
+
+def changes(name: str, count: int) -> bool:
+    """Whether a call with so many arguments changes variables that are named by some of them."""
+    where = filled(name, count)
+    return bool(where.stop > where.start)
+
+
+def change(
+    frame: Frame, name: str, given: Sequence[Weak | Typed], parts: Sequence[ast.expr], node: ast.Call
+) -> None:
+    """Give the variables that a call names the results of the operation."""
+    targets = parts[filled(name, len(given))]
+    in_place = targets == parts[:1]
+    operands = given if in_place else given[: -len(targets)]
+    result = operate(frame, name, operands, node, parts[: len(operands)])
+    results = taken_apart(frame, name, result)
+    items = results.items if isinstance(results, TupleOf) else (results,)
+    for target, item, before in zip(
+        targets, items, given if in_place else given[-len(targets) :], strict=False
+    ):
+        assert isinstance(item, Typed)
+        if not isinstance(target, ast.Name) or target.id not in frame.env:
+            raise frame.error(
+                target,
+                f"{name} changes a variable, and {frame.places.text(target)} is none",
+                hint="give the element to a variable, change that, and write it back",
+            )
+        if not _holds(before, item.type):
+            raise frame.error(target, f"{name} fills a variable of type {item.type}, not {describe(before)}")
+        frame.env[target.id] = item
+        frame.set_at[target.id] = frame.places(target)
+
+
+def _holds(before: Weak | Typed, type: Value) -> bool:
+    """Whether a variable can be given a value of a type: one of a literal alone becomes any number."""
+    if isinstance(before, Typed):
+        return before.type == type
+    return isinstance(type, Scalar) and type != bool_ and not isinstance(before.number, bool)
+
+
+def is_part(frame: Frame, node: ast.Attribute, evaluate: Callable[[Frame, ast.expr], Meaning | None]) -> bool:
+    """Whether `node` is `p` or `q` of a transform; what it takes to find out is not kept."""
+    if node.attr not in PARTS:
+        return False
+    before, notes = dict(frame.env), len(frame.notes)
+    with frame.builder.block():
+        value = evaluate(frame, node.value)
+    frame.env.clear()
+    frame.env.update(before)
+    del frame.notes[notes:]
+    return isinstance(value, Typed) and isinstance(value.type, Transform)
+
+
+def assign_part(
+    frame: Frame, whole: ast.expr, part: str, value: Meaning, source: ast.expr, evaluate: Evaluate
+) -> None:
+    """Replace the translation or the rotation of a transform, which is a variable, an element or a field."""
+    if isinstance(whole, ast.Name):
+        held = evaluate(frame, whole)
+        assert isinstance(held, Typed)
+        frame.env[whole.id] = _with_part(frame, held, part, value, source)
+        frame.set_at[whole.id] = frame.places(whole)
+        return
+    place = struct_values.place(frame, whole, evaluate)
+    assert isinstance(place, places.Place)
+    new = _with_part(frame, places.load(frame, place), part, value, source)
+    places.store(frame, place, new.atom)
+
+
+def part_around(
+    frame: Frame, target: ast.expr, evaluate: Callable[[Frame, ast.expr], Meaning | None]
+) -> ast.Attribute | None:
+    """The `t.p` in `t.p.x` or `t.p[0]`, where `t` is a transform; None in any other target."""
+    inner = target
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+        if isinstance(inner, ast.Attribute) and is_part(frame, inner, evaluate):
+            return inner
+    return None
+
+
+def assign_within(
+    frame: Frame, target: ast.expr, part: ast.Attribute, value: Meaning, source: ast.expr, evaluate: Evaluate
+) -> None:
+    """Replace components of the translation or the rotation of a transform: `t.p.x = 1.0`."""
+    held = evaluate(frame, part)
+    root = ast.copy_location(ast.Name(_HELD, ast.Load()), part)
+    frame.env[_HELD] = held
+    place = places.place(
+        frame, replaced(target, part, root), lambda f, node: held if node is root else evaluate(f, node)
+    )
+    places.store(frame, place, convert(frame, value, place.type, source, "this component is"))
+    assign_part(frame, part.value, part.attr, frame.env.pop(_HELD), source, evaluate)
+
+
+def with_known_indices(frame: Frame, target: ast.expr, evaluate: Evaluate) -> ast.expr:
+    """The same target with its indices evaluated once: it is lowered twice, to be read and to be written."""
+    match target:
+        case ast.Attribute(value=whole, attr=attr, ctx=ctx):
+            made: ast.expr = ast.Attribute(with_known_indices(frame, whole, evaluate), attr, ctx)
+        case ast.Subscript(value=whole, slice=ast.Tuple(elts=parts), ctx=ctx):
+            whole = with_known_indices(frame, whole, evaluate)
+            known: ast.expr = ast.Tuple([_known(frame, part, evaluate) for part in parts], ast.Load())
+            made = ast.Subscript(whole, ast.copy_location(known, target.slice), ctx)
+        case ast.Subscript(value=whole, slice=part, ctx=ctx):
+            whole = with_known_indices(frame, whole, evaluate)
+            made = ast.Subscript(whole, _known(frame, part, evaluate), ctx)
+        case _:
+            return target
+    return ast.copy_location(made, target)
+
+
+def _known(frame: Frame, part: ast.expr, evaluate: Evaluate) -> ast.expr:
+    if isinstance(part, ast.Slice) or not any(isinstance(node, ast.Call) for node in nodes(part)):
+        return part
+    known = Evaluated(frame.places.text(part), evaluate(frame, part))
+    return ast.copy_location(known, part)
+
+
+_HELD = "%part"
+"""The variable that holds a part while its components are assigned."""
+
+
+def replaced(target: ast.expr, old: ast.expr, new: ast.expr) -> ast.expr:
+    """The same target with another expression inside."""
+    match target:
+        case _ if target is old:
+            return new
+        case ast.Attribute(value=value, attr=attr, ctx=ctx):
+            made: ast.expr = ast.Attribute(replaced(value, old, new), attr, ctx)
+        case ast.Subscript(value=value, slice=slice, ctx=ctx):
+            made = ast.Subscript(replaced(value, old, new), slice, ctx)
+        case _:
+            raise AssertionError(target)
+    return ast.copy_location(made, target)
+
+
+def _with_part(frame: Frame, held: Typed, part: str, value: Meaning, source: ast.expr) -> Typed:
+    read, write = PARTS[part]
+    found = ops.resolve(read, [held.type])
+    assert found is not None
+    new = convert(frame, value, found[1], source, f"the {part} of a transform is")
+    return Typed(frame.builder.apply(write, held.atom, new))

@@ -1,0 +1,121 @@
+"""Slices of vectors and matrices, such as `v[1:3]` and `m[:, ::2]`, read and written by components.
+
+The bounds are constants, so the type of a slice is known.
+"""
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from kernelab.frontend.meaning.frame import Evaluate, Frame
+from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Typed, View, Weak
+from kernelab.lang.build import integer, zero
+from kernelab.lang.ir import Atom, Const
+from kernelab.lang.types import Mat, Value, Vec
+
+Index = Callable[[ast.expr, int], Atom]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some components of a vector or matrix: the type that they make up, and the place of each, by rows."""
+
+    type: Vec | Mat
+    places: tuple[tuple[Atom, ...], ...]
+
+
+def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index, evaluate: Evaluate) -> Part:
+    """What indices and slices select of a vector or matrix."""
+    axes: list[list[Atom]] = []
+    lengths: list[int] = []
+    for axis, extent in enumerate(type.shape):
+        node = group[axis] if axis < len(group) else None
+        if node is None or isinstance(node, ast.Slice):
+            chosen = range(extent) if node is None else positions(frame, node, extent, type, evaluate)
+            axes.append([integer(k) for k in chosen])
+            lengths.append(len(chosen))
+        else:
+            axes.append([index(node, extent)])
+    shape: Vec | Mat = Vec(type.scalar, lengths[0])
+    if len(lengths) == 2:
+        shape = Mat(type.scalar, *lengths)
+    return Part(shape, tuple(product(*axes)))
+
+
+class Swizzle(ast.Slice):
+    """Several letters that stand for components, such as the `zx` of `v.zx = vec2()`."""
+
+    def __init__(self, letters: str) -> None:
+        super().__init__()
+        self.letters = letters
+
+
+def positions(frame: Frame, node: ast.Slice, extent: int, type: Value, evaluate: Evaluate) -> Sequence[int]:
+    """The positions of a slice, of which there may be none."""
+    if isinstance(node, Swizzle):
+        return _lettered(frame, node, extent, type)
+    bounds = _bounds(frame, node, evaluate)
+    if bounds is None:
+        hint = "pick the components one by one"
+        raise frame.error(node, f"the bounds of a slice of {type} have to be constants", hint=hint)
+    if bounds[2] == 0:
+        raise frame.error(node, "the step of a slice cannot be zero", "value")
+    return range(extent)[slice(*bounds)]
+
+
+def _lettered(frame: Frame, node: Swizzle, extent: int, type: Value) -> Sequence[int]:
+    chosen = ["xyzw".index(letter) for letter in node.letters]
+    if max(chosen) >= extent or not isinstance(type, Vec):
+        raise frame.error(node, f"{type} has no {node.letters}", "name", f"it has {extent} components")
+    if len(set(chosen)) < len(chosen):
+        raise frame.error(node, f"{node.letters} names a component twice", "value", "assign it once")
+    return chosen
+
+
+def _bounds(frame: Frame, node: ast.Slice, evaluate: Evaluate) -> list[int | None] | None:
+    bounds: list[int | None] = []
+    for bound in (node.lower, node.upper, node.step):
+        match None if bound is None else evaluate(frame, bound):
+            case None:
+                bounds.append(None)
+            case Weak(int() as number) | Typed(Const(int() as number)):
+                bounds.append(int(number))
+            case _:
+                return None
+    return bounds
+
+
+def read(frame: Frame, whole: Atom, chosen: Part) -> Atom:
+    """The components as a vector or matrix of their own."""
+    if not chosen.places:
+        return zero(chosen.type)
+    parts = [frame.builder.apply("extract", whole, *place) for place in chosen.places]
+    return frame.builder.apply(str(chosen.type), *parts)
+
+
+def written(frame: Frame, whole: Atom, chosen: Part, value: Atom) -> Atom:
+    """The vector or matrix with these components replaced by those of a value."""
+    for position, place in zip(_positions(chosen.type), chosen.places, strict=True):
+        entry = frame.builder.apply("extract", value, *position)
+        whole = frame.builder.apply("insert", whole, *place, entry)
+    return whole
+
+
+def _positions(type: Vec | Mat) -> list[tuple[Atom, ...]]:
+    return list(product(*([integer(k) for k in range(extent)] for extent in type.shape)))
+
+
+def few(frame: Frame, array: Meaning, node: ast.Slice, evaluate: Evaluate) -> list[Meaning] | None:
+    """The elements that a slice with constant bounds from the start of a whole array has; None for others."""
+    bounds = _bounds(frame, node, evaluate)
+    if not isinstance(array, ArrayRef | View) or bounds is None or bounds[1] is None:
+        return None
+    if (
+        not isinstance(array, ArrayRef)
+        or array.ndim != 1
+        or any(bound is not None and bound < 0 for bound in bounds)
+    ):
+        return None
+    chosen = range(bounds[1])[slice(*bounds)]
+    return [Typed(frame.builder.load(array.var, (*array.indices, integer(k)))) for k in chosen]

@@ -1,0 +1,1 @@
+"""Branches and loops as regions of the IR."""

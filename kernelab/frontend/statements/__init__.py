@@ -1,0 +1,1 @@
+"""Statements: from the syntax tree to IR."""

@@ -1,0 +1,231 @@
+"""Assignments: to names, elements, components, parts and rows; plain, annotated and augmented.
+
+An augmented assignment to an element of an array reads it, evaluates the right side, and writes, in this
+order, as Python does.  Only `+=` and `-=` of an array that threads share are one atomic addition, which comes
+after the right side.
+"""
+
+import ast
+
+from kernelab.errors import Span
+from kernelab.frontend.expressions import calls
+from kernelab.frontend.expressions.expressions import any_expr, as_number, expr, number
+from kernelab.frontend.expressions.operators import binary
+from kernelab.frontend.expressions.threads import threads
+from kernelab.frontend.meaning import habit_hints, local_arrays
+from kernelab.frontend.meaning.annotations import annotation
+from kernelab.frontend.meaning.frame import Frame, Poisoned
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    BuiltinRef,
+    Evaluated,
+    Meaning,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    View,
+    Weak,
+    describe,
+)
+from kernelab.frontend.meaning.promote import convert
+from kernelab.frontend.places import places, rows, several, struct_values
+from kernelab.frontend.places.items import unpacked
+from kernelab.frontend.regions.changing import may_change
+from kernelab.frontend.regions.control import WATCH
+from kernelab.frontend.statements import purpose
+from kernelab.lang.types import Scalar
+
+
+def plain(frame: Frame, stmt: ast.Assign) -> None:
+    """Lower `x = value`."""
+    purpose.note_sign(frame, stmt)
+    value = _right_side(frame, stmt)
+    for target in stmt.targets:
+        if frame.is_kernel and isinstance(target, ast.Name):
+            purpose.note_renamed(frame, stmt, target, value)
+        assign(frame, target, value, stmt.value)
+
+
+def _right_side(frame: Frame, stmt: ast.Assign) -> Meaning:
+    match stmt.value, stmt.targets[0]:
+        case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Tuple(elts=elements):
+            hints = tuple(part.id if isinstance(part, ast.Name) else "" for part in elements)
+            if expr(frame, callee) == BuiltinRef("tid"):
+                return TupleOf(threads(frame, call, hints))
+        case ast.Call(func=callee, args=[], keywords=[]) as call, ast.Name(name):
+            if expr(frame, callee) == BuiltinRef("tid"):
+                return threads(frame, call, (name,))[0]
+    value = expr(frame, stmt.value)
+    text = frame.places.text(stmt.value)
+    if hint := habit_hints.of_uncalled(value, text):
+        raise frame.error(stmt.value, f"{text} is {describe(value)}, not an index", hint=hint)
+    return value
+
+
+def assign(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
+    """Give a target a value; several targets take a tuple or the components of a vector."""
+    target = _beyond_tuples(frame, target)
+    match target:
+        case ast.Name(name):
+            local_arrays.refuse_alias(frame, value, name, source)
+            set_name(frame, name, value, frame.places(target))
+        case ast.Tuple(elts=elements):
+            items = unpacked(frame, value, len(elements), target, source)
+            for element, item in zip(elements, items, strict=True):
+                assign(frame, element, item, source)
+        case ast.Attribute(value=whole, attr=part) if several.is_part(frame, target, any_expr):
+            several.assign_part(frame, whole, part, value, source, expr)
+        case ast.Subscript() | ast.Attribute() if several.part_around(frame, target, any_expr):
+            _assign_within(frame, several.with_known_indices(frame, target, expr), value, source)
+        case ast.Subscript() if (row := rows.target(frame, target, value, expr)) is not None:
+            rows.store(frame, row, value, target, source)
+        case ast.Subscript() | ast.Attribute():
+            place = struct_values.place(frame, target, expr)
+            if isinstance(place, struct_values.Spot):
+                struct_values.store(frame, place, value, source)
+            else:
+                places.store(frame, place, convert(frame, value, place.type, source, _holds(place)))
+            if place.name is not None:
+                frame.set_at[place.name] = frame.places(target)
+        case _:
+            raise Poisoned
+
+
+def _beyond_tuples(frame: Frame, target: ast.expr) -> ast.expr:
+    """The target `t[0][i]` with the array that a tuple `t` holds in the place of `t[0]`."""
+    prefixes = [target]
+    while isinstance(inner := prefixes[-1], ast.Subscript | ast.Attribute):
+        prefixes.append(inner.value)
+    root, *longer = reversed(prefixes)
+    found = frame.env.get(root.id) if isinstance(root, ast.Name) else None
+    for prefix in longer[:-1]:
+        if not isinstance(found, TupleOf) or found.struct is not None:
+            return target
+        found = expr(frame, prefix)
+        if isinstance(found, ArrayRef | View | StructArrayRef):
+            known = ast.copy_location(Evaluated(frame.places.text(prefix), found), prefix)
+            return several.replaced(target, prefix, known)
+    return target
+
+
+def _assign_within(frame: Frame, target: ast.expr, value: Meaning, source: ast.expr) -> None:
+    """Give a component of the translation or the rotation of a transform a value."""
+    part = several.part_around(frame, target, any_expr)
+    assert part is not None
+    several.assign_within(frame, target, part, value, source, expr)
+
+
+def _holds(place: places.Place) -> str:
+    if place.components:
+        return "this component is" if isinstance(place.type, Scalar) else "this row is"
+    if place.path:
+        return f"{ast.unparse(place.node)} is"
+    return f"{place.array.hint} holds" if place.array is not None else "this is"
+
+
+def set_name(frame: Frame, name: str, value: Meaning, span: Span) -> None:
+    """Bind a variable; the IR shows its name where the value has none yet."""
+    struct_values.name_leaves(name, value)
+    local_arrays.name_array(name, value)
+    frame.env[name] = value
+    frame.set_at[name] = span
+    if name in frame.facts.watched:
+        frame.env[WATCH + name] = Weak(True)
+
+
+def annotated(frame: Frame, stmt: ast.AnnAssign) -> None:
+    """Lower `x: type = value`."""
+    type = annotation(frame.scope, frame.places, stmt.annotation)
+    if stmt.value is None:
+        return
+    value = expr(frame, stmt.value)
+    what = f"{stmt.target.id} is" if isinstance(stmt.target, ast.Name) else "this is"
+    value = struct_values.require(frame, value, type, stmt.value, what)
+    assign(frame, stmt.target, value, stmt.value)
+
+
+def _augmented(frame: Frame, stmt: ast.AugAssign, target: ast.expr) -> Weak | Typed:
+    left, right = number(frame, target), number(frame, stmt.value)
+    return binary(frame, stmt.op, left, right, _whole(stmt), (target, stmt.value))
+
+
+def augmented(frame: Frame, stmt: ast.AugAssign) -> None:
+    """Lower `x += value` and its kin."""
+    match _beyond_tuples(frame, stmt.target):
+        case ast.Name(name) as target:
+            value = _augmented(frame, stmt, target)
+            set_name(frame, name, value, frame.places(stmt.target))
+        case ast.Attribute() as target if several.is_part(frame, target, any_expr):
+            whole = several.with_known_indices(frame, target.value, expr)
+            value = _augmented(frame, stmt, ast.copy_location(ast.Attribute(whole, target.attr), target))
+            several.assign_part(frame, whole, target.attr, value, stmt.value, expr)
+        case ast.Subscript() | ast.Attribute() as target if several.part_around(frame, target, any_expr):
+            known = several.with_known_indices(frame, target, expr)
+            _assign_within(frame, known, _augmented(frame, stmt, known), stmt.value)
+        case ast.Subscript() as target if _augments_row(frame, stmt, target):
+            pass
+        case ast.Subscript() | ast.Attribute() as target:
+            place = struct_values.place(frame, target, expr)
+            if isinstance(place, struct_values.Spot):
+                raise struct_values.no_number(frame, place)
+            _augment_place(frame, stmt, place)
+        case _:
+            raise Poisoned
+
+
+def _augments_row(frame: Frame, stmt: ast.AugAssign, target: ast.Subscript) -> bool:
+    """Change a row or slice of an array at once, where that is what stands there."""
+    row = rows.target(frame, target, None, expr)
+    if row is None:
+        return False
+    value = expr(frame, stmt.value)
+    if row.var not in frame.locals and isinstance(stmt.op, ast.Add | ast.Sub):
+        rows.add(frame, row, value, isinstance(stmt.op, ast.Sub), target, stmt.value)
+        return True
+
+    def combine(held: Typed, by: Meaning) -> Meaning:
+        right = as_number(frame, by, stmt.value)
+        return binary(frame, stmt.op, held, right, _whole(stmt), (target, stmt.value))
+
+    rows.change(frame, row, value, combine, target, stmt.value)
+    return True
+
+
+def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> None:
+    """Change what a place holds: by an atomic addition, or by reading it before the right side."""
+    assert not isinstance(stmt.target, ast.Name)
+    shared = place.array is not None and place.array not in frame.locals
+    if shared and isinstance(stmt.op, ast.Add | ast.Sub):
+        value = convert(frame, _added(frame, stmt, place), place.type, stmt.value, _holds(place))
+        calls.accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
+        return
+    held = places.load(frame, place)
+    right = number(frame, stmt.value)
+    if isinstance(stmt.op, ast.Div) and isinstance(place.type, Scalar) and place.type.is_int:
+        text = frame.places.text(stmt.target)
+        hint = f"write {text} //= {frame.places.text(stmt.value)}, or use an array of float"
+        raise frame.error(stmt.target, f"{text} holds {place.type}, and / gives a float", hint=hint)
+    result = binary(frame, stmt.op, held, right, _whole(stmt), (stmt.target, stmt.value))
+    places.store(frame, place, convert(frame, result, place.type, stmt.value, _holds(place)))
+
+
+def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typed:
+    """What is added atomically; raises Mistake where computing it changes the element that it is added to."""
+    with frame.builder.block() as block:
+        right = number(frame, stmt.value)
+    for made in block.stmts:
+        frame.builder.emit(made)
+    if may_change(block.stmts, place.array, place.indices):
+        text, value = frame.places.text(stmt.target), frame.places.text(stmt.value)
+        sign = "+" if isinstance(stmt.op, ast.Add) else "-"
+        raise frame.error(
+            stmt,
+            f"{value} may change {text}, which {sign}= reads only afterwards, in one atomic addition",
+            hint=f"write {text} = {text} {sign} {value} for Python's order, or compute {value} a line above",
+        )
+    return right
+
+
+def _whole(stmt: ast.AugAssign) -> ast.expr:
+    """An expression that stands where the statement stands, for messages."""
+    return ast.copy_location(ast.BinOp(stmt.target, stmt.op, stmt.value), stmt)

@@ -1,0 +1,206 @@
+"""Loops: over `range(...)`, over the elements of arrays, and, written out, over what has a few known items.
+
+for i in range(n)           one loop of the IR
+for e in x                  for k in range(len(x)), where e is x[k]; also enumerate(x) and zip(x, y)
+for v in (a, b, c)          the body for a, then for b, then for c
+for i in range(3)           the same with 0, 1 and 2, where the body has static(i)
+"""
+
+import ast
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from kernelab.errors import Diagnostic
+from kernelab.frontend.expressions.expressions import expr
+from kernelab.frontend.meaning import fence
+from kernelab.frontend.meaning.frame import Frame, Mistake
+from kernelab.frontend.meaning.meanings import Meaning, TupleOf, Typed, Weak, describe
+from kernelab.frontend.places.items import Items, Many, items_of
+from kernelab.frontend.regions.control import FLAGS, WATCH, LoopHead, branch, loop, truth
+from kernelab.frontend.regions.joins import RETURNED
+from kernelab.frontend.statements import range_loops
+from kernelab.frontend.syntax.jumps import Jump, escaping
+from kernelab.frontend.syntax.scope import targets
+from kernelab.lang.build import integer
+from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.types import int32
+
+MOST_ITEMS = 256
+"""How often a body is written out at most."""
+
+Live = Collection[str]
+Assign = Callable[[Frame, ast.expr, Meaning, ast.expr], None]
+Lower = Callable[[Frame, Sequence[ast.stmt], Live], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a loop's body is lowered with: how its target is set, and its statements."""
+
+    assign: Assign
+    block: Lower
+
+
+def over_range(
+    frame: Frame, stmt: ast.For, head: LoopHead, index: Callable[[], Atom], inside: Inside
+) -> None:
+    """A loop that counts."""
+    assert isinstance(stmt.target, ast.Name)
+    name = stmt.target.id
+    counted(frame, stmt, head, lambda: Typed(index()), inside)
+    if name in frame.facts.watched:
+        ran = frame.builder.apply("gt", head.count, range_loops.like(head.count, 0))
+        before = truth(frame.env.get(WATCH + name))
+        frame.env[WATCH + name] = Typed(frame.builder.apply("or", before, ran))
+
+
+def counted(frame: Frame, stmt: ast.For, head: LoopHead, item: Callable[[], Meaning], inside: Inside) -> None:
+    """A loop of the IR whose target is set to an item before the body."""
+    jumps = escaping(stmt.body)
+
+    def body() -> None:
+        inside.assign(frame, stmt.target, item(), stmt.iter)
+        inside.block(frame, stmt.body, live_in_loop(frame, stmt, jumps))
+
+    loop(frame, stmt, head, body, carried(frame, stmt, jumps), jumps)
+
+
+def over_items(frame: Frame, stmt: ast.For, inside: Inside) -> None:
+    """A loop over anything but `range(...)`."""
+    found = _items(frame, stmt.iter, stmt)
+    if isinstance(found, Many):
+        index = Var(int32, "k", frame.places(stmt.iter))
+        counted(frame, stmt, LoopHead(index, found.count), lambda: found.at(index), inside)
+    else:
+        written_out(frame, stmt, found, inside)
+
+
+# ------------------------------------------------------------------------- written out
+
+
+def written_out(frame: Frame, stmt: ast.For, items: Sequence[Meaning], inside: Inside) -> None:
+    """The body once for each item; behind a `break` or a `return` the others are skipped."""
+    jumps = escaping(stmt.body)
+    live = {*live_in_loop(frame, stmt, jumps)}
+    around = {flag: frame.env.get(flag, Weak(False)) for flag in FLAGS.values()}
+    frame.env |= dict.fromkeys(FLAGS.values(), Weak(False))
+    for k, item in enumerate(items):
+        left = frame.builder.apply("or", *(truth(frame.env.get(FLAGS[jump])) for jump in ("break", "return")))
+        if isinstance(left, Const) and left.value:
+            break
+        if isinstance(left, Const):
+            _one(frame, stmt, item, live, inside)
+        else:
+            step = _step(frame, stmt, item, live, inside)
+            branch(frame, ("item", id(stmt), k), left, lambda: None, step, live)
+    kept = {FLAGS["return"]} if "return" in jumps else set()
+    frame.env |= {flag: value for flag, value in around.items() if flag not in kept}
+
+
+def _step(frame: Frame, stmt: ast.For, item: Meaning, live: Live, inside: Inside) -> Callable[[], None]:
+    return lambda: _one(frame, stmt, item, live, inside)
+
+
+def _one(frame: Frame, stmt: ast.For, item: Meaning, live: Live, inside: Inside) -> None:
+    inside.assign(frame, stmt.target, item, stmt.iter)
+    inside.block(frame, stmt.body, live)
+    frame.env[FLAGS["continue"]] = Weak(False)
+
+
+def static_indices(frame: Frame, stmt: ast.For, call: ast.Call) -> list[Meaning] | None:
+    """The indices of a loop whose body has `static(...)` of its index; None for any other loop."""
+    assert isinstance(stmt.target, ast.Name)
+    if not any(_names(part, stmt.target.id) for inner in stmt.body for part in ast.walk(inner)):
+        return None
+    bounds = [expr(frame, part) for part in call.args]
+    numbers = [bound.number for bound in bounds if isinstance(bound, Weak) and type(bound.number) is int]
+    if len(numbers) != len(bounds) or not 1 <= len(numbers) <= 3 or numbers[2:] == [0]:
+        return None
+    indices = range(*numbers)
+    if len(indices) > MOST_ITEMS:
+        message = f"a loop that is written out runs at most {MOST_ITEMS} times, not {len(indices)}"
+        raise frame.error(stmt.iter, message, "value", "leave static out of its body")
+    return [Weak(k) for k in (indices if call is stmt.iter else reversed(indices))]
+
+
+def _names(part: ast.AST, name: str) -> bool:
+    match part:
+        case ast.Call(func=ast.Name("static") | ast.Attribute(attr="static"), args=args):
+            return any(isinstance(n, ast.Name) and n.id == name for a in args for n in ast.walk(a))
+        case _:
+            return False
+
+
+# ------------------------------------------------------------------------- items
+
+
+def _items(frame: Frame, node: ast.expr, stmt: ast.For) -> Items:
+    match node:
+        case ast.Call(func=ast.Name("enumerate"), args=[inner, *start], keywords=[]) if len(start) < 2:
+            first = expr(frame, start[0]) if start else Weak(0)
+            return _numbered(frame, _items(frame, inner, stmt), first, node)
+        case ast.Call(func=ast.Name("zip"), args=[_, *_] as parts, keywords=[]):
+            return _together(frame, [_items(frame, part, stmt) for part in parts], node)
+        case ast.List(elts=elements):
+            return [expr(frame, element) for element in elements]
+    value = expr(frame, node)
+    found = items_of(frame, value, node)
+    if found is None:
+        hint = fence.refusal_of("iteration").hint
+        message = f"a loop goes over range(...), arrays, vectors and tuples, not {describe(value)}"
+        raise Mistake(Diagnostic(message, frame.places.first_line(stmt), "unsupported", hint=hint))
+    return found
+
+
+def _numbered(frame: Frame, items: Items, first: Meaning, node: ast.expr) -> Items:
+    """The items of `enumerate(...)`: pairs of a number and an item."""
+    match first, items:
+        case Weak(int() as start), Many(count, at):
+
+            def pair(k: Atom) -> Meaning:
+                return TupleOf((Typed(frame.builder.apply("add", k, integer(start))), at(k)))
+
+            return Many(count, pair)
+        case Weak(int() as start), [*few]:
+            return [TupleOf((Weak(start + k), item)) for k, item in enumerate(few)]
+        case _:
+            raise frame.error(node, "the start of enumerate has to be a constant", hint="add it in the loop")
+
+
+def _together(frame: Frame, parts: Sequence[Items], node: ast.expr) -> Items:
+    """The items of `zip(...)`: as many as the shortest has."""
+    many = [part for part in parts if isinstance(part, Many)]
+    few = [part for part in parts if not isinstance(part, Many)]
+    if few and many:
+        hint = "write for k in range(...), and index both"
+        raise frame.error(node, "zip takes arrays only, or tuples and vectors only", hint=hint)
+    if few:
+        return [TupleOf(tuple(items)) for items in zip(*few, strict=False)]
+    count = many[0].count
+    for part in many[1:]:
+        count = frame.builder.apply("min", count, part.count)
+    return Many(count, lambda k: TupleOf(tuple(part.at(k) for part in many)))
+
+
+# ------------------------------------------------------------------------- what a loop carries
+
+
+def live_in_loop(frame: Frame, stmt: ast.For | ast.While, jumps: frozenset[Jump]) -> Live:
+    """The names that the end of an iteration hands on."""
+    flags = {FLAGS[jump] for jump in jumps & {"break", "return"}}
+    return frame.facts.carried[stmt] | flags | ({RETURNED} if "return" in jumps else frozenset())
+
+
+def carried(frame: Frame, stmt: ast.For | ast.While, jumps: Collection[Jump]) -> list[str]:
+    """The names that a loop carries, in the order of the text."""
+    names = frame.facts.carried[stmt]
+    ordered = [name for name in frame.facts.assignments if name in names]
+    others = sorted(names - set(ordered))
+    watches = [WATCH + name for name in ordered if name in frame.facts.watched and WATCH + name in frame.env]
+    own = {WATCH + name for name in _targets(stmt)}
+    result = [RETURNED] if "return" in jumps and not frame.is_kernel else []
+    return [*ordered, *others, *(watch for watch in watches if watch not in own), *result]
+
+
+def _targets(stmt: ast.stmt) -> Iterator[str]:
+    return (name.id for name in targets(stmt))

@@ -1,0 +1,1 @@
+"""The syntax tree of a cell, before any name has a meaning."""

@@ -1,0 +1,1 @@
+"""Which elements of its arrays a function touches."""

@@ -1,0 +1,298 @@
+"""Indices: where in its arrays each access of a function falls, as far as the text of the function tells.
+
+    traj[t + 1, i % n]        Access(traj, "change", (Form(1, t), Form(0, mod(i, n))), guards, ...)
+
+An index is a `Form`: a constant plus multiples of leaves, which are integer parameters, extents of arrays,
+thread indices, loop counters, and operations that are not linear.  None stands for an index that the text
+does not tell, such as one that is loaded.  A `Guard` is an inequality that holds where the access is reached.
+What a loop carries and changes by the same amount in every iteration has a form, too; how often a `while`
+loop runs at most is told by the guards without which it does not go on.
+Values, that is what the leaves are at a launch, are the business of `boxes`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    Custom,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stmt,
+    Store,
+    Var,
+    While,
+    reads,
+)
+from kernelab.lang.ops import TRIPS
+from kernelab.lang.types import Array, bool_, int32, int64
+from kernelab.passes.access.affine_forms import (
+    Bound,
+    Counter,
+    Extent,
+    Form,
+    Given,
+    Guard,
+    Thread,
+    Trips,
+    applied,
+    compared,
+    counted,
+    operation,
+    pace,
+    single,
+)
+from kernelab.passes.common.counters import Step, counters
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A read or a change of an array parameter, with the outermost loop around it."""
+
+    position: int
+    kind: Literal["read", "change"]
+    index: tuple[Form | None, ...]
+    guards: tuple[Guard, ...]
+    loop: int | None
+    reverse: bool
+
+
+def accesses(function: Function) -> tuple[Access, ...]:
+    """Every access to an array parameter; a load of what is known already is none."""
+    walker = _Walker(function)
+    walker.block(function.body)
+    return tuple(walker.found)
+
+
+_SIGNED = (int32, int64)
+_OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+
+Condition = tuple[str, Atom, Atom]
+
+
+class _Walker:
+    def __init__(self, function: Function) -> None:
+        self.positions = {param: i for i, param in enumerate(function.params)}
+        self.forms: dict[Var, Form | None] = {
+            param: single(Given(i)) for param, i in self.positions.items() if param.type in _SIGNED
+        }
+        for axis, thread in enumerate(function.threads):
+            leaf = Thread(axis if len(function.threads) > 1 else None)
+            self.forms[thread] = single(leaf)
+        if function.linear is not None:
+            self.forms[function.linear] = single(Thread(None))
+        self.used = frozenset(reads(function.body))
+        self.counts: dict[Atom, Form | None] = {}
+        self.conditions: dict[Var, Condition] = {}
+        self.guards: list[Guard] = []
+        self.loops: list[tuple[int, bool]] = []
+        self.numbered = self.joins = 0
+        self.found: list[Access] = []
+
+    def form(self, atom: Atom) -> Form | None:
+        if isinstance(atom, Const):
+            return Form(int(atom.value)) if atom.type in _SIGNED else None
+        return self.forms.get(atom)
+
+    def block(self, block: Block) -> None:
+        for stmt in block.stmts:
+            self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let():
+                self.let(stmt)
+            case Load(_, array, indices) if stmt.held is None:
+                self.access(array, "read", indices)
+            case Store(array, indices):
+                self.access(array, "change", indices)
+            case Atomic(out, _, array, indices):
+                self.access(array, "change", indices)
+                if stmt.held is None and out in self.used:
+                    self.access(array, "read", indices)
+            case If():
+                self.branches(stmt)
+            case For() | While():
+                self.loop(stmt)
+            case Custom(outs, _, _, body):
+                self.block(body)
+                for out, source in zip(outs, body.yields, strict=False):
+                    self.forms[out] = self.form(source)
+            case Native():
+                for _, touched in stmt.arrays:
+                    self.anywhere(touched)
+            case Append(array):
+                self.anywhere(array)
+            case Call():
+                raise AssertionError("calls are inlined before anyone asks where they reach")
+            case Load() | Restore() | Alloc() | Assert() | Print() | Save():
+                pass  # what they define has no form
+            case _:
+                assert_never(stmt)
+
+    def anywhere(self, array: Var) -> None:
+        """Note that an array may be read and changed, nobody knows where."""
+        position = self.positions.get(array)
+        if position is None:
+            return
+        assert isinstance(array.type, Array)
+        unknown = (None,) * array.type.ndim
+        self.found.append(Access(position, "read", unknown, (), None, False))
+        self.found.append(Access(position, "change", unknown, (), None, False))
+
+    def access(self, array: Var, kind: Literal["read", "change"], indices: tuple[Atom, ...]) -> None:
+        position = self.positions.get(array)
+        if position is None:
+            return
+        loop, reverse = self.loops[0] if self.loops else (None, False)
+        forms = tuple(self.form(index) for index in indices)
+        self.found.append(Access(position, kind, forms, tuple(self.guards), loop, reverse))
+
+    def let(self, stmt: Let) -> None:
+        name, args = stmt.op.name, stmt.args
+        if name in ("and", "or") or (name in _OPPOSITE and args[0].type in _SIGNED):
+            self.conditions[stmt.out] = name, args[0], args[1]
+        elif name == "not":
+            self.conditions[stmt.out] = name, args[0], args[0]
+        elif name == "shape" and isinstance(args[0], Var) and isinstance(args[1], Const):
+            if args[0] in self.positions:
+                leaf = Extent(self.positions[args[0]], int(args[1].value))
+                self.forms[stmt.out] = single(leaf)
+        elif stmt.out.type in _SIGNED:
+            if name == "where":
+                self.forms[stmt.out] = self.join(args[1], args[2])
+                return
+            forms = [form for arg in args if (form := self.form(arg)) is not None]
+            if len(forms) == len(args):
+                self.forms[stmt.out] = applied(name, forms)
+            if stmt.op is TRIPS and len(forms) == len(args):
+                self.range(stmt.out, *forms)
+
+    def range(self, out: Var, start: Form, stop: Form, step: Form) -> None:
+        """Note how often a loop over `range(start, stop, step)` runs: not at all for a number below 0."""
+        count = applied("floordiv", [start.minus(stop), step])
+        if not step.terms and abs(step.const) == 1:
+            count = start.minus(stop).times(step.const)
+        if count is not None:
+            self.counts[out] = count.times(-1)
+            self.forms[out] = operation("max", [count.times(-1), Form(0)])
+
+    def join(self, first: Atom, second: Atom) -> Form | None:
+        """The form of what is one of two."""
+        forms = [form for atom in (first, second) if (form := self.form(atom)) is not None]
+        if len(forms) < 2 or forms[0] == forms[1]:
+            return forms[0] if len(forms) == 2 else None
+        self.joins += 1
+        return operation("join", forms, self.joins)
+
+    def branches(self, stmt: If) -> None:
+        for truth, branch in ((True, stmt.then), (False, stmt.orelse)):
+            before = len(self.guards)
+            self.guards += self.implied(stmt.cond, truth)
+            self.block(branch)
+            del self.guards[before:]
+        for out, then, orelse in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
+            self.forms[out] = self.join(then, orelse)
+            if out.type == bool_:
+                self.conditions[out] = _choice(stmt.cond, then, orelse)
+
+    def loop(self, stmt: For | While) -> None:
+        number, steps = self.numbered, counters(stmt)
+        count = self.counts.get(stmt.count, self.form(stmt.count)) if isinstance(stmt, For) else None
+        if count is None and steps:
+            count = self.trips(stmt, steps)
+        self.iterate(stmt, steps, Counter(number, count))
+        for out, init, last in zip(stmt.outs, stmt.inits, stmt.body.yields, strict=True):
+            self.forms[out] = self.join(init, last)
+
+    def trips(self, loop: For | While, steps: dict[int, Step]) -> Form | None:
+        """How often a loop runs at most: its body is walked once for what has to hold where it goes on."""
+        if loop.stop is None:
+            return None
+        found, number, counter = len(self.found), self.numbered, Counter(self.numbered, None)
+        self.iterate(loop, steps, counter)
+        del self.found[found:]
+        self.numbered = number
+        guards = [
+            guard for guard in self.implied(loop.body.yields[loop.stop], False) if guard.gap is not None
+        ]
+        bounds = [Bound(pace(g.lesser, counter), pace(g.greater, counter), g.gap or 0) for g in guards]
+        return single(Trips(tuple(bounds))) if bounds else None
+
+    def iterate(self, stmt: For | While, steps: dict[int, Step], counter: Counter) -> None:
+        """Walk the body of a loop in the iteration with the number of a counter."""
+        reverse = isinstance(stmt, For) and stmt.reverse
+        if isinstance(stmt, For):
+            self.forms[stmt.index] = single(counter)
+        for i, step in steps.items() if not reverse else ():
+            start, rate = self.form(stmt.inits[i]), self.rate(step)
+            if start is not None and rate is not None:
+                self.forms[stmt.carries[i]] = counted(start, rate, counter)
+        self.loops.append((counter.number, reverse))
+        self.numbered += 1
+        self.block(stmt.body)
+        self.loops.pop()
+
+    def rate(self, step: Step) -> Form | None:
+        """By how much an iteration raises a counter."""
+        total = Form(0)
+        for term in step:
+            amount = self.form(term.amount)
+            if amount is None:
+                return None
+            total = total.plus(amount, term.sign)
+        return total
+
+    def implied(self, atom: Atom, truth: bool) -> Iterator[Guard]:
+        """What holds where a condition is true, or false."""
+        if not isinstance(atom, Var) or atom not in self.conditions:
+            return
+        match self.conditions[atom]:
+            case "same", a, _:
+                yield from self.implied(a, truth)
+            case "not", a, _:
+                yield from self.implied(a, not truth)
+            case ("and" | "or") as name, a, b if truth == (name == "and"):
+                yield from self.implied(a, truth)
+                yield from self.implied(b, truth)
+            case "unless", a, b if not truth:
+                yield from self.implied(a, True)
+                yield from self.implied(b, False)
+            case "and" | "or" | "unless" | "either", _, _:
+                return  # one of two holds, nobody knows which
+            case name, a, b:
+                left, right = self.form(a), self.form(b)
+                if left is not None and right is not None:
+                    yield from compared(name if truth else _OPPOSITE[name], left, right)
+
+
+def _choice(cond: Atom, then: Atom, orelse: Atom) -> Condition:
+    """What a bool says that is one of two."""
+    match [atom.value if isinstance(atom, Const) else None for atom in (then, orelse)]:
+        case [True, False]:
+            return "same", cond, cond
+        case [False, True]:
+            return "not", cond, cond
+        case [_, False]:
+            return "and", cond, then
+        case [True, _]:
+            return "or", cond, orelse
+        case [_, True]:
+            return "unless", cond, then
+        case _:
+            return "either", then, orelse

@@ -1,0 +1,420 @@
+"""Boxes: which elements of its array parameters a launch touches, once its grid and its numbers are known.
+
+    a Region      the accesses of a function to one parameter, `indices.Form`s and guards
+    its box       for each axis the first index, how many, and the step between them
+
+    y[2 * i + 1]             over 100 threads: ((1, 100, 2),)
+    if i > 0: y[i]           over 100 threads: ((1, 99, 1),)
+
+A box may be too large, where an index is loaded or a hull spans several accesses; it is never too small.
+Index arithmetic counts as exact only while it stays within 32 bits.  Negative indices count from the end.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from kernelab.lang.ir import Function
+from kernelab.passes.access.access_forms import Access, accesses
+from kernelab.passes.access.affine_forms import (
+    Applied,
+    Bound,
+    Counter,
+    Extent,
+    Form,
+    Given,
+    Guard,
+    Leaf,
+    Pace,
+    Thread,
+    Trips,
+    counters_of,
+    pace,
+)
+
+_LIMIT = 2**31
+
+
+class Range(NamedTuple):
+    """The numbers low, low + step, ... high; none if `high` is less.  The step of a single one is 0."""
+
+    low: int
+    high: int
+    step: int
+
+
+NOTHING = Range(0, -1, 0)
+
+Axis = tuple[int, int, int]
+Box = tuple[Axis, ...]
+"""For each axis the first index, how many there are, and the step; None stands for no elements at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The four extents of a grid, and by position the arguments that matter: ints, and what has a shape.
+
+    `last` is the last iteration of a loop, by its number, in which a place is reached.
+    """
+
+    extents: Sequence[int]
+    arguments: Mapping[int, Any]
+    last: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """An index, and the forms that guards, given by their position, keep it above, below and away from."""
+
+    index: Form | None
+    above: tuple[tuple[int, Form], ...]
+    below: tuple[tuple[int, Form], ...]
+    never: tuple[tuple[int, Form], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An access: its index along each axis, and what holds where it happens."""
+
+    axes: tuple[Limits, ...]
+    guards: tuple[Guard, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """The accesses to the array parameter at a position; `uses` are the arguments that say where they fall.
+
+    It is `vague` where the text does not tell some index.
+    """
+
+    position: int
+    places: tuple[Place, ...]
+    uses: tuple[int, ...]
+    vague: bool
+
+    def box(self, situation: Situation) -> Box | None:
+        """The smallest known box around all accesses, None if there is none."""
+        shape = situation.arguments[self.position].shape
+        hull: list[Range] | None = None
+        for place in self.places:
+            found = _ranges(place, shape, situation)
+            if found is not None:
+                pairs = zip(hull or found, found, strict=True)
+                hull = [_hull(before, more) for before, more in pairs]
+        if hull is None:
+            return None
+        return tuple((low, (high - low) // step + 1 if step else 1, step or 1) for low, high, step in hull)
+
+    def wraps(self, situation: Situation) -> bool:
+        """Whether an index may count from the end, or is not known."""
+        here = [_reached(place, situation) for place in self.places]
+        pairs = [(place, at) for place, at in zip(self.places, here, strict=True) if at is not None]
+        known = [_index(limits, *at) for place, at in pairs for limits in place.axes]
+        return any(found is None or found.low < 0 for found in known)
+
+
+def regions(function: Function, kind: str) -> dict[int, Region]:
+    """The regions that a function reads (kind "read") or changes ("change"), by position of the parameter."""
+    found: dict[int, list[Access]] = {}
+    for access in accesses(function):
+        if access.kind == kind:
+            found.setdefault(access.position, []).append(access)
+    return {position: region_of(several) for position, several in found.items()}
+
+
+def region_of(several: Sequence[Access]) -> Region:
+    """The region of accesses to one parameter."""
+    places = tuple(dict.fromkeys(map(_place, several)))
+    forms = [form for place in places for form in _forms(place)]
+    vague = any(_is_vague(limits.index) for place in places for limits in place.axes)
+    return Region(several[0].position, places, tuple(sorted(_uses(forms))), vague)
+
+
+def covers(box: Box, shape: Sequence[int]) -> bool:
+    """Whether a box is the whole array."""
+    return all(axis == (0, extent, 1) for axis, extent in zip(box, shape, strict=True))
+
+
+# ------------------------------------------------------------------------- from the text
+
+
+def _place(access: Access) -> Place:
+    return Place(tuple(_limits(index, access) for index in access.index), access.guards)
+
+
+def _limits(index: Form | None, access: Access) -> Limits:
+    above: list[tuple[int, Form]] = []
+    below: list[tuple[int, Form]] = []
+    never: list[tuple[int, Form]] = []
+    if index is None:
+        return Limits(None, (), (), ())
+    for position, guard in enumerate(access.guards):
+        slack = guard.greater.minus(guard.lesser)
+        if _is_fixed(slack):
+            continue
+        for bound, side, sign in ((index.minus(slack), above, 1), (index.plus(slack), below, -1)):
+            if not _is_fixed(bound):
+                continue
+            if guard.gap is None:
+                never.append((position, bound))
+            else:
+                side.append((position, bound.plus(Form(sign * guard.gap))))
+    return Limits(index, tuple(above), tuple(below), tuple(never))
+
+
+def _is_vague(form: Form | None) -> bool:
+    if form is None:
+        return True
+    counts = [leaf.count for leaf, _ in form.terms if isinstance(leaf, Counter)]
+    return any(_is_vague(count) for count in counts)
+
+
+def _is_fixed(form: Form) -> bool:
+    return not form.split()[1]
+
+
+def _forms(place: Place) -> Iterable[Form]:
+    for guard in place.guards:
+        yield from (guard.lesser, guard.greater)
+    for limits in place.axes:
+        if limits.index is not None:
+            yield limits.index
+
+
+def _uses(forms: Iterable[Form]) -> set[int]:
+    found: set[int] = set()
+    for form in forms:
+        for leaf, _ in form.terms:
+            match leaf:
+                case Given(position) | Extent(position):
+                    found.add(position)
+                case Applied(_, args):
+                    found |= _uses(args)
+                case Counter(_, count):
+                    found |= set() if count is None else _uses([count])
+                case Trips(bounds):
+                    paces = [pace for bound in bounds for pace in (bound.lesser, bound.greater)]
+                    found |= _uses(form for pace in paces for form in (pace.start, pace.rate))
+                case Thread():
+                    pass
+    return found
+
+
+# ------------------------------------------------------------------------- at a launch
+
+
+def _ranges(place: Place, shape: Sequence[int], situation: Situation) -> list[Range] | None:
+    """The indices of an access along each axis, None if it never happens."""
+    here = _reached(place, situation)
+    if here is None:
+        return None
+    found = [_clipped(_index(limits, *here), n) for limits, n in zip(place.axes, shape, strict=True)]
+    return None if any(low > high for low, high, _ in found) else found
+
+
+def _reached(place: Place, situation: Situation) -> tuple[Situation, frozenset[int]] | None:
+    """The situation where a place is reached, and which of its guards count; None if it never is.
+
+    A guard counts where what it compares is within 32 bits.
+    """
+    exact = [
+        i
+        for i, guard in enumerate(place.guards)
+        if range_of(guard.lesser, situation) is not None and range_of(guard.greater, situation) is not None
+    ]
+    last: dict[int, int] = {}
+    for i in exact:
+        guard = place.guards[i]
+        slack = guard.greater.minus(guard.lesser).minus(Form(guard.gap or 0))
+        known = None if guard.gap is None else range_of(slack, situation)
+        if known is not None and known.high < 0:
+            return None
+        for counter in counters_of(slack) if known is not None else ():
+            start, rate = (range_of(form, situation) for form in pace(slack, counter))
+            if start is not None and rate is not None and rate.high < 0:
+                last[counter.number] = min(start.high // -rate.high, last.get(counter.number, _LIMIT))
+    return replace(situation, last=last) if last else situation, frozenset(exact)
+
+
+def _index(limits: Limits, situation: Situation, exact: frozenset[int]) -> Range | None:
+    """The values of an index where its guards hold."""
+    known = None if limits.index is None else range_of(limits.index, situation)
+    for form in _counting(limits.above, exact):
+        bound = range_of(form, situation)
+        if known is not None and bound is not None:
+            known = _from(known, bound.low)
+    for form in _counting(limits.below, exact):
+        bound = range_of(form, situation)
+        if known is not None and bound is not None:
+            known = _through(known, bound.high)
+    for form in _counting(limits.never, exact):
+        bound = range_of(form, situation)
+        if known is not None and bound is not None and bound.low == bound.high:
+            known = _from(known, known.low + (bound.low == known.low))
+            known = _through(known, known.high - (bound.low == known.high))
+    return known
+
+
+def _counting(bounds: Sequence[tuple[int, Form]], exact: frozenset[int]) -> list[Form]:
+    return [form for position, form in bounds if position in exact]
+
+
+def _from(known: Range, bound: int) -> Range:
+    """What of a range is not less than a bound."""
+    low, high, step = known
+    if low >= bound:
+        return known
+    return Range(low - (low - bound) // step * step, high, step) if step else NOTHING
+
+
+def _through(known: Range, bound: int) -> Range:
+    """What of a range is not greater than a bound."""
+    low, high, step = known
+    if high <= bound:
+        return known
+    return Range(low, high + (bound - high) // step * step, step) if step else NOTHING
+
+
+def _clipped(known: Range | None, extent: int) -> Range:
+    """The indices that are inside of an axis, counted from its start."""
+    if known is None:
+        return Range(0, extent - 1, 1)
+    low, high, step = _through(_from(known, -extent), extent - 1)
+    if low > high:
+        return NOTHING
+    if high < 0:
+        low, high = low + extent, high + extent
+    if low < 0:
+        return Range(0, extent - 1, 1)
+    return Range(low, high, step if low < high else 0)
+
+
+def _hull(a: Range, b: Range) -> Range:
+    """The least range around two, none of them empty."""
+    low, high = min(a.low, b.low), max(a.high, b.high)
+    return Range(low, high, math.gcd(a.step, b.step, abs(a.low - b.low)))
+
+
+def range_of(form: Form, situation: Situation) -> Range | None:
+    """The values of a form, None if they are not known or do not fit 32 bits."""
+    low = high = form.const
+    step = 0
+    for leaf, factor in form.terms:
+        known = _leaf_range(leaf, situation)
+        if known is None:
+            return None
+        if known.high < known.low:
+            return NOTHING
+        ends = (factor * known.low, factor * known.high)
+        low, high, step = low + min(ends), high + max(ends), math.gcd(step, factor * known.step)
+    return Range(low, high, step) if low >= -_LIMIT and high < _LIMIT else None
+
+
+def _leaf_range(leaf: Leaf, situation: Situation) -> Range | None:
+    match leaf:
+        case Given(position):
+            value = int(situation.arguments[position])
+            return Range(value, value, 0)
+        case Extent(position, axis):
+            extent = situation.arguments[position].shape[axis]
+            return Range(extent, extent, 0)
+        case Thread(None):
+            return _up_to(math.prod(situation.extents))
+        case Thread(axis):
+            assert axis is not None
+            return _up_to(situation.extents[axis])
+        case Counter(number, count):
+            trips = None if count is None else range_of(count, situation)
+            last = situation.last.get(number, _LIMIT)
+            return None if trips is None else _up_to(min(trips.high, last + 1))
+        case Trips(bounds):
+            limits = [most for bound in bounds if (most := _trips(bound, situation)) is not None]
+            return _ordered(0, min(limits)) if limits else None
+        case Applied(name, args):
+            ranges = [range_of(arg, situation) for arg in args]
+            known = [found for found in ranges if found is not None]
+            if name == "join":
+                return _either(known) if len(known) == len(ranges) else None
+            if any(found.high < found.low for found in known):
+                return NOTHING
+            return _operation(name, known) if len(known) == len(ranges) else None
+
+
+def _trips(bound: Bound, situation: Situation) -> int | None:
+    """How often a loop runs at most, with the iteration that fails the bound; None if that is not known.
+
+    What is compared must stay within 32 bits until then.
+    """
+    fall = range_of(bound.lesser.rate.minus(bound.greater.rate), situation)
+    slack = range_of(bound.greater.start.minus(bound.lesser.start), situation)
+    if fall is None or slack is None or fall.low <= 0:
+        return None
+    passed = max(0, (slack.high - bound.gap) // fall.low + 1)
+    fits = all(_fits(pace, passed, situation) for pace in (bound.lesser, bound.greater))
+    return passed + 1 if fits else None
+
+
+def _fits(pace: Pace, iterations: int, situation: Situation) -> bool:
+    start, rate = range_of(pace.start, situation), range_of(pace.rate, situation)
+    if start is None or rate is None:
+        return False
+    low = start.low + min(0, rate.low * iterations)
+    high = start.high + max(0, rate.high * iterations)
+    return low >= -_LIMIT and high < _LIMIT
+
+
+def _up_to(count: int) -> Range:
+    return Range(0, count - 1, int(count > 1)) if count > 0 else NOTHING
+
+
+def _operation(name: str, args: list[Range]) -> Range | None:
+    match name:
+        case "cast":
+            return args[0]
+        case "min":
+            return _ordered(min(args[0].low, args[1].low), min(args[0].high, args[1].high))
+        case "max":
+            return _ordered(max(args[0].low, args[1].low), max(args[0].high, args[1].high))
+        case "clamp":
+            return _operation("min", [_ordered(*_both(max, args[0], args[1])), args[2]])
+        case "mul":
+            return _product(args[0], args[1])
+        case "floordiv" | "mod":
+            return _divided(name, args[0], args[1])
+        case _:
+            return None
+
+
+def _either(args: list[Range]) -> Range:
+    """What is in one range at least: what a loop leaves that never runs is in none."""
+    first, second = args
+    if first.high < first.low or second.high < second.low:
+        return second if first.high < first.low else first
+    return _hull(first, second)
+
+
+def _both(choose: Callable[[int, int], int], a: Range, b: Range) -> tuple[int, int]:
+    return choose(a.low, b.low), choose(a.high, b.high)
+
+
+def _ordered(low: int, high: int) -> Range:
+    return Range(low, high, int(low < high))
+
+
+def _product(a: Range, b: Range) -> Range:
+    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    step = a.step * abs(b.low) if not b.step else b.step * abs(a.low) if not a.step else 1
+    low, high = min(ends), max(ends)
+    return Range(low, high, step if low < high else 0)
+
+
+def _divided(name: str, a: Range, b: Range) -> Range | None:
+    divisor = b.low
+    if b.step or divisor <= 0:
+        return None
+    if name == "floordiv":
+        return _ordered(a.low // divisor, a.high // divisor)
+    if a.low // divisor == a.high // divisor:
+        return Range(a.low % divisor, a.high % divisor, a.step)
+    return Range(0, divisor - 1, int(divisor > 1))

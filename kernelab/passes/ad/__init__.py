@@ -1,0 +1,1 @@
+"""Forward and reverse mode, from IR to IR."""

@@ -1,0 +1,262 @@
+"""Custom derivatives: the rules that users wrote, written out where a pass asks for them.
+
+    before    y: float32 = custom safe_sqrt(x)
+    adjoint   the statements of the grad function, with the cotangent of y for its adj_ret
+    tangent   the statements of the jvp function; without one, the transpose of the grad function:
+              its adjoint of x for the cotangent 1, times the tangent of x
+
+The transpose makes both modes agree also where the rule is a surrogate.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+
+from kernelab.errors import Diagnostic, KernelTypeError, Related
+from kernelab.lang.build import FALSE, Builder, constant, type_of, zero
+from kernelab.lang.ir import (
+    Atom,
+    Atomic,
+    Block,
+    Custom,
+    CustomRules,
+    Function,
+    Let,
+    Load,
+    Native,
+    Stmt,
+    Store,
+    Var,
+    blocks,
+    walk,
+)
+from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, size_of
+from kernelab.passes.ad.save_points import components
+from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.effects import Groups, aliases, effects
+from kernelab.passes.common.inline import lay_out
+from kernelab.passes.common.native_calls import without
+
+
+def has_grad(stmt: Custom) -> bool:
+    """Whether reverse mode follows a rule of the user's, not the statements inside."""
+    return stmt.rules.grad is not None
+
+
+def has_tangent(stmt: Custom) -> bool:
+    """Whether forward mode follows a rule of the user's, not the statements inside."""
+    return stmt.rules.jvp is not None or is_transposable(stmt.rules)
+
+
+def is_transposable(rules: CustomRules) -> bool:
+    """Whether the grad function is about numbers alone, so that its transpose can be had from its values."""
+    return rules.grad is not None and not any(map(is_float_array, rules.function.params))
+
+
+def is_float_array(param: Var) -> bool:
+    """Whether it is an array of floats, or of vectors or matrices of them."""
+    return isinstance(param.type, Array) and is_differentiable(param.type)
+
+
+def is_float(atom: Atom) -> bool:
+    """Whether it is a number, vector or matrix of floats."""
+    return not isinstance(atom.type, Array) and is_differentiable(atom.type)
+
+
+def float_arrays(rules: CustomRules) -> list[int]:
+    """The positions of the parameters that are arrays of floats."""
+    return [i for i, param in enumerate(rules.function.params) if is_float_array(param)]
+
+
+def result_types(rules: CustomRules) -> list[Value]:
+    """The types of what the function returns."""
+    return [type_of(atom) for atom in rules.function.body.yields]
+
+
+# ------------------------------------------------------------------------- writing rules out
+
+
+def insert(
+    builder: Builder, rule: Function, args: Sequence[Atom], absent: Collection[int] = ()
+) -> tuple[Atom, ...]:
+    """Write the statements of a rule; what it yields.
+
+    The arrays at the positions `absent` have no derivative: they read as zeros, and what is added is lost.
+    """
+    laid_out = _laid_out(rule)
+    env = dict(zip(laid_out.params, args, strict=True))
+    inserter = _Inserter(builder, env, frozenset(laid_out.params[i] for i in absent))
+    inserter.stmts(laid_out.body)
+    return inserter.atoms(laid_out.body.yields)
+
+
+@lru_cache(1024)
+def _laid_out(rule: Function) -> Function:
+    return lay_out(rule)
+
+
+class _Inserter(Copier):
+    def __init__(self, builder: Builder, env: dict[Var, Atom], absent: frozenset[Var]) -> None:
+        super().__init__(builder, env)
+        self.absent = absent
+
+    def let(self, stmt: Let) -> None:
+        # What an adjoint starts from: the sign of a zero adjoint means nothing.
+        if stmt.op.name == "add" and self.atom(stmt.args[0]) == zero(type_of(stmt.out)):
+            self.env[stmt.out] = self.atom(stmt.args[1])
+        else:
+            super().let(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Store(array) if array in self.absent:
+                pass
+            case Load(out, array) | Atomic(out, _, array) if array in self.absent:
+                self.env[out] = zero(type_of(out))
+            case Native(outs, snippet, args, span) if not self.absent.isdisjoint(args):
+                gone = tuple(arg in self.absent for arg in args)
+                self.builder.emit(
+                    Native(
+                        tuple(self.fresh(out) for out in outs),
+                        without(snippet, gone),
+                        self.atoms(args),
+                        span,
+                    )
+                )
+            case _:
+                super().stmt(stmt)
+
+
+def touches(rule: Function, params: Collection[int]) -> bool:
+    """Whether a rule reads or overwrites, rather than adds to, one of the arrays at these positions."""
+    laid_out = _laid_out(rule)
+    arrays = {laid_out.params[i] for i in params}
+    found = effects(laid_out)
+    return not arrays.isdisjoint(found.reads | found.writes)
+
+
+def transposed(
+    builder: Builder, rules: CustomRules, args: Sequence[Atom], dots: Sequence[Atom | None]
+) -> list[Atom | None]:
+    """The tangents of the results from those of the arguments, by the grad function; None is zero."""
+    assert rules.grad is not None
+    types = result_types(rules)
+    moved = [dot for dot, param in zip(dots, rules.function.params, strict=True) if is_float(param)]
+    found: list[Atom | None] = []
+    for k, type in enumerate(types):
+        parts = []
+        for unit in _units(builder, type) if is_differentiable(type) else ():
+            seeds = [unit if i == k else zero(t) for i, t in enumerate(types)]
+            shares = insert(builder, rules.grad, [*args, *seeds])
+            parts.append(_contracted(builder, shares, moved, scalar_of(type)))
+        found.append(_assembled(builder, type, parts))
+    return found
+
+
+def _units(builder: Builder, type: Value) -> Iterator[Atom]:
+    """The cotangents that are 1 in one component and 0 in the others."""
+    places = range(size_of(type))
+    for place in places:
+        entries = [constant(int(other == place), scalar_of(type)) for other in places]
+        yield _assembled(builder, type, entries) or entries[0]
+
+
+def _assembled(builder: Builder, type: Value, parts: Sequence[Atom]) -> Atom | None:
+    if not parts:
+        return None
+    return parts[0] if isinstance(type, Scalar) else builder.apply(str(type), *parts)
+
+
+def _contracted(
+    builder: Builder, shares: Sequence[Atom], dots: Sequence[Atom | None], scalar: Scalar
+) -> Atom:
+    total: Atom = zero(scalar)
+    for share, dot in zip(shares, dots, strict=True):
+        if dot is None:
+            continue
+        for partial, d in zip(components(builder, share), components(builder, dot), strict=True):
+            term = builder.apply("chain", d, partial)
+            term = term if term.type == scalar else builder.apply(str(scalar), term)
+            total = term if total == zero(scalar) else builder.apply("add", total, term)
+    return total
+
+
+def any_nonzero(builder: Builder, atoms: Sequence[Atom]) -> Atom:
+    """Whether a component of a float among the atoms is not zero."""
+    found: Atom | None = None
+    for atom in atoms:
+        for part in components(builder, atom) if is_float(atom) else ():
+            nonzero = builder.apply("ne", part, zero(type_of(part)))
+            found = nonzero if found is None else builder.apply("or", found, nonzero)
+    return FALSE if found is None else found
+
+
+# ------------------------------------------------------------------------- what is refused
+
+
+def refuse_lost_reads(function: Function, groups: Groups) -> None:
+    """Raise KernelTypeError where a rule reads an array that the kernel changes outside of its function.
+
+    The adjoint would find there what the launch has left, not what stood there.  What the function itself
+    stores for its rules is theirs to manage.
+    """
+    shared = aliases(function, groups)
+    for stmt in walk(function.body):
+        if not isinstance(stmt, Custom):
+            continue
+        changed = _changed_outside(function.body, stmt.rules)
+        for rule in (stmt.rules.grad, stmt.rules.replay):
+            for i in sorted(_reads(rule, len(stmt.args))):
+                array = stmt.args[i]
+                if isinstance(array, Var) and shared.get(array, frozenset({array})) & changed:
+                    _refuse(stmt, array)
+
+
+def _reads(rule: Function | None, count: int) -> set[int]:
+    if rule is None:
+        return set()
+    laid_out = _laid_out(rule)
+    found = effects(laid_out).reads
+    return {i for i, param in enumerate(laid_out.params[:count]) if param in found}
+
+
+def _changed_outside(block: Block, rules: CustomRules) -> frozenset[Var]:
+    """The arrays that a block changes, but for what the function with these rules changes itself."""
+    found: frozenset[Var] = frozenset()
+    for stmt in block.stmts:
+        if isinstance(stmt, Custom) and stmt.rules is rules:
+            continue
+        if isinstance(stmt, Store | Atomic):
+            found |= {stmt.array}
+        if isinstance(stmt, Native):
+            found |= {*stmt.changed}
+        for inner in blocks(stmt):
+            found |= _changed_outside(inner, rules)
+    return found
+
+
+def _refuse(stmt: Custom, array: Var) -> None:
+    rules = stmt.rules
+    rule = rules.grad or rules.replay
+    related = () if rule is None else (Related("the rule is here", rule.span),)
+    raise KernelTypeError(
+        Diagnostic(
+            f"the custom derivative of {rules.function.name} reads {array.hint}, which this kernel changes",
+            stmt.span,
+            "derivative",
+            hint=f"compute from the arguments of {rules.function.name}, or write to another array",
+            related=related,
+        )
+    )
+
+
+def refuse_tangent(stmt: Custom) -> None:
+    """Raise KernelTypeError for a surrogate gradient of arrays, which forward mode cannot follow."""
+    name = stmt.rules.function.name
+    raise KernelTypeError(
+        Diagnostic(
+            f"{name} has a surrogate gradient, and no tangent",
+            stmt.span,
+            "derivative",
+            hint=f"write its tangent too, in a function decorated with @func_jvp({name})",
+        )
+    )

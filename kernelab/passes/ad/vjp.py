@@ -1,0 +1,487 @@
+"""Reverse mode: the adjoint program takes the cotangents of what a kernel wrote to those of what it read.
+
+    before    f(x, y)                  y[i] = sin(x[i])
+    after     f(x, y, x_bar, y_bar)    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += g * cos(x[i])
+
+The adjoint first *replays* the primal without its effects (`kernelab.passes.ad.primal_replay`), and then
+*sweeps* its statements in reverse.  The adjoint of an `If` is an `If`, that of a loop the reversed loop,
+which takes back what the replay saved.  Statements without loops are recomputed where the sweep needs them.
+
+Everything is written without regard to what is needed; `simplify` then removes what is not: saved values that
+nobody reads, loops that only fed them, adjoints that stay zero.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from kernelab.lang.build import Expr, integer, type_of, zero
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Custom,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stmt,
+    Storage,
+    Store,
+    Var,
+    While,
+    atoms,
+    blocks,
+    defs,
+)
+from kernelab.lang.types import Array, int32
+from kernelab.passes.ad.activity import active as find_active
+from kernelab.passes.ad.activity import masked
+from kernelab.passes.ad.ascending import ascending
+from kernelab.passes.ad.atomic_rules import EXTREMA, better, is_one, refused, shared, winning
+from kernelab.passes.ad.custom_rules import (
+    any_nonzero,
+    float_arrays,
+    insert,
+    is_float,
+    refuse_lost_reads,
+    touches,
+)
+from kernelab.passes.ad.operand_cotangents import pull
+from kernelab.passes.ad.primal_replay import Env, Replay, value_of
+from kernelab.passes.ad.record import Recorded, record
+from kernelab.passes.ad.save_points import Residual
+from kernelab.passes.common.effects import Groups, effects
+from kernelab.passes.common.expand_operations import expanded
+from kernelab.passes.common.native_calls import refuse_native, refuse_unrepeatable
+from kernelab.passes.common.simplify import simplify
+
+
+@dataclass(frozen=True, slots=True)
+class Vjp:
+    """The primal to run under a tape, which keeps the residuals, and the adjoint that reads them.
+
+    `sites` are the positions of the residuals among all that the function could keep.  Of a function that is
+    an adjoint itself, or its primal, the adjoint has more parameters at the end: where threads begin in the
+    parameters at the positions `reopened`, to which the function appends, and then an array of zeros like
+    each residual at the positions `memories`, for the cotangents of what its stacks held.
+
+    `again` is the function with its effects, reading the residuals, which are its last parameters; None
+    unless they are all that it cannot read again.
+    """
+
+    primal: Function
+    adjoint: Function
+    residuals: tuple[Residual, ...]
+    sites: tuple[int, ...] = ()
+    reopened: tuple[int, ...] = ()
+    memories: tuple[int, ...] = ()
+    again: Function | None = None
+
+
+def vjp(
+    function: Function,
+    active: Iterable[str],
+    groups: Groups = (),
+    storage: Storage = "save",
+    intact: Collection[str] = (),
+    by_line: bool = False,
+) -> Vjp:
+    """Differentiate a kernel in reverse with respect to the parameters named in `active`.
+
+    The adjoint's parameters are the primal's, then ``<name>_bar`` for each active one in the order of the
+    parameters (an array like the primal's; for a value, a 1-element array that is accumulated into), then
+    each residual and its starts.  `groups` are sets of array parameters that may share memory, `storage` is
+    that of loops whose user did not choose, `intact` names arrays of which nothing that was read is changed
+    afterwards.  With `by_line`, the adjoint adds apart what different loads of one element contribute.
+    Raises KernelTypeError where there is no derivative.
+    """
+    names = frozenset(active)
+    refuse_lost_reads(function, groups)
+    refuse_unrepeatable(function)
+    function = ascending(expanded(function))
+    every = record(function, groups, None, intact, by_line)
+    made = _pair(every, names, storage)
+    needed = effects(made.adjoint).reads
+    used = {every.residuals[k] for k in made.memories}
+    keep = tuple(i for i, each in enumerate(every.residuals) if each.array in needed or each in used)
+    if len(keep) < len(every.residuals):
+        made = _pair(record(function, groups, keep, intact, by_line), names, storage)
+        return replace(made, sites=keep)
+    is_plain = not every.reopened and all(residual.memory is None for residual in every.residuals)
+    return replace(made, sites=keep, again=every.replayable if is_plain else None)
+
+
+def _pair(recorded: Recorded, names: frozenset[str], storage: Storage) -> Vjp:
+    primal = recorded.replayable
+    own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
+    extra = primal.params[len(own) :]
+    params = [param for param in own if param.hint in names]
+    bars = {param: _bar(param) for param in params}
+    memories = {r.memory: k for k, r in enumerate(recorded.residuals) if r.memory is not None}
+    active = find_active(primal, params, frozenset(memories))
+    writer = _Adjoint(active, masked(primal, frozenset(memories)), bars, storage)
+    stacks = writer.reserve([memory for memory in memories if memory in active])
+    writer.replay(primal.body, writer.env, "record")
+    writer.sweep(primal.body, writer.env, writer.cotangents)
+    writer.publish(params)
+    signature = (*own, *bars.values(), *extra, *stacks.values())
+    body = writer.builder.close()
+    name, descending = f"{primal.name}_adjoint", not primal.descending
+    adjoint = replace(primal, name=name, params=signature, body=body, descending=descending)
+    adjoint = simplify(simplify(adjoint))
+    positions = tuple(memories[memory] for memory in stacks)
+    return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
+
+
+def _bar(param: Var) -> Var:
+    type = param.type if isinstance(param.type, Array) else Array(param.type, 1)
+    return Var(type, f"{param.hint}_bar", param.span)
+
+
+Cotangents = dict[Var, Atom]
+
+
+class _Adjoint(Replay):
+    """Writes the adjoint; a `Cotangents` holds the cotangent of a primal Var so far, if it is not zero."""
+
+    def __init__(
+        self, active: frozenset[Var], masked: frozenset[Var], bars: dict[Var, Var], storage: Storage
+    ) -> None:
+        super().__init__(storage)
+        self.active = active
+        self.masked = masked
+        self.bars = dict(bars)
+        self.locals: set[Var] = set()
+        self.env: Env = {}
+        self.cotangents: Cotangents = {}
+
+    def reserve(self, memories: Sequence[Var]) -> dict[Var, Var]:
+        """The arrays for the cotangents of what stacks held: each thread has a part of its own."""
+        made = {memory: _bar(memory) for memory in memories}
+        self.bars |= made
+        self.locals.update(made.values())
+        return made
+
+    # Sweep -------------------------------------------------------------------------------------------------
+
+    def sweep(self, block: Block, env: Env, cotangents: Cotangents) -> None:
+        """Take cotangents backwards through a block whose values are in `env`."""
+        self.allocate(block)
+        for stmt in reversed(block.stmts):
+            with self.builder.at(stmt.span):
+                self.sweep_stmt(stmt, env, cotangents)
+
+    def allocate(self, block: Block) -> None:
+        """The adjoints of the local arrays that a block makes are zeros where its sweep begins."""
+        for stmt in block.stmts:
+            if isinstance(stmt, Alloc) and stmt.out in self.active:
+                self.bars[stmt.out] = bar = _bar(stmt.out)
+                self.locals.add(bar)
+                self.builder.emit(Alloc(bar, stmt.shape, stmt.span))
+
+    def sweep_stmt(self, stmt: Stmt, env: Env, cotangents: Cotangents) -> None:
+        match stmt:
+            case Let():
+                self.sweep_let(stmt, env, cotangents)
+            case Load(out, array, indices):
+                g = cotangents.pop(out, None)
+                if g is not None:
+                    self.add_to(self.bars[array], [value_of(i, env) for i in indices], g)
+            case Store(array, indices, value):
+                if array in self.bars:
+                    share = self.read_bar(stmt, env)
+                    self.builder.store(
+                        self.bars[array], [value_of(i, env) for i in indices], zero(share.type)
+                    )
+                    self.accumulate(cotangents, value, share)
+            case Atomic(out, _, array, indices, value):
+                g = cotangents.pop(out, None)
+                if array in self.bars:
+                    self.accumulate(cotangents, value, self.atomic_share(stmt, env))
+                if g is not None:
+                    # The old value is what the thread before left: its adjoint runs after this one.
+                    self.builder.atomic_add(self.bars[array], [value_of(i, env) for i in indices], g)
+            case If():
+                self.sweep_if(stmt, env, cotangents)
+            case Custom():
+                self.sweep_custom(stmt, env, cotangents)
+            case For() | While():
+                self.sweep_loop(stmt, env, cotangents)
+            case Assert() | Print() | Alloc():
+                pass
+            case Native(outs):
+                if any(cotangents.pop(out, None) is not None for out in outs) or any(
+                    array in self.bars for array in stmt.changed
+                ):
+                    refuse_native(stmt, "adj_snippet")
+            case Call() | Save() | Restore() | Append():
+                raise AssertionError(f"{type(stmt).__name__} in a primal program")
+            case _:
+                assert_never(stmt)
+
+    def add_to(self, bar: Var, indices: list[Atom], g: Atom) -> None:
+        """Accumulate into an adjoint; one of the thread's own needs no atomic."""
+        if bar not in self.locals:
+            self.builder.atomic_add(bar, indices, g)
+            return
+        before = self.builder.load(bar, indices)
+        self.builder.store(bar, indices, self.builder.apply("add", before, g))
+
+    def read_bar(self, stmt: Store | Atomic, env: Env) -> Expr:
+        bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"
+        return Expr(self.builder, self.builder.load(bar, [value_of(i, env) for i in stmt.indices], hint))
+
+    def atomic_share(self, stmt: Atomic, env: Env) -> Expr:
+        """The cotangent of the value of an atomic: what an extremum gives to its winner, it takes away."""
+        if stmt.kind == "add":
+            return self.read_bar(stmt, env)
+        if stmt.kind not in EXTREMA:
+            raise refused(stmt)
+        b, value, indices = self.builder, value_of(stmt.value, env), [value_of(i, env) for i in stmt.indices]
+        if not is_one(value):
+            wins, bar = winning(b, stmt.kind, value, value_of(stmt.out, env)), self.read_bar(stmt, env)
+            none = zero(bar.type)
+            b.store(self.bars[stmt.array], indices, shared(b, wins, none, bar.atom))
+            return Expr(b, shared(b, wins, bar.atom, none))
+        won = better(b, stmt.kind, value, value_of(stmt.out, env))
+
+        def taken() -> tuple[Atom, ...]:
+            share = self.read_bar(stmt, env)
+            b.store(self.bars[stmt.array], indices, zero(share.type))
+            return (share.atom,)
+
+        (share,) = b.select(won, taken, lambda: (zero(type_of(stmt.value)),))
+        return Expr(b, share)
+
+    def accumulate(self, cotangents: Cotangents, target: Atom, g: Expr | None) -> None:
+        """Add to the cotangent of a primal Var; constants and inactive values take none."""
+        if g is None or not isinstance(target, Var) or target not in self.active:
+            return
+        before = cotangents.get(target)
+        if before is None or before == zero(g.type):
+            cotangents[target] = g.atom
+            return
+        hint = f"{target.hint}_bar" if target.hint else ""
+        cotangents[target] = self.builder.apply("add", before, g.atom, hint=hint)
+
+    def sweep_let(self, stmt: Let, env: Env, cotangents: Cotangents) -> None:
+        g = cotangents.pop(stmt.out, None)
+        if g is None:
+            return
+        y = Expr(self.builder, value_of(stmt.out, env))
+        xs = [Expr(self.builder, value_of(arg, env)) for arg in stmt.args]
+        pulled = pull(stmt.op, y, xs, Expr(self.builder, g), stmt.out in self.masked)
+        for arg, share in zip(stmt.args, pulled, strict=True):
+            self.accumulate(cotangents, arg, share)
+
+    def sweep_if(self, stmt: If, env: Env, cotangents: Cotangents) -> None:
+        given = [cotangents.pop(out, None) for out in stmt.outs]
+        targets = self.targets(stmt.then, stmt.orelse)
+        before = {v: cotangents[v] for v in targets if v in cotangents}
+        then, then_own = self.sweep_branch(stmt.then, env, given, before)
+        orelse, orelse_own = self.sweep_branch(stmt.orelse, env, given, before)
+        grown = [v for v in targets if any(own.get(v) is not before.get(v) for own in (then_own, orelse_own))]
+        then = Block(then.stmts, tuple(then_own.get(v, zero(type_of(v))) for v in grown))
+        orelse = Block(orelse.stmts, tuple(orelse_own.get(v, zero(type_of(v))) for v in grown))
+        outs = self.bar_vars(grown)
+        self.builder.emit(If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
+        cotangents.update(zip(grown, outs, strict=True))
+
+    def sweep_branch(
+        self, block: Block, env: Env, given: Sequence[Atom | None], before: Cotangents
+    ) -> tuple[Block, Cotangents]:
+        inner, own = dict(env), dict(before)
+        with self.builder.block() as branch:
+            self.recompute(block, inner)
+            self.sweep_block(block, inner, given, own)
+        return branch.close(), own
+
+    def sweep_custom(self, stmt: Custom, env: Env, cotangents: Cotangents) -> None:
+        given = [cotangents.pop(out, None) for out in stmt.outs]
+        if stmt.rules.grad is not None:
+            self.sweep_grad(stmt, stmt.rules.grad, env, given, cotangents)
+            return
+        inner = dict(env)
+        self.recompute(stmt.body, inner)
+        self.sweep_block(stmt.body, inner, given, cotangents)
+
+    def sweep_grad(
+        self, stmt: Custom, grad: Function, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
+    ) -> None:
+        """What the user's grad function makes of the cotangents of the results."""
+        args, results = [value_of(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
+        seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, given, strict=False)]
+        arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]
+        bars = [self.bars.get(array, array) for array in arrays if isinstance(array, Var)]
+        first = len(args) + len(seeds)
+        absent = [first + k for k, array in enumerate(arrays) if array not in self.bars]
+        is_linear = not touches(grad, range(first, first + len(bars)))
+        if is_linear and all(g is None for g in given):
+            return
+
+        def shares() -> Sequence[Atom]:
+            return insert(self.builder, grad, [*args, *seeds, *bars], absent)
+
+        targets = [arg for arg in stmt.args if is_float(arg)]
+        if is_linear and not self.masked.isdisjoint(stmt.outs):
+            some = any_nonzero(self.builder, seeds)
+            found = self.builder.select(some, shares, lambda: [zero(type_of(arg)) for arg in targets])
+        else:
+            found = tuple(shares())
+        for target, share in zip(targets, found, strict=True):
+            self.accumulate(cotangents, target, Expr(self.builder, share))
+
+    # Loops -------------------------------------------------------------------------------------------------
+
+    def sweep_loop(self, stmt: Loop, env: Env, cotangents: Cotangents) -> None:
+        moved = self.moved(stmt)
+        given = [cotangents.pop(stmt.outs[i], zero(type_of(stmt.outs[i]))) for i in moved]
+        trips, inner = self.trip_count(stmt, env), dict(env)
+        match self.storage(stmt):
+            case "save":
+                found = self.sweep_stretch(stmt, inner, None, trips, given, cotangents)
+            case "recompute":
+                starts = [value_of(init, env) for init in stmt.inits]
+                self.record_stretch(stmt, inner, None, trips, starts)
+                found = self.sweep_stretch(stmt, inner, None, trips, given, cotangents)
+            case "checkpoint":
+                found = self.sweep_segments(stmt, inner, trips, given, cotangents)
+        for i, bar in zip(moved, found, strict=True):
+            self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))
+
+    def moved(self, stmt: Loop) -> list[int]:
+        """The carries that have cotangents."""
+        return [i for i, carry in enumerate(stmt.carries) if carry in self.active]
+
+    def sweep_segments(
+        self, stmt: Loop, env: Env, trips: Atom, given: list[Atom], cotangents: Cotangents
+    ) -> tuple[Var, ...]:
+        """From one checkpoint back to the one before: the iterations between run again, then are swept."""
+        b = self.builder
+
+        def sweep_segment(segment: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
+            inner = dict(env)
+            self.pop(stmt, inner)
+            first = b.apply("mul", segment, segment, hint="first")
+            rest = b.apply("sub", trips if trips.type == int32 else b.apply("int32", trips), first)
+            length = b.apply("min", self.between(segment), rest, hint="length")
+            self.set_counters(stmt, inner, first)
+            starts = [value_of(carry, inner) for carry in stmt.carries]
+            self.record_stretch(stmt, inner, first, length, starts)
+            return list(self.sweep_stretch(stmt, dict(env), first, length, bars, own))
+
+        segment = Var(int32, "segment", stmt.span)
+        count = value_of(self.segments[stmt], env)
+        return self.reversed_loop(stmt, segment, count, given, cotangents, sweep_segment)
+
+    def sweep_stretch(
+        self,
+        stmt: Loop,
+        env: Env,
+        first: Atom | None,
+        length: Atom,
+        given: list[Atom],
+        cotangents: Cotangents,
+    ) -> tuple[Var, ...]:
+        """Sweep iterations that were saved: `length` of them from number `first` on, all of them if None."""
+
+        def sweep_iteration(index: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
+            inner = dict(env)
+            number = self.set_index(stmt, inner, first, index)
+            self.set_counters(stmt, inner, number)
+            self.recompute(stmt.body, inner)
+            incoming = dict(zip(self.moved(stmt), bars, strict=True))
+            self.sweep_block(stmt.body, inner, [incoming.get(i) for i in range(len(stmt.carries))], own)
+            carries = [stmt.carries[i] for i in self.moved(stmt)]
+            return [own.pop(carry, zero(type_of(carry))) for carry in carries]
+
+        hint = stmt.index.hint if isinstance(stmt, For) else ""
+        index = Var(type_of(length), hint, stmt.span)
+        return self.reversed_loop(stmt, index, length, given, cotangents, sweep_iteration)
+
+    def reversed_loop(
+        self,
+        stmt: Loop,
+        index: Var,
+        count: Atom,
+        given: list[Atom],
+        cotangents: Cotangents,
+        sweep_once: Callable[[Var, list[Atom], Cotangents], list[Atom]],
+    ) -> tuple[Var, ...]:
+        """A loop that takes the cotangents of the carried values from its end (`given`) to its start.
+
+        Those of what else the loop reads grow on the way: `cotangents` then holds them.
+        """
+        bars = self.bar_vars([stmt.carries[i] for i in self.moved(stmt)])
+        targets = [v for v in self.targets(stmt.body) if v not in stmt.carries]
+        sums = dict(zip(targets, self.bar_vars(targets), strict=True))
+        own = Cotangents(sums)
+        with self.builder.block() as body:
+            yields = sweep_once(index, list(bars), own)
+        grown = [v for v in targets if own[v] is not sums[v]]
+        copied = body.close(*yields, *(own[v] for v in grown))
+        inits = (*given, *(cotangents.get(v, zero(type_of(v))) for v in grown))
+        outs = self.bar_vars([*(stmt.carries[i] for i in self.moved(stmt)), *grown])
+        carries = (*bars, *(sums[v] for v in grown))
+        self.builder.emit(For(outs, index, count, carries, inits, copied, stmt.span, True))
+        cotangents.update(zip(grown, outs[len(bars) :], strict=True))
+        return outs[: len(bars)]
+
+    def trip_count(self, stmt: Loop, env: Env) -> Atom:
+        if isinstance(stmt, For) and stmt.stop is None:
+            return value_of(stmt.count, env)
+        return value_of(self.trips[stmt], env)
+
+    def sweep_block(
+        self, block: Block, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
+    ) -> None:
+        for target, g in zip(block.yields, given, strict=True):
+            self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g))
+        self.sweep(block, env, cotangents)
+
+    def targets(self, *inner: Block) -> list[Var]:
+        """The active values from outside that blocks read: their cotangents grow inside."""
+        found: dict[Var, None] = {}
+        for block in inner:
+            found.update(dict.fromkeys(_free(block)))
+        return [v for v in found if v in self.active and not isinstance(v.type, Array)]
+
+    def bar_vars(self, vars: Sequence[Var]) -> tuple[Var, ...]:
+        span = self.builder.span
+        return tuple(Var(v.type, f"{v.hint}_bar" if v.hint else "", span) for v in vars)
+
+    def publish(self, params: Sequence[Var]) -> None:
+        """Accumulate the cotangents of parameters that are values into their 1-element arrays."""
+        for param in params:
+            if param in self.cotangents:
+                self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])
+
+
+def _free(block: Block) -> list[Var]:
+    """The Vars that a block reads from outside, in order of use."""
+    used: dict[Atom, None] = {}
+    defined: set[Atom] = set()
+    _collect(block, used, defined)
+    return [atom for atom in used if isinstance(atom, Var) and atom not in defined]
+
+
+def _collect(block: Block, used: dict[Atom, None], defined: set[Atom]) -> None:
+    for stmt in block.stmts:
+        used.update(dict.fromkeys(atoms(stmt)))
+        defined.update(defs(stmt))
+        if isinstance(stmt, For | While):
+            defined.update(stmt.carries)
+        for inner in blocks(stmt):
+            _collect(inner, used, defined)
+    used.update(dict.fromkeys(block.yields))

@@ -1,0 +1,105 @@
+"""Forwarding: a load of an element that the thread has just read or written is that value.
+
+    before    y[i] = v; u = y[i]; w = mul(u, x[j]); z = add(w, x[j])
+    after     y[i] = v; t = x[j]; w = mul(v, t); z = add(w, t)
+
+What stood in memory between is not kept, and its derivative takes the short way.  A write to an array forgets
+what is known of it, and of the arrays that may share its memory.
+"""
+
+from kernelab.lang.ir import (
+    Atom,
+    Atomic,
+    Block,
+    Const,
+    Custom,
+    For,
+    Function,
+    If,
+    Load,
+    Native,
+    Stmt,
+    Store,
+    Var,
+    While,
+)
+from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.effects import Groups, aliases, block_effects
+
+_Element = tuple[object, ...]
+
+
+def forward(function: Function, groups: Groups = (), by_line: bool = False) -> Function:
+    """The function without the loads whose value is known.
+
+    With `by_line`, every load of an array that the function does not change stays where it stands.
+    """
+    return _Forwarder(function, groups, by_line).function(function)
+
+
+class _Forwarder(Copier):
+    def __init__(self, function: Function, groups: Groups, by_line: bool) -> None:
+        super().__init__()
+        self.shared = aliases(function, groups)
+        self.merged = block_effects(function.body).changed if by_line else None
+        self.known: dict[_Element, Atom] = {}
+        self.loaded: set[Atom] = set()
+
+    def stmt(self, stmt: Stmt) -> None:
+        super().stmt(stmt)
+        match stmt:
+            case Store(array, indices, value):
+                self.forget(array)
+                self.known[self.element(array, indices)] = self.atom(value)
+            case Atomic(_, _, array):
+                self.forget(array)
+            case Native():
+                for array in stmt.changed:
+                    self.forget(self.var(array))
+            case If(_, _, then, orelse):
+                self.forget_changed(then)
+                self.forget_changed(orelse)
+            case For() | While() | Custom():
+                self.forget_changed(stmt.body)
+            case _:
+                pass
+
+    def block(self, block: Block) -> Block:
+        before = dict(self.known)
+        copied = super().block(block)
+        self.known = before
+        return copied
+
+    def loop(self, stmt: For | While) -> None:
+        self.forget_changed(stmt.body)
+        super().loop(stmt)
+
+    def load(self, stmt: Load) -> None:
+        element = self.element(stmt.array, stmt.indices)
+        if element in self.known:
+            self.env[stmt.out] = self.known[element]
+            self._share_name(self.known[element], stmt)
+            return
+        super().load(stmt)
+        if self.merged is not None and self.shared[stmt.array].isdisjoint(self.merged):
+            return
+        self.known[element] = self.atom(stmt.out)
+        self.loaded.add(self.atom(stmt.out))
+
+    def _share_name(self, value: Atom, stmt: Load) -> None:
+        """A loaded value that stands for several of the user's names is named after its element."""
+        if isinstance(value, Var) and value in self.loaded and value.hint != stmt.out.hint:
+            indices = (index.hint if isinstance(index, Var) else str(index.value) for index in stmt.indices)
+            value.hint = "_".join([stmt.array.hint, *indices]).replace("-", "")
+
+    def element(self, array: Var, indices: tuple[Atom, ...]) -> _Element:
+        keys = [atom.value if isinstance(atom, Const) else atom for atom in self.atoms(indices)]
+        return (array, *keys)
+
+    def forget(self, array: Var) -> None:
+        lost = self.shared[array]
+        self.known = {element: value for element, value in self.known.items() if element[0] not in lost}
+
+    def forget_changed(self, block: Block) -> None:
+        for array in block_effects(block).changed:
+            self.forget(array)

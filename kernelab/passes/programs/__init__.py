@@ -1,0 +1,1 @@
+"""Programs beside the primal: batches, NaN provenance, race marks, dependencies."""

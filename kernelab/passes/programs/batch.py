@@ -1,0 +1,251 @@
+"""Batching: many independent runs of one program as one launch with an extra axis.
+
+    before    f(x, w, y)            y[i] = w * x[i]
+    batched   f(x, w, y)  lane, i   y[lane, i] = w * x[lane, i]
+
+The arrays chosen get an axis in front, which the lane indexes; all others are shared by the lanes, and since
+all of these would store the same there, the first does it for them (`to_widen` says where that is so).  In
+`by_thread` the lane is the thread itself: each thread then has a copy of the chosen arrays of its own.
+Expects no `Call` and no `Custom`.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from kernelab.lang.build import type_of
+from kernelab.lang.ir import (
+    Append,
+    Atom,
+    Atomic,
+    Block,
+    Const,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+    atoms,
+    blocks,
+    defs,
+    walk,
+)
+from kernelab.lang.ops import SHAPE
+from kernelab.lang.types import Array, int32, int64, uint32
+from kernelab.passes.common.copying import Copier
+from kernelab.passes.common.effects import Groups, aliases, effects
+from kernelab.passes.common.simplify import simplify
+
+MOST_COORDINATES = 4
+"""How many coordinates a grid has."""
+
+
+def batched(function: Function, wide: Collection[int], rank: int, distinct: bool = False) -> Function:
+    """The program for a grid whose first extent counts lanes; `wide` are positions of array parameters.
+
+    `rank` is how many coordinates the grid had.  Its last parameters are then an int64, how many threads a
+    lane has, and an int32: where the grid would have too many coordinates, the extent of the first one, which
+    the lane is folded into.  With `distinct`, every lane draws random numbers of its own, and an int64 behind
+    them says how many lanes other launches have run before.
+    """
+    lane, linear = Var(int32, "lane"), Var(int64, "thread")
+    threads, first, before = Var(int64, "threads"), Var(int32, "first_extent"), Var(int64, "lanes_before")
+    own = (*function.threads, *(Var(int32) for _ in range(rank - len(function.threads))))
+    own_by_lane = _widened(function, wide)
+    shared = frozenset(function.params) - own_by_lane.keys()
+    writer = _Batcher(lane, own_by_lane, shared, before if distinct else None)
+    b = writer.builder
+    coordinates = (lane, *own)
+    if len(coordinates) > MOST_COORDINATES:
+        folded = Var(int32, "lane_and_first")
+        extent = b.apply("max", first, Const(1, int32))  # above zero: so backends see that lanes are apart
+        writer.lane = b.apply("floordiv", folded, extent)
+        writer.env[own[0]] = b.apply("mod", folded, extent)
+        coordinates = (folded, *own[1:])
+    if function.linear is not None:
+        writer.env[function.linear] = b.apply("mod", linear, threads)
+    params = (*(writer.wide.get(param, param) for param in function.params), threads, first)
+    params = (*params, before) if distinct else params
+    body = writer.body(function)
+    made = replace(function, name=f"{function.name}_batch", params=params, threads=coordinates, body=body)
+    return simplify(replace(made, linear=None if function.linear is None else linear))
+
+
+def by_thread(function: Function, wide: Collection[int]) -> Function:
+    """The program in which every thread has its own copy of the chosen arrays, along a new first axis."""
+    linear = function.linear or Var(int64, "thread")
+    writer = _Batcher(linear, _widened(function, wide))
+    params = tuple(writer.wide.get(param, param) for param in function.params)
+    body = writer.body(function)
+    name = f"{function.name}_by_thread"
+    return simplify(replace(function, name=name, params=params, body=body, linear=linear))
+
+
+def _widened(function: Function, wide: Collection[int]) -> dict[Var, Var]:
+    found: dict[Var, Var] = {}
+    for position in wide:
+        param = function.params[position]
+        assert isinstance(param.type, Array)
+        found[param] = Var(Array(param.type.elem, param.type.ndim + 1), param.hint, param.span)
+    return found
+
+
+class _Batcher(Copier):
+    def __init__(
+        self,
+        lane: Atom,
+        wide: dict[Var, Var],
+        shared: Collection[Var] = (),
+        lanes_before: Var | None = None,
+    ) -> None:
+        super().__init__(env=dict(wide))
+        self.lane = lane
+        self.wide = wide
+        self.shared = shared
+        self.lanes_before = lanes_before
+
+    def body(self, function: Function) -> Block:
+        self.stmts(function.body)
+        return self.builder.close(*self.atoms(function.body.yields))
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Print():
+                pass  # once a lane would be no more than noise
+            case Load(_, array, indices) | Store(array, indices) | Atomic(_, _, array, indices):
+                around = (self.lane,) if array in self.wide else ()
+                placed = replace(stmt, indices=(*around, *indices))
+                if isinstance(stmt, Store) and array in self.shared:
+                    self.by_one(placed)
+                else:
+                    super().stmt(placed)
+            case _:
+                super().stmt(stmt)
+
+    def by_one(self, stmt: Stmt) -> None:
+        """What all lanes would do alike, done by the first."""
+        first = self.builder.apply("eq", self.lane, Const(0, int32))
+        assert isinstance(first, Var)
+        with self.builder.block() as inner:
+            super().stmt(stmt)
+        self.builder.emit(If((), first, inner.close(), Block((), ()), stmt.span))
+
+    def let(self, stmt: Let) -> None:
+        if stmt.op is SHAPE and stmt.args[0] in self.wide:
+            array, axis = stmt.args
+            super().let(replace(stmt, args=(array, self._next(axis))))
+        elif stmt.op.name == "rand_init" and self.lanes_before is not None:
+            seed, *rest = self.atoms(stmt.args)
+            out, own = stmt.out, self._own_seed(seed, self.lanes_before)
+            self.env[out] = self.builder.let(stmt.op, (own, *rest), type_of(out), out.hint)
+        else:
+            super().let(stmt)
+
+    def _own_seed(self, seed: Atom, lanes_before: Var) -> Atom:
+        """A seed for this lane alone; not the same where lanes within lanes change places."""
+        b = self.builder
+        lane = b.apply("add", b.apply("int64", self.lane), lanes_before)
+        spread = b.apply("mul", b.apply("uint32", lane), Const(0x9E3779B9, uint32))
+        mixed = b.apply("bit_xor", b.apply("uint32", seed), spread)
+        return b.apply(str(seed.type), b.apply("mul", mixed, Const(0x85EBCA6B, uint32)))
+
+    def _next(self, axis: Atom) -> Atom:
+        if isinstance(axis, Const):
+            return axis if axis.value < 0 else Const(axis.value + 1, axis.type)
+        return self.builder.apply("add", self.atom(axis), Const(1, int32))
+
+
+def is_opaque(function: Function) -> bool:
+    """Whether native code touches arrays, which knows no lanes: each lane then needs a run of its own."""
+    return any(isinstance(stmt, Native) and stmt.arrays for stmt in walk(function.body))
+
+
+def draws(function: Function) -> bool:
+    """Whether the program draws random numbers."""
+    return any(isinstance(stmt, Let) and stmt.op.name == "rand_init" for stmt in walk(function.body))
+
+
+def to_widen(function: Function, wide: Collection[int], groups: Groups = ()) -> frozenset[int]:
+    """The positions of the changed arrays that differ between lanes, if those of `wide` do.
+
+    An array that every lane would only fill with the same values can be shared; one that is read again, be it
+    through another of its group, or changed by atomics, cannot.
+    """
+    found, shared = effects(function), aliases(function, groups)
+    again = {array for array in found.changed if shared[array] & found.reads} | found.accumulates
+    differ = _Differing(function, {function.params[position] for position in wide}).arrays | again
+    return frozenset(i for i, param in enumerate(function.params) if param in differ).difference(wide)
+
+
+class _Differing:
+    """Which Vars differ between lanes, to a fixed point; `arrays` are the parameters so changed."""
+
+    def __init__(self, function: Function, wide: set[Var]) -> None:
+        self.vars: set[Var] = set()
+        self.stacks: set[Stack] = set()
+        self.arrays = set(wide)
+        self.grew = True
+        while self.grew:
+            self.grew = False
+            self.block(function.body, False)
+
+    def mark(self, vars: Sequence[Var]) -> None:
+        for var in vars:
+            if var not in self.vars:
+                self.vars.add(var)
+                self.grew = True
+
+    def block(self, block: Block, apart: bool) -> None:
+        for stmt in block.stmts:
+            self.stmt(stmt, apart)
+
+    def stmt(self, stmt: Stmt, apart: bool) -> None:
+        """`apart` says that lanes may differ in whether they come here at all."""
+        differs = apart or any(atom in self.vars or atom in self.arrays for atom in atoms(stmt))
+        match stmt:
+            case Let(_, op) if op is SHAPE:
+                return
+            case Store(array) | Atomic(_, _, array) | Append(array) if differs:
+                if array not in self.arrays:
+                    self.arrays.add(array)
+                    self.grew = True
+                self.mark(defs(stmt))
+            case Native() if differs:
+                self.grew = self.grew or not self.arrays.issuperset(stmt.changed)
+                self.arrays.update(stmt.changed)
+                self.mark(defs(stmt))
+            case Save(stack) if differs and stack not in self.stacks:
+                self.stacks.add(stack)
+                self.grew = True
+            case Restore(stack, outs) if apart or stack in self.stacks:
+                self.mark(outs)
+            case If(outs, cond):
+                self.choice(stmt, outs, apart or cond in self.vars)
+            case For() | While():
+                self.loop(stmt, apart)
+            case _ if differs:
+                self.mark(defs(stmt))
+            case _:
+                pass
+
+    def choice(self, stmt: If, outs: tuple[Var, ...], apart: bool) -> None:
+        for branch in blocks(stmt):
+            self.block(branch, apart)
+            self.mark([out for out, a in zip(outs, branch.yields, strict=True) if apart or a in self.vars])
+
+    def loop(self, stmt: For | While, apart: bool) -> None:
+        apart = apart or (isinstance(stmt, For) and stmt.count in self.vars)
+        if stmt.stop is not None:
+            apart = apart or stmt.carries[stmt.stop] in self.vars
+        for i, carry in enumerate(stmt.carries):
+            if apart or stmt.inits[i] in self.vars or stmt.body.yields[i] in self.vars:
+                self.mark([carry, stmt.outs[i]])
+        self.block(stmt.body, apart)

@@ -1,0 +1,164 @@
+"""Races: every access to some arrays is accompanied by marks that say which threads came there, and how.
+
+    before    y[j] = v
+    after     y[j] = v; key = thread * sites + 7; min(y_store_first[j], key); max(y_store_last[j], key)
+
+Works on scalarised functions without calls.  Marks are minima and maxima of int64, so threads may run in any
+order, or together: what they leave says whether two different threads came to an element, at which places of
+the text.  Sums and prints of the kernel are kept and left out; what C++ snippets touch leaves no mark.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kernelab.errors import Span
+from kernelab.lang.build import Builder
+from kernelab.lang.ir import (
+    Atomic,
+    AtomicKind,
+    Block,
+    Const,
+    For,
+    Function,
+    If,
+    Load,
+    Native,
+    Print,
+    Stmt,
+    Store,
+    Var,
+    While,
+    walk,
+)
+from kernelab.lang.types import Array, int64, with_scalar
+from kernelab.passes.access.independence import is_apart, uses
+
+Use = Literal["store", "load", "atomic"]
+USES: tuple[Use, ...] = ("store", "load", "atomic")
+
+UNMARKED = (2**63 - 1, -1)
+"""What the first and the last mark of an element are where no thread came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A program that leaves marks, which two parameters more take for each array and use of it, in order.
+
+    A mark is the number of a thread times how many `sites` there are, plus the number of the site.
+    """
+
+    function: Function
+    sites: tuple[Span, ...]
+    marks: tuple[tuple[str, Use], ...]
+
+    def read(self, mark: int) -> tuple[int, Span]:
+        """The thread and the place that a mark stands for."""
+        thread, site = divmod(mark, len(self.sites))
+        return thread, self.sites[site]
+
+
+def contested(function: Function) -> frozenset[str]:
+    """The array parameters that the kernel stores to, unless each thread has elements of its own."""
+    places = {array: use.places for array, use in uses(function).items() if "store" in use.kinds}
+    arrays = (array for array in function.params if array in places)
+    return frozenset(array.hint for array in arrays if not is_apart(function, places[array]))
+
+
+def stored(function: Function) -> frozenset[str]:
+    """The array parameters that the kernel stores to."""
+    targets = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store)}
+    return frozenset(var.hint for var in targets.intersection(function.params))
+
+
+def unseen(function: Function) -> dict[str, Span]:
+    """The arrays that C++ snippets may change, with the call: no mark tells which elements."""
+    return {
+        array.hint: stmt.span
+        for stmt in walk(function.body)
+        if isinstance(stmt, Native)
+        for array in stmt.changed
+    }
+
+
+def marked(function: Function, watched: Collection[str]) -> Marked:
+    """The program that leaves marks on the arrays `watched`."""
+    thread = function.linear or Var(int64, "thread", function.span)
+    marker = _Marker(function, thread, watched)
+    marker.stmts(function.body)
+    body = marker.close(*function.body.yields)
+    made = replace(
+        function,
+        name=f"{function.name}_marked",
+        params=(*function.params, *marker.params()),
+        body=body,
+        linear=thread,
+    )
+    uses = tuple((array.hint, use) for array, use in marker.marks)
+    return Marked(made, tuple(marker.sites), uses)
+
+
+class _Marker(Builder):
+    def __init__(self, function: Function, thread: Var, watched: Collection[str]) -> None:
+        super().__init__(function.span)
+        self.thread = thread
+        self.watched = [param for param in function.params if param.hint in watched]
+        accesses = (stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic))
+        self.count = sum(stmt.array in self.watched for stmt in accesses)
+        self.sites: list[Span] = []
+        self.marks: dict[tuple[Var, Use], tuple[Var, Var]] = {}
+
+    def params(self) -> Iterator[Var]:
+        for pair in self.marks.values():
+            yield from pair
+
+    def stmts(self, block: Block) -> None:
+        for stmt in block.stmts:
+            with self.at(stmt.span):
+                self.stmt(stmt)
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Print():
+                return
+            case If(outs, cond, then, orelse, span):
+                self.emit(If(outs, cond, self.nested(then), self.nested(orelse), span))
+            case For() | While():
+                self.emit(replace(stmt, body=self.nested(stmt.body)))
+            case Load(array=array):
+                self.emit(stmt)
+                self.mark("load", array, stmt)
+            case Store(array):
+                self.emit(stmt)
+                self.mark("store", array, stmt)
+            case Atomic(array=array):
+                self.emit(stmt)
+                self.mark("atomic", array, stmt)
+            case _:
+                self.emit(stmt)
+
+    def nested(self, block: Block) -> Block:
+        with self.block() as inner:
+            self.stmts(block)
+        return inner.close(*block.yields)
+
+    def mark(self, use: Use, array: Var, stmt: Load | Store | Atomic) -> None:
+        if array not in self.watched:
+            return
+        number = len(self.sites)
+        self.sites.append(stmt.span)
+        scaled = self.apply("mul", self.thread, Const(self.count, int64))
+        key = self.apply("add", scaled, Const(number, int64))
+        first, last = self.marks_of(array, use)
+        ends: tuple[tuple[AtomicKind, Var], ...] = (("min", first), ("max", last))
+        for kind, marks in ends:
+            out = Var(int64, "", stmt.span)
+            self.emit(Atomic(out, kind, marks, stmt.indices, key, stmt.span, component=stmt.component))
+
+    def marks_of(self, array: Var, use: Use) -> tuple[Var, Var]:
+        if (array, use) not in self.marks:
+            assert isinstance(array.type, Array)
+            type = Array(with_scalar(array.type.elem, int64), array.type.ndim)
+            made = tuple(Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ("first", "last"))
+            self.marks[array, use] = (made[0], made[1])
+        return self.marks[array, use]

@@ -1,0 +1,1 @@
+"""The arguments of a launch: checked, converted, flattened and packed."""

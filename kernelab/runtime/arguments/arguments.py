@@ -1,0 +1,273 @@
+"""The arguments of a launch: checked against the kernel's parameters, and packed into the slots of an entry.
+
+Every message names the argument and points at the parameter in the kernel's text.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, LaunchError, Span
+from kernelab.host.traced import untraced
+from kernelab.host.unsuited import refuse_mask
+from kernelab.lang.ir import Var
+from kernelab.lang.rounding import rounded
+from kernelab.lang.types import (
+    Array,
+    Scalar,
+    Value,
+    bfloat16,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+    size_of,
+)
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import require_readable
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.memory.device import CPU
+from kernelab.runtime.memory.interop import HostArray, array_type, scalar_of_dtype
+
+_FORMATS = {
+    "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
+    "uint8": "B7x", "uint16": "H6x", "uint32": "I4x", "uint64": "Q",
+    "float16": "e6x", "float32": "f4x", "float64": "d",
+}  # fmt: skip
+
+LARGEST = 2.0**127
+"""Up to here every float becomes a float32 without further ado."""
+
+Packed = tuple[Any, bytes]
+"""What a launch keeps of an argument, and its slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A one-element array passed for a number or a vector: where its gradient goes."""
+
+    array: array
+
+
+def require_arguments_readable(arguments: Sequence[Any]) -> None:
+    """Raise GradientError where an array among the arguments of a launch differs between lanes."""
+    for argument in arguments:
+        given = argument.array if isinstance(argument, Reference) else argument
+        if isinstance(given, array):
+            require_readable(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """How plain numbers are packed: those of just this Python type, from `low` to `high`."""
+
+    kind: Any
+    low: float
+    high: float
+    pack: Callable[[Any], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a kernel, and how an argument for it is checked and packed."""
+
+    kernel: str
+    name: str
+    type: Value | Array
+    span: Span
+
+    def convert(self, argument: Any) -> Packed:
+        """The argument as a launch keeps it, and its slots; raises LaunchError where it does not fit."""
+        if isinstance(self.type, Array):
+            kept = self._array(argument, self.type)
+            return kept, kept.packed
+        if isinstance(argument, array):
+            return self._reference(argument, self.type)
+        if isinstance(self.type, Scalar):
+            number = _taken_out(argument)
+            return number, self._number(number, self.type)
+        return argument, self._components(argument, self.type)
+
+    @property
+    def quick(self) -> Quick | None:
+        """How the numbers that nobody has to look at twice are packed; None where there are none."""
+        wanted = self.type
+        if not isinstance(wanted, Scalar) or wanted.name == "bool" or (wanted.is_float and wanted.bits < 32):
+            return None
+        pack = struct.Struct(_FORMATS[wanted.name]).pack
+        if wanted.is_float:
+            return Quick(float, -LARGEST, LARGEST, pack)
+        limits = np.iinfo(wanted.dtype)
+        return Quick(int, int(limits.min), int(limits.max), pack)
+
+    def wrong(self, found: str, hint: str = "", code: str = "argument") -> LaunchError:
+        """The error that something else was expected here."""
+        message = (
+            f"argument `{self.name}` of kernel `{self.kernel}` expects {_expected(self.type)}, not {found}"
+        )
+        note = f"{self.name}: {self.type}"
+        return LaunchError(Diagnostic(message, self.span, code, note=note, hint=hint))
+
+    # -------------------------------------------------------------------------------------- arrays
+
+    def _array(self, argument: Any, wanted: Array) -> array:
+        if isinstance(argument, array):
+            found = argument
+        elif argument is None:
+            found = _nothing(wanted)
+        elif hasattr(argument, "gathered"):
+            if argument.type != wanted:
+                raise self.wrong(f"picked elements of an {argument.type}", code="dtype")
+            found = argument.gathered()
+        elif isinstance(argument, np.ndarray) or (
+            hasattr(argument, "__array_interface__") and not isinstance(argument, np.generic)
+        ):
+            given = argument if isinstance(argument, np.ndarray) else np.asarray(argument)
+            found = self._borrowed(given, wanted)
+        else:
+            hint = f"make an array of it: kl.array(..., dtype=kl.{wanted.elem})"
+            if isinstance(argument, bool | int | float | np.number):
+                hint = "inputs, then outputs, fill the parameters in the order of the kernel's definition"
+            raise self.wrong(described(argument, by_shape=True), hint, "type")
+        if found.dtype != wanted.elem:
+            other = f"or annotate {self.name}: {found.type}"
+            hint = f"convert it: kl.array({self.name}, dtype=kl.{wanted.elem}), {other}"
+            raise self.wrong(f"an array of {found.dtype}", hint, "dtype")
+        if found.ndim != wanted.ndim:
+            hint = f"its shape is {found.shape}; reshape or slice it, or annotate {self.name}: {found.type}"
+            raise self.wrong(f"an array of {_dimensions(found.ndim)}", hint, "ndim")
+        return found
+
+    def _borrowed(self, values: HostArray, wanted: Array) -> array:
+        scalar, components = scalar_of(wanted.elem), shape_of(wanted.elem)
+        if scalar_of_dtype(values.dtype) != scalar:
+            hint = f"convert it: {self.name}.astype(np.{scalar})"
+            raise self.wrong(f"a NumPy array of dtype {values.dtype}", hint, "dtype")
+        fits = values.ndim == wanted.ndim + len(components)
+        if not fits or values.shape[wanted.ndim :] != components:
+            axes = (
+                "" if not components else f", the last ones {components} for the components of {wanted.elem}"
+            )
+            hint = f"it needs {wanted.ndim + len(components)} axes{axes}"
+            raise self.wrong(f"a NumPy array of shape {values.shape}", hint, "shape")
+        shared = array(values, wanted.elem, device=CPU, copy=False)
+        assert isinstance(shared, array)
+        if shared.size and not np.shares_memory(shared.host(), values):
+            raise self.wrong(
+                "a NumPy array whose components lie apart", "pass np.ascontiguousarray(...)", "shape"
+            )
+        return shared
+
+    # -------------------------------------------------------------------------------------- values
+
+    def _reference(self, argument: array, wanted: Value) -> Packed:
+        if not is_differentiable(wanted) or argument.dtype != wanted or argument.size != 1:
+            hint = (
+                "an array of one element of that type would do"
+                if scalar_of(wanted).is_float
+                else "pass its value"
+            )
+            raise self.wrong(f"an array of {argument.size} {argument.dtype}", hint, "type")
+        value = argument.host().reshape(shape_of(wanted))
+        if isinstance(wanted, Scalar):
+            return Reference(argument), self._number(value.item(), wanted)
+        return Reference(argument), self._components(value, wanted)
+
+    def _number(self, argument: Any, wanted: Scalar) -> bytes:
+        value = untraced(argument)
+        value = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(value, (int, float) if wanted.is_float else int):
+            raise self.wrong(described(argument, by_shape=True), _number_hint(argument, wanted), "type")
+        try:
+            if wanted == bfloat16:
+                return _rounded(float(value), wanted)
+            return struct.pack(_FORMATS[wanted.name], value)
+        except (struct.error, OverflowError):
+            if wanted.is_float and not _is_beyond_floats(value):
+                return _rounded(value, wanted)
+            if wanted.is_float:
+                raise self.wrong("an int of so many digits", "no float is that large", "range") from None
+            limits = np.iinfo(wanted.dtype)
+            hint = f"{wanted} holds {limits.min} to {limits.max}"
+            shown = str(argument) if abs(value) < 2**70 else "an int of so many digits"
+            raise self.wrong(shown, hint, "range") from None
+
+    def _components(self, argument: Any, wanted: Value) -> bytes:
+        shape, scalar = shape_of(wanted), scalar_of(wanted)
+        refuse_mask(argument)
+        try:
+            values = np.asarray(untraced(argument))
+        except ValueError:
+            values = np.empty(0)
+        if values.shape not in (shape, (size_of(wanted),)):
+            hint = f"pass kl.{wanted}(...), a tuple or a NumPy array of shape {shape}"
+            raise self.wrong(described(argument, by_shape=True), hint, "shape")
+        if values.dtype.kind in "SU":
+            values = np.asarray(argument, object)  # each component as it was given
+        return b"".join(self._number(component, scalar) for component in values.reshape(-1).tolist())
+
+
+def parameters(kernel: str, params: Sequence[Var]) -> tuple[Parameter, ...]:
+    """The parameters of a kernel."""
+    found = []
+    for var in params:
+        type = array_type(var.type.elem, var.type.ndim) if isinstance(var.type, Array) else var.type
+        found.append(Parameter(kernel, var.hint, type, var.span))
+    return tuple(found)
+
+
+def wrong_count(kernel: str, params: Sequence[Parameter], given: int, span: Span) -> LaunchError:
+    """The error of a launch with more or fewer arguments than the kernel has parameters."""
+    signature = ", ".join(f"{p.name}: {p.type}" for p in params)
+    arguments = "1 argument" if len(params) == 1 else f"{len(params)} arguments"
+    message = f"kernel `{kernel}` takes {arguments}, not {given}"
+    if given < len(params):
+        message += f"; `{params[given].name}` is missing"
+    return LaunchError(Diagnostic(message, span, "count", hint=f"its signature is {kernel}({signature})"))
+
+
+def _expected(type: Value | Array) -> str:
+    if not isinstance(type, Array):
+        return f"{'an' if str(type).startswith('int') else 'a'} {type}"
+    return f"an array of {type.elem} with {_dimensions(type.ndim)}"
+
+
+def _dimensions(ndim: int) -> str:
+    return "1 dimension" if ndim == 1 else f"{ndim} dimensions"
+
+
+def _taken_out(argument: Any) -> Any:
+    """The number in an array of NumPy's without axes; anything else itself."""
+    return argument[()] if isinstance(argument, np.ndarray) and argument.ndim == 0 else argument
+
+
+def _number_hint(argument: Any, wanted: Scalar) -> str:
+    if isinstance(argument, float | np.floating):
+        return "write int(...) around it to drop the fraction"
+    if isinstance(argument, np.ndarray):
+        return "pass one of its elements"
+    return f"pass a {'float' if wanted.is_float else 'int'}"
+
+
+def _is_beyond_floats(value: float) -> bool:
+    try:
+        float(value)
+    except OverflowError:
+        return True
+    return False
+
+
+def _rounded(number: float, wanted: Scalar) -> bytes:
+    with np.errstate(over="ignore"):
+        value = rounded(np.float64(number), wanted.dtype)
+    return value.tobytes().ljust(8, b"\0")
+
+
+def _nothing(wanted: Array) -> array:
+    """What stands for an array that is not given: one without elements."""
+    shape = (*(0,) * wanted.ndim, *shape_of(wanted.elem))
+    made = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
+    assert isinstance(made, array)
+    return made

@@ -1,0 +1,1 @@
+"""The class array: layout, views, copies, gradients, other libraries."""

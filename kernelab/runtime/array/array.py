@@ -1,0 +1,388 @@
+"""The class `array`: a typed, strided view of memory that kernels, NumPy and gradients share.
+
+Knows memory, dtypes and the current recorder; must not know kernels or tapes.  Every change that the host
+makes passes through `write` or `transfer`: they warn the memory's watchers and tell the recorder.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
+from kernelab.guidance.bad_calls import telling
+from kernelab.host.traced import traced
+from kernelab.host.values import frozen, value_of
+from kernelab.lang.structs import Struct
+from kernelab.lang.types import Value, shape_of
+from kernelab.runtime.array.attribute_hints import Hints
+from kernelab.runtime.array.exchange import Exchange
+from kernelab.runtime.array.fixed import Fixed
+from kernelab.runtime.array.fresh import allocate_on, laid_out, require_room
+from kernelab.runtime.array.host_annotations import array_annotation
+from kernelab.runtime.array.host_operators import Arithmetic
+from kernelab.runtime.array.outside import at_address, from_interface, is_outside
+from kernelab.runtime.array.overlap import share_bytes
+from kernelab.runtime.array.transfers import look_at, transfer, unreadable, write
+from kernelab.runtime.array.viewing import (
+    Index,
+    Views,
+    fits,
+    is_indices,
+    is_integer,
+    is_picked,
+    keys_of,
+    other_shape,
+    require_inside,
+    shaped,
+)
+from kernelab.runtime.context import hooks
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
+from kernelab.runtime.memory.interop import (
+    HostArray,
+    element,
+    fitting,
+    host_values,
+    is_plain,
+    itemsize,
+    shape_tuple,
+    too_many_axes,
+    value_type,
+)
+from kernelab.runtime.memory.memory import address_of, borrow, contiguous_strides
+
+Shape = tuple[int, ...]
+
+
+class array(Arithmetic, Exchange, Views, Hints, Fixed):  # noqa: N801 (the name users know)
+    """Elements of one dtype in 1 to 4 dimensions; ``==`` compares these one by one.
+
+    ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory
+    where the dtype fits); ``array(ptr=, dtype=, shape=, strides=)`` looks at an address, which must stay
+    valid for `capacity` bytes (`deleter` gets both at the end).  `grad` is the array of the gradient;
+    `pinned` locks memory of the host for copies to a CUDA device; `retain_grad` changes nothing.
+    ``array(dtype=float)``, ``array(dtype=vec3, ndim=2)`` and ``array[float]`` are annotations.  Raises
+    KernelTypeError where data and dtype do not go together.
+    """
+
+    __kernelab_name__ = "array"
+    __slots__ = ()
+
+    structs: ClassVar[Any] = None
+    holds_structs: ClassVar[Callable[[Any, Any], bool]] = staticmethod(lambda data, dtype: False)
+
+    def __new__(
+        cls, data: Any = None, dtype: Any = None, shape: Any = None, *_: Any, ndim: int = 1, **__: Any
+    ) -> Any:
+        if data is None and shape is None:
+            if dtype is None:
+                hint = "give it data, or write kl.zeros(10); an annotation names a type: array(dtype=float)"
+                raise KernelTypeError(Diagnostic("cannot make an array from None", code="data", hint=hint))
+            return array_annotation(dtype, ndim)
+        return super().__new__(cls.structs if cls.holds_structs(data, dtype) else cls)
+
+    @classmethod
+    def class_of(cls, dtype: Any) -> Any:
+        """The class of arrays of this type of elements: structs have one of their own."""
+        return array.structs if isinstance(dtype, Struct) else array
+
+    def __class_getitem__(cls, dtype: Any) -> Any:
+        return array_annotation(dtype, 1)
+
+    @telling()
+    def __init__(
+        self,
+        data: Any = None,
+        dtype: Any = None,
+        shape: int | Sequence[int] | None = None,
+        device: Device | str | None = None,
+        requires_grad: bool = False,
+        copy: bool = True,
+        ndim: int | None = None,
+        *,
+        ptr: int | None = None,
+        strides: Sequence[int] | None = None,
+        deleter: Callable[[int, int], None] | None = None,
+        grad: "array | None" = None,
+        pinned: bool = False,
+        retain_grad: bool = False,
+        capacity: int | None = None,
+    ) -> None:
+        place = get_device(device)
+        elem = None if dtype is None or dtype is Any else value_type(dtype)
+        if ptr is not None:
+            place = CPU if device is None else place
+            self._point(ptr, () if shape is None else shape, strides, elem, deleter, place, capacity)
+        elif data is None:
+            assert shape is not None
+            self._allocate(shape_tuple(shape), value_type(float) if elem is None else elem, strides, place)
+        elif strides is not None:
+            message = "data bring their own layout: strides go with shape= or ptr="
+            hint = "transpose or slice the array, or copy into kl.zeros(shape, strides=...)"
+            raise KernelTypeError(Diagnostic(message, code="strides", hint=hint))
+        elif is_outside(data):
+            self._share(
+                array.over(*from_interface(data, elem)), elem, shape, copy, None if device is None else place
+            )
+        else:
+            self._adopt(data, elem, shape, copy, place)
+        if ndim is not None and ndim != self.ndim:
+            message = f"the data have {self.ndim} dimensions, not {ndim}"
+            raise KernelTypeError(Diagnostic(message, code="ndim"))
+        if pinned and copy and ptr is None:
+            self._pin()
+        if requires_grad:
+            self.requires_grad = True
+        if grad is not None:
+            self.grad = grad
+
+    def _point(
+        self, ptr: int, extents: Any, strides: Any, dtype: Any, deleter: Any, place: Device, capacity: Any
+    ) -> None:
+        elem, shape = value_type(float if dtype is None else dtype), shape_tuple(extents)
+        steps, needed = laid_out(shape, elem, strides)
+        require_room(capacity, needed)
+        memory = at_address(place.space, ptr, shape, steps, itemsize(elem), deleter)
+        self.place(memory, ptr - memory.address, shape, steps, elem)
+        memory.folded |= self.folds
+
+    def _share(self, shared: "array", elem: Any, shape: Any, copy: bool, place: Device | None) -> None:
+        fits = shape is None and elem in (None, shared.dtype) and place in (None, shared.device)
+        if copy or not fits:
+            self._adopt(shared, elem, shape, True, shared.device if place is None else place)
+            return
+        self.place(shared.allocation, shared.offset, shape_tuple(shared.shape), shared.strides, shared.dtype)
+        self._came_in(shared)
+
+    def _came_in(self, data: Any) -> None:
+        recorder = RECORDER.get()
+        if recorder is not None:
+            recorder.came_in(self, data)
+
+    def _allocate(
+        self,
+        shape: Shape,
+        elem: Value,
+        strides: Any = None,
+        place: Device = CPU,
+        cleared: bool = True,
+    ) -> None:
+        steps, nbytes = laid_out(shape, elem, strides)
+        self.place(allocate_on(place, nbytes, cleared=cleared), 0, shape, steps, elem)
+        self.allocation.folded = strides is not None and self.folds
+
+    def _adopt(
+        self, data: Any, elem: Value | None, shape: int | Sequence[int] | None, copy: bool, place: Device
+    ) -> None:
+        given = data
+        if isinstance(data, array):
+            found = look_at(data)
+            given = traced(data.seen(), found) if found else data
+            copy |= data.allocation.space is not None
+            elem, data = elem or data.dtype, data.seen()
+        values, elem = host_values(data, elem)
+        axes = values.ndim - len(shape_of(elem))
+        if shape is not None:
+            wanted = shape_tuple(shape)
+            values, axes = shaped(values, wanted, shape_of(elem)), len(wanted)
+        elif axes == 0:
+            values, axes = values[None], 1
+        if axes > 4:
+            raise KernelTypeError(too_many_axes(axes))
+        elsewhere = copy or place.is_cuda
+        if elsewhere or not fits(values, elem) or not np.may_share_memory(values, data):
+            self._allocate(shape_tuple(values.shape[:axes]), elem, place=place, cleared=False)
+            self.blank()[...] = values
+        else:
+            allocation = borrow(values)
+            offset = address_of(values) - allocation.address
+            self.place(allocation, offset, shape_tuple(values.shape[:axes]), values.strides[:axes], elem)
+            allocation.folded |= self.folds
+        self._came_in(given)
+
+    def overlaps(self, other: "array") -> bool:
+        """Whether the two have bytes in common."""
+        return share_bytes(self, other)
+
+    # -------------------------------------------------------------------------------------- what it is
+
+    @property
+    def device(self) -> Device:
+        return device_of(self.allocation.space)
+
+    def __copy__(self) -> "array":
+        return duplicate(self, self.requires_grad, "clone")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "array":
+        memo[id(self)] = made = duplicate(self, self.requires_grad, "clone")
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        look_at(self)
+        return _restored, (self.seen().copy(), self.dtype, self.requires_grad)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        if unreadable(self) is None:
+            values = np.array2string(self.seen(), separator=", ", prefix="array(")
+        else:
+            values = "<other values in each lane>"
+        gradient = ", requires_grad=True" if self.requires_grad else ""
+        return f"array({values}, shape={self.shape}, dtype={self.dtype}, device={self.device}{gradient})"
+
+    def __str__(self) -> str:
+        return str(self.seen()) if unreadable(self) is None else repr(self)
+
+    # -------------------------------------------------------------------------------------- values
+
+    def list(self) -> list[Any]:
+        """The elements in order, as Python numbers, or as vectors and matrices."""
+        found: list[Any] = traced(_listed(self), look_at(self))
+        return found
+
+    def item(self) -> Any:
+        """The only element of a one-element array; raises KernelValueError otherwise.
+
+        While a tape records, a float that gradients depend on remembers where it comes from: `backward` warns
+        where it, or what Python's arithmetic and NumPy made of it, was passed to a launch.
+        """
+        if self.size != 1:
+            message = f"item() takes the one element of an array, and this one has {self.size}"
+            raise KernelValueError(Diagnostic(message, code="size", hint="write x.list(), or x[0] for one"))
+        found = look_at(self)
+        return traced(_listed(self)[0], found)
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    # -------------------------------------------------------------------------------------- views
+
+    def __getitem__(self, key: Index | tuple[Index, ...]) -> Any:
+        """A view of the same memory; an element's value where every axis has an integer.
+
+        An array or a list of indices for an axis picks elements: an `indexedarray`.
+        """
+        if self.__class__ is array and (key.__class__ is int or key.__class__ is slice):
+            found = self._along_first(key)
+            if found is not None:
+                return found
+        keys = keys_of(self, key)
+        if any(is_indices(k) for k in keys):
+            return hooks.pick(self, keys)
+        try:
+            values = self.outline()[keys]
+        except IndexError as error:
+            raise KernelIndexError(Diagnostic(f"{error} (the shape is {self.shape})", code="index")) from None
+        axes = self.ndim - sum(not isinstance(k, slice) for k in keys)
+        if axes == 0:
+            found = look_at(self)
+            values = values if self.allocation.space is None else self.seen()[keys]
+            return traced(values if not values.ndim else frozen(self.dtype, values.copy()), found)
+        return self._seen(values, axes)
+
+    def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
+        keys = keys_of(self, key)
+        if any(is_indices(k) for k in keys):
+            hooks.pick(self, keys).put(value)
+            return
+        require_inside(self.shape, keys)
+        view = self[tuple(slice(k, k + 1 or None) if is_integer(k) else k for k in keys)]
+        if is_picked(value):
+            value = value.contiguous()
+        if not isinstance(value, array):
+            view._overwrite(value, "item assignment")
+            return
+        part = self[key]
+        hooks.store(part if isinstance(part, array) else view, value)
+
+    def contiguous(self) -> "array":
+        """This array if it is contiguous, else a copy that is."""
+        return self if self.is_contiguous else duplicate(self, self.requires_grad, "contiguous")
+
+    def to(self, device: Device | str | None) -> "array":
+        """This array on a device: itself where it is there already, else a copy, which a tape sees.
+
+        Raises LaunchError for a device that is not there.
+        """
+        place = get_device(device)
+        return self if place == self.device else duplicate(self, self.requires_grad, "to", place)
+
+    # -------------------------------------------------------------------------------------- writing
+
+    def _overwrite(self, values: Any, how: str) -> None:
+        write(self, self._fitting(values), how, values)
+
+    def _fitting(self, values: Any) -> HostArray:
+        """Host data as they can be written into this array; raises where they cannot."""
+        found, shape = fitting(values, self.dtype), self.outline().shape
+        if found.ndim > len(shape) or any(
+            n not in (1, m) for n, m in zip(found.shape[::-1], shape[::-1], strict=False)
+        ):
+            raise KernelValueError(other_shape(shape, found.shape))
+        return found
+
+    def fill_(self, value: Any) -> "array":
+        """Set every element to `value`: a number, or components of a vector or matrix."""
+        write(self, value if is_plain(value, self.dtype) else element(value, self.dtype), "fill_", value)
+        return self
+
+    def zero_(self) -> "array":
+        """Set every element to zero."""
+        write(self, 0, "zero_", 0)
+        return self
+
+    def assign(self, src: Any) -> "array":
+        """Copy the elements of an array, or of host data of this shape, into this array."""
+        if is_picked(src):
+            src = src.contiguous()
+        if isinstance(src, array):
+            transfer(self, src, "assign")
+            return self
+        values, _ = host_values(src, self.dtype)
+        if values.shape != self.outline().shape:
+            raise KernelValueError(other_shape(self.shape, values.shape))
+        write(self, values, "assign", src)
+        return self
+
+
+def require_array(value: Any, wants: str, hint: str = "make an array of it: kl.array(...)") -> None:
+    """Raise KernelTypeError where a value is no array; `wants` are the words before "an array"."""
+    if not isinstance(value, array):
+        message = f"{wants} an array of kernelab, not {described(value)}"
+        raise KernelTypeError(Diagnostic(message, code="argument", hint=hint))
+
+
+def duplicate(
+    src: array, requires_grad: bool, how: str, place: Device | None = None, pinned: bool = False
+) -> array:
+    """A contiguous copy of `src`, in memory of its own, of the same device unless another is named."""
+    size = itemsize(src.dtype)
+    place = src.device if place is None else place
+    memory = allocate_on(place, src.size * size, cleared=False, pinned=pinned)
+    strides = contiguous_strides(src.shape, size)
+    made = array.over(memory, 0, src.shape, strides, src.dtype)
+    if requires_grad:
+        made.requires_grad = True
+    transfer(made, src, how)
+    return made
+
+
+def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
+    made = array(values, dtype, requires_grad=requires_grad)
+    assert isinstance(made, array)
+    return made
+
+
+def _listed(elements: array) -> list[Any]:
+    flat = elements.seen().reshape((-1, *shape_of(elements.dtype)))
+    return flat.tolist() if flat.ndim == 1 else [value_of(elements.dtype, value.copy()) for value in flat]

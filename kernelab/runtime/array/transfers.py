@@ -1,0 +1,177 @@
+"""Writing arrays from the host, and copying between them: who has to be told before and after.
+
+Knows memory and the current recorder; must not know how arrays are made.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, GradientError, KernelTypeError, KernelValueError
+from kernelab.host.traced import Origins
+from kernelab.runtime.array import inplace
+from kernelab.runtime.array.layout import Strided
+from kernelab.runtime.array.overlap import share_bytes
+from kernelab.runtime.array.viewing import other_shape
+from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.memory.interop import HostArray, itemsize
+from kernelab.runtime.memory.memory import copy_bytes
+
+
+def look_at(elements: Strided) -> Origins:
+    """To be called where the host is about to see elements; what these are to remember."""
+    recorder = RECORDER.get()
+    return () if recorder is None else recorder.looked_at(elements)
+
+
+def unreadable(elements: Strided) -> Diagnostic | None:
+    """Why the host cannot see the values of an array, as those of a lane in `vmap`; None where it can."""
+    recorder = RECORDER.get()
+    return None if recorder is None else recorder.unreadable(elements)
+
+
+def require_readable(elements: Strided) -> None:
+    """Raise GradientError where the values of an array differ between lanes."""
+    reason = unreadable(elements)
+    if reason is not None:
+        raise GradientError(reason)
+
+
+def readable(elements: Strided) -> HostArray:
+    """The elements for host code that returns none of them; raises GradientError where lanes differ."""
+    require_readable(elements)
+    return elements.seen()
+
+
+def tabulate(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> Strided:
+    """Set `target`, a new array of ints, to ``compute(*values)`` of `sources`: in each lane its own."""
+    recorder = RECORDER.get()
+    if recorder is None:
+        set_to_computed(target, sources, compute)
+    else:
+        recorder.tabulate(target, sources, compute)
+    return target
+
+
+def set_to_computed(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> None:
+    """Set an array to what NumPy computes of the values of others, and tell nobody."""
+    target.blank()[...] = compute(*(source.seen() for source in sources))
+
+
+def transfer(dest: Strided, src: Strided, how: str) -> None:
+    """Copy the elements of `src` into `dest`, of equal shape and dtype, and tell the recorder."""
+    if dest.type is not src.type and dest.dtype != src.dtype:
+        message = f"cannot copy {src.dtype} elements into an array of {dest.dtype}"
+        hint = "convert them: kl.utils.array_cast(src, dest), or kl.array(src, dtype=...)"
+        raise KernelTypeError(Diagnostic(message, code="dtype", hint=hint))
+    if dest.shape != src.shape:
+        raise KernelValueError(_other_extents(dest, src))
+    if dest.allocation.folded or not dest.allocation.writable:
+        require_writable(dest)
+    recorder = RECORDER.get()
+    if recorder is not None and recorder.copies_again and share_bytes(dest, src):
+        src = copy(src)  # who copies once more has to find the elements
+    dest.allocation.will_write(dest)
+    (low, high), (start, stop) = dest.extent, src.extent
+    apart = high <= start or stop <= low
+    if dest.allocation.space is not None or src.allocation.space is not None:
+        move(dest, src)
+    else:
+        dest.host()[...] = src.host() if apart else src.host().copy()  # as in `set_elements`
+    if recorder is not None:
+        recorder.copied(dest, src, how)
+
+
+def write(target: Strided, values: Any, how: str, data: Any) -> None:
+    """Set the elements to numbers that fit, made of host `data`, and tell the watchers and the recorder."""
+    memory = target.allocation
+    if memory.folded or not memory.writable:
+        require_writable(target)
+    if memory.watches.starts or memory.witnesses:
+        memory.will_write(target)
+    else:
+        memory.version += 1
+    put(target, values)
+    memory.publish()
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.overwritten(target, how, data)
+
+
+def put(target: Strided, values: Any) -> None:
+    """Set the elements to numbers that fit; a device repeats one value itself."""
+    one = None if target.allocation.space is None else _one_value(target, values)
+    if one is not None and inplace.fill(target, one.tobytes()):
+        return
+    if isinstance(values, np.ndarray):
+        set_elements(target.blank(), values)
+    else:
+        target.blank().fill(values)
+
+
+def _one_value(target: Strided, values: Any) -> HostArray | None:
+    """What every element is to be, if that is one value."""
+    outline = target.outline()
+    components = outline.shape[target.ndim :]
+    if isinstance(values, np.ndarray) and values.shape not in ((), components):
+        return None
+    made = np.empty(components, outline.dtype)
+    made[...] = values
+    return made
+
+
+def _other_extents(dest: Strided, src: Strided) -> Diagnostic:
+    if dest.size == src.size:
+        hint = f"reshape the source: src.reshape({dest.shape})"
+    elif src.size < dest.size:
+        hint = "copy them to the front: kl.copy(dest, src, count=src.size)"
+    else:
+        hint = "copy the first ones: kl.copy(dest, src, count=dest.size)"
+    return replace(other_shape(dest.shape, src.shape), hint=hint)
+
+
+def move(dest: Strided, src: Strided) -> None:
+    """Copy elements of equal shape and dtype where a device is involved: without the host, if devices can."""
+    into, source = dest.allocation, src.allocation
+    if into is not source and into.takes_from(source):
+        if dest.is_contiguous and src.is_contiguous:
+            copy_bytes(into, dest.offset, source, src.offset, src.size * itemsize(src.dtype))
+            return
+        if into.space is not None and source.space not in (None, into.space) and _packed(dest, src):
+            return
+    if inplace.copy(dest, src):
+        return
+    values = src.seen()
+    dest.blank()[...] = values.copy() if into is source else values
+    into.publish()
+
+
+def _packed(dest: Strided, src: Strided) -> bool:
+    """Copy elements between devices as one stretch, for which they are gathered there and spread out here."""
+    gathered = src if src.is_contiguous else inplace.gathered(src)
+    if gathered is None:
+        return False
+    landed = dest if dest.is_contiguous else inplace.room_for(dest)
+    nbytes = src.size * itemsize(src.dtype)
+    copy_bytes(landed.allocation, landed.offset, gathered.allocation, gathered.offset, nbytes)
+    return landed is dest or inplace.copy(dest, landed)
+
+
+def set_elements(target: HostArray, values: Any) -> None:
+    """Write host data, which may look at the same memory."""
+    # NumPy itself gets a[0:5:2] = a[0:3] wrong: it reads elements that it has written.
+    overlap = isinstance(values, np.ndarray) and np.may_share_memory(target, values)
+    target[...] = values.copy() if overlap else values
+
+
+def require_writable(target: Strided) -> None:
+    """Raise KernelValueError for an array that cannot be written."""
+    if not target.allocation.writable:
+        message = "this array shares the memory of a read-only NumPy array"
+        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))
+    if target.allocation.folded and target.folds:
+        message = "elements of this array share bytes with each other: it cannot be written"
+        raise KernelValueError(Diagnostic(message, hint="make a copy: array(data)", code="read-only"))

@@ -1,0 +1,1 @@
+"""Settings, the current recorder, hooks, and what messages need."""

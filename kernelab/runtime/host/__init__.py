@@ -1,0 +1,1 @@
+"""What host code makes and calls: arrays, structs, words of the language."""

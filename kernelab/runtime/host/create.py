@@ -1,0 +1,393 @@
+"""Making arrays: from data, of zeros, ones or one value, like another; copying one into another."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+
+import kernelab.runtime.host.structarray  # noqa: F401 (makes itself the class of arrays of structs)
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
+from kernelab.guidance.bad_calls import show_signature
+from kernelab.host.traced import follow
+from kernelab.lang.structs import Struct
+from kernelab.lang.types import bfloat16, scalar_of
+from kernelab.runtime.array.array import array, duplicate, require_array
+from kernelab.runtime.array.exchange import Capsule
+from kernelab.runtime.array.fresh import allocate_on, laid_out
+from kernelab.runtime.array.host_annotations import array_annotation
+from kernelab.runtime.array.outside import from_capsule, no_dlpack
+from kernelab.runtime.array.transfers import put, transfer
+from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.memory.device import CPU, Device, get_device
+from kernelab.runtime.memory.dlpack import CPU as DLPACK_CPU
+from kernelab.runtime.memory.dlpack import CUDA, MANAGED, as_bits, is_brain, is_of_the_cpu
+from kernelab.runtime.memory.interop import element, element_type, shape_tuple, value_type
+
+Shape = int | Sequence[int]
+
+
+class Options(TypedDict, total=False):
+    """What else there is to say of a new array.
+
+    `strides` in bytes, where they are not contiguous; `n` for a shape of one dimension.  `pinned` locks
+    memory of the host in place, where there is a CUDA device: `copy` between the two then returns at once.
+    `retain_grad` says nothing: gradients are kept.
+    """
+
+    pinned: bool
+    retain_grad: bool
+    strides: Sequence[int] | None
+    n: int
+
+
+def _require_known(options: Options) -> None:
+    for name in options:
+        if name not in Options.__annotations__:
+            message = f"arrays are not made with an option {name}"
+            close = difflib.get_close_matches(name, _NAMED, 1)
+            there = f"there is {', '.join(_NAMED[:-1])} and {_NAMED[-1]}"
+            hint = f"did you mean {close[0]}?" if close else there
+            raise KernelTypeError(Diagnostic(message, code="option", hint=hint))
+
+
+_NAMED = ("shape", "dtype", "device", "requires_grad", "strides")
+
+
+def zeros(
+    shape: Shape | None = None,
+    dtype: Any = float,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **options: Unpack[Options],
+) -> array:
+    """An array of zeros, in every component.
+
+    `shape` is an int or a tuple of 1 to 4 of them, `dtype` a type of numbers, vectors, matrices or structs.
+    With `requires_grad` it has a `.grad` of the same shape and dtype, zero at first.  Raises KernelTypeError
+    where the shape is missing, LaunchError for a device that is not there.
+    """
+    return _made(shape, dtype, device, requires_grad, options, cleared=True)
+
+
+def empty(
+    shape: Shape | None = None,
+    dtype: Any = float,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **options: Unpack[Options],
+) -> array:
+    """An array whose elements hold whatever the memory held; the rest as for `zeros`."""
+    return _made(shape, dtype, device, requires_grad, options, cleared=False)
+
+
+def ones(
+    shape: Shape | None = None,
+    dtype: Any = float,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **options: Unpack[Options],
+) -> array:
+    """An array of ones, in every component; the rest as for `zeros`."""
+    return full(shape, 1, dtype, device, requires_grad, **options)
+
+
+def full(
+    shape: Shape | None = None,
+    value: Any = 0,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+    **options: Unpack[Options],
+) -> array:
+    """An array that holds `value` everywhere; its dtype is `value`'s unless given: of a list, a vector's.
+
+    The rest as for `zeros`.  Raises KernelValueError for a number that the dtype cannot hold.
+    """
+    elem: Any = getattr(value, "__kernelab_struct__", None)
+    if dtype is not None:
+        elem = value_type(dtype)
+    elif elem is None:
+        elem = element_type(value)
+    filling = None if isinstance(elem, Struct) else element(value, elem)
+    made = _made(shape, elem, device, requires_grad, options, cleared=False)
+    if filling is None:
+        made.blank()[...] = made._fitting(value)
+    else:
+        put(made, filling)
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.came_in(made, value)
+    return made
+
+
+def zeros_like(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **options: Unpack[Options],
+) -> array:
+    """Zeros in the shape and dtype of `src`; `requires_grad` too unless given.
+
+    They are on its device unless another one is given.  Raises KernelTypeError for what is no array.
+    """
+    _require_shaped(src, "zeros_like takes")
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return zeros(src.shape, src.dtype, _beside(src, device), wanted, **options)
+
+
+def ones_like(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **options: Unpack[Options],
+) -> array:
+    """Ones in the shape and dtype of `src`; the rest as for `zeros_like`."""
+    _require_shaped(src, "ones_like takes")
+    return full_like(src, 1, device, requires_grad, **options)
+
+
+def empty_like(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **options: Unpack[Options],
+) -> array:
+    """Elements like those of `src` that hold whatever the memory held; the rest as for `zeros_like`."""
+    _require_shaped(src, "empty_like takes")
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return empty(src.shape, src.dtype, _beside(src, device), wanted, **options)
+
+
+def full_like(
+    src: array,
+    value: Any,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **options: Unpack[Options],
+) -> array:
+    """One value everywhere in the shape and dtype of `src`; the rest as for `zeros_like`.
+
+    Raises KernelTypeError or KernelValueError for a value that is no element of that dtype.
+    """
+    _require_shaped(src, "full_like takes first")
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return full(src.shape, value, src.dtype, _beside(src, device), wanted, **options)
+
+
+def from_numpy(
+    data: np.ndarray[Any, Any],
+    dtype: Any = None,
+    shape: Shape | None = None,
+    device: Device | str | None = None,
+    requires_grad: bool = False,
+) -> array:
+    """An array over the memory of a NumPy array where the dtype fits, else over a converted copy.
+
+    The dtype is NumPy's unless given; with a vector or matrix the last axes are its components.  Raises
+    KernelTypeError where data and dtype do not go together, KernelValueError for numbers that do not fit.
+    """
+    values = data if isinstance(data, np.ndarray) else np.asarray(data)
+    made: array = array(values, dtype, shape, device, requires_grad, copy=False)
+    return made
+
+
+def from_dlpack(source: Any, dtype: Any = None, requires_grad: bool = False) -> array:
+    """An array over the memory of another library's array, by DLPack: of a tensor of PyTorch, of JAX, ...
+
+    A DLPack capsule will do too, once.  With a vector or matrix for a `dtype` the last axes are its
+    components, and on the CPU integers may be read as others of the same size.  Of a CUDA device the other
+    library first makes kernelab's stream wait for what it has to do.  Raises KernelTypeError for what does
+    not speak DLPack, is in the memory of something else, or cannot be shared as that type.
+    """
+    if type(source).__name__ == "PyCapsule" and is_of_the_cpu(source):
+        source = Capsule(source)
+    if type(source).__name__ == "PyCapsule":
+        return _of_device(source, dtype, requires_grad)
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        raise no_dlpack(source)
+    kind = source.__dlpack_device__()[0]
+    if kind in (CUDA, MANAGED):
+        return _of_device(source, dtype, requires_grad)
+    if kind != DLPACK_CPU:
+        message = f"this {type(source).__name__} is in the memory of neither the CPU nor a CUDA device"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint="copy it there first"))
+    values = follow(_shared(source), source)
+    wanted = values.dtype if dtype is None else scalar_of(value_type(dtype)).dtype
+    if wanted != values.dtype:
+        if wanted.kind not in "biu" or values.dtype.kind not in "biu" or wanted.itemsize != values.itemsize:
+            message = f"numbers of {values.dtype} cannot be shared as {wanted}"
+            hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
+            raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+        values = values.view(wanted)
+    return from_numpy(values, dtype, device=CPU, requires_grad=requires_grad)
+
+
+def _shared(source: Any) -> Any:
+    """The memory of another library's array as a NumPy array; brain floats come as their bits."""
+    if is_brain(source):
+        source = Capsule(as_bits(source.__dlpack__()))
+        return np.from_dlpack(source).view(bfloat16.dtype)
+    return np.from_dlpack(source)
+
+
+def _of_device(source: Any, dtype: Any, requires_grad: bool) -> array:
+    made = array.over(*from_capsule(source, None if dtype is None else value_type(dtype)))
+    if requires_grad:
+        made.requires_grad = True
+    recorder = RECORDER.get()
+    if recorder is not None:
+        recorder.came_in(made, source)
+    return made
+
+
+def clone(
+    src: array,
+    device: Device | str | None = None,
+    requires_grad: bool | None = None,
+    **options: Unpack[Options],
+) -> array:
+    """A contiguous copy; a tape differentiates through it unless ``requires_grad=False`` detaches it.
+
+    It has the shape and dtype of `src`, and is on its device unless another one is given.  Raises
+    KernelTypeError for what is no array, LaunchError for a device that is not there.
+    """
+    _require_known(options)
+    place = None if device is None else get_device(device)
+    if is_picked(src):
+        src = src.contiguous()
+    require_array(src, "clone takes")
+    wanted = src.requires_grad if requires_grad is None else requires_grad
+    return duplicate(src, wanted, "clone", place, options.get("pinned", False))
+
+
+def copy(
+    dest: array, src: array, dest_offset: int = 0, src_offset: int = 0, count: int = 0, stream: object = None
+) -> None:
+    """Copy the elements of `src` into `dest`; a tape differentiates through it.
+
+    With `count`, or an offset, that many elements (by default as many as `src` has left) of the flattened
+    arrays.  Raises KernelValueError where shapes or ranges do not fit.
+    """
+    if not (count or dest_offset or src_offset) and dest.__class__ is array and src.__class__ is array:
+        transfer(dest, src, "copy")
+        return
+    if is_picked(src):
+        src = src.contiguous()
+    if is_picked(dest):
+        _require_whole(dest_offset, src_offset, count)
+        dest.assign(src)
+        return
+    require_array(dest, "the destination of a copy is")
+    require_array(src, "the source of a copy is", "write dest.assign(...) for other data")
+    for name, number in (("dest_offset", dest_offset), ("src_offset", src_offset), ("count", count)):
+        if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
+            message = f"`{name}` is a whole number of elements, 0 or more, not {described(number)}"
+            raise KernelValueError(Diagnostic(message, code="range"))
+    if count or dest_offset or src_offset:
+        count = count or src.size - src_offset
+        src = _stretch(src, src_offset, count, "src")
+        dest = _stretch(dest, dest_offset, count, "dest")
+    transfer(dest, src, "copy")
+
+
+def _require_shaped(src: Any, wants: str) -> None:
+    if not is_picked(src):
+        require_array(src, wants)
+
+
+def _require_whole(*numbers: int) -> None:
+    if any(numbers):
+        message = "picked elements are copied all together, without offsets or a count"
+        raise KernelValueError(Diagnostic(message, code="range", hint="copy x.contiguous()"))
+
+
+class Ranked:
+    """``array2d(...)`` makes an array of so many dimensions; ``array2d[float]`` annotates a parameter."""
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim = ndim
+        self.__name__ = self.__kernelab_name__ = name = f"array{ndim}d"
+        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
+        self.__doc__ = f"``{name}(data, dtype)`` makes an `array` of {axes}, ``{name}[float]`` annotates."
+
+    def __repr__(self) -> str:
+        return f"<kernelab {self.__name__}>"
+
+    def __getitem__(self, dtype: Any) -> Any:
+        return array_annotation(dtype, self.ndim)
+
+    def __call__(self, data: Any = None, dtype: Any = None, shape: Any = None, **options: Any) -> Any:
+        """An array; raises KernelTypeError where the data have another number of dimensions."""
+        return array(data, dtype, shape, **options, ndim=self.ndim)
+
+
+array1d, array2d, array3d, array4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
+
+
+def _beside(src: array, device: Device | str | None) -> Device | str:
+    return src.device if device is None else device
+
+
+def _made(
+    shape: Shape | None,
+    dtype: Any,
+    device: Device | str | None,
+    requires_grad: bool,
+    options: Options,
+    *,
+    cleared: bool,
+) -> array:
+    _require_known(options)
+    place = get_device(device)
+    shape = options.get("n") if shape is None else shape
+    if shape is None:
+        hint = "write kl.zeros(10), or kl.zeros((2, 3))"
+        raise KernelTypeError(Diagnostic("a new array needs a shape", code="shape", hint=hint))
+    elem = value_type(float if dtype is None else dtype)
+    extents, strides = shape_tuple(shape), options.get("strides")
+    steps, nbytes = laid_out(extents, elem, strides)
+    memory = allocate_on(place, nbytes, cleared=cleared, pinned=options.get("pinned", False))
+    made = array.over(memory, 0, extents, steps, elem)
+    if strides is not None:
+        made.allocation.folded = made.folds
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def _stretch(whole: array, offset: int, count: int, name: str) -> array:
+    if offset < 0 or offset + count > whole.size:
+        message = f"`{name}` has {whole.size} elements: it has no {count} from {offset} on"
+        raise KernelValueError(Diagnostic(message, code="range"))
+    row = whole if whole.ndim == 1 else whole.flatten()
+    stretch: array = row[offset : offset + count]
+    return stretch
+
+
+__all__ = [
+    "array",
+    "array1d",
+    "array2d",
+    "array3d",
+    "array4d",
+    "clone",
+    "copy",
+    "empty",
+    "empty_like",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+
+show_signature(array, array.__init__)
+for _maker in (zeros, empty, ones, full, zeros_like, ones_like, empty_like, full_like, clone):
+    show_signature(_maker, _maker, ("options",), strides=None, pinned=False)

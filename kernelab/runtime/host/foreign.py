@@ -1,0 +1,218 @@
+"""Arrays and dtypes of other libraries: tensors of PyTorch, NumPy's dtypes, DLPack, plain addresses.
+
+PyTorch is imported only where a tensor is asked for.  Memory is shared or the call is an error: nothing here
+copies.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, a_thing
+from kernelab.lang.types import SCALARS, Scalar, Value
+from kernelab.runtime.array.outside import TorchStream, capsule
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.host.create import array, from_dlpack, from_numpy
+from kernelab.runtime.memory.device import CPU, Device, get_device
+from kernelab.runtime.memory.interop import type_of_numpy, value_type
+
+
+def from_torch(t: Any, dtype: Any = None, requires_grad: bool | None = None, grad: Any = None) -> array:
+    """An array over the memory of a tensor of PyTorch, and over that of its `.grad`.
+
+    On a CUDA device the stream that PyTorch uses at the moment and kernelab wait for each other.
+    With a vector or matrix for a `dtype` the last axes are its components.  `requires_grad` is the tensor's
+    unless given; a leaf that requires gradients and has none yet gets zeros, which both sides then share.
+    Raises KernelTypeError where the memory cannot be shared.
+    """
+    elem = None if dtype is None else value_type(dtype)
+    made = _over_tensor(t, elem)
+    wanted = bool(t.requires_grad) if requires_grad is None else requires_grad
+    if grad is not None:
+        made.grad = from_torch(grad, elem) if not isinstance(grad, array) else grad
+    elif wanted:
+        made.requires_grad = True
+        if t.is_leaf:
+            if t.grad is None:
+                t.grad = _torch().zeros_like(t)
+            made.grad = from_torch(t.grad, elem)
+    return made
+
+
+def _over_tensor(t: Any, elem: Value | None) -> array:
+    _require_tensor(t)
+    if str(t.device).partition(":")[0] == "cuda":
+        return from_dlpack(t.detach(), elem)
+    values = _values(t)
+    made = from_numpy(values, elem, device=CPU)
+    if values.size and not np.may_share_memory(made.host(), values):
+        message = f"a tensor of {_name(t.dtype)} cannot be shared as an array of {made.dtype}"
+        hint = f"convert it first: t.to(torch.{_scalar(made.dtype)})"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+    return made
+
+
+def to_torch(a: array, requires_grad: bool | None = None) -> Any:
+    """A tensor of PyTorch over the memory of an array, components in the last axes, its `.grad` shared too.
+
+    `requires_grad` is the array's unless given.  Raises KernelTypeError for what a tensor cannot look at.
+    """
+    _require_array(a, "to_torch")
+    torch = _torch()
+    if min(a.strides, default=0) < 0 or not a.allocation.writable:
+        why = "its strides are negative" if a.allocation.writable else "its memory is read-only"
+        message = f"a tensor cannot share this array: {why}"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint="pass kl.clone(x)"))
+    tensor = _tensor(a, torch)
+    if a.requires_grad if requires_grad is None else requires_grad:
+        tensor.requires_grad_(True)
+        if a.grad is not None:
+            tensor.grad = to_torch(a.grad, requires_grad=False)
+    return tensor
+
+
+def _tensor(a: array, torch: Any) -> Any:
+    try:
+        if a.device.is_cuda and not _is_struct(a):
+            stream = TorchStream(a.device.ordinal)
+            return torch.utils.dlpack.from_dlpack(capsule(a, stream(), partner=stream))
+        return torch.from_numpy(a.numpy())
+    except TypeError:
+        message = f"PyTorch has no tensors of {a.dtype}"
+        hint = "pass the array of one field: x['field']" if _is_struct(a) else ""
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint)) from None
+
+
+def to_dlpack(a: array) -> Any:
+    """The memory of an array as a DLPack capsule, for libraries that take no arrays themselves.
+
+    Components of vectors and matrices stand in the last axes.  Raises KernelTypeError for what is no array.
+    """
+    _require_array(a, "to_dlpack")
+    return a.__dlpack__()
+
+
+def from_ptr(
+    ptr: int,
+    length: int,
+    dtype: Any = None,
+    shape: Any = None,
+    device: Device | str | None = None,
+    strides: Any = None,
+) -> array:
+    """An array over memory at an address, which must stay there as long as the array; nothing checks that.
+
+    `length` elements of `dtype`, or a `shape`, with `strides` in bytes where they are not contiguous.
+    """
+    given = length if shape is None else shape
+    made: array = array(dtype=dtype, shape=given, device=device, ptr=ptr, strides=strides)
+    return made
+
+
+def dtype_from_numpy(numpy_dtype: Any) -> Scalar:
+    """The type of numbers that NumPy calls by this dtype; raises KernelTypeError where there is none."""
+    return type_of_numpy(numpy_dtype)
+
+
+def dtype_to_numpy(dtype: Any) -> Any:
+    """NumPy's class of the numbers of a type: ``np.float32`` for `float32` and for `float`.
+
+    Raises KernelTypeError for vectors, matrices and structs, and for what is no type.
+    """
+    found = value_type(dtype)
+    if not isinstance(found, Scalar):
+        message = f"NumPy has no dtype for {found}: its arrays hold the components in the last axes"
+        raise KernelTypeError(Diagnostic(message, code="dtype"))
+    return found.dtype.type
+
+
+def dtype_from_torch(torch_dtype: Any) -> Scalar:
+    """The type of numbers that PyTorch calls by this dtype; raises KernelTypeError where there is none."""
+    name = _name(torch_dtype)
+    found = next((scalar for scalar in SCALARS if scalar.name == name), None)
+    if found is None:
+        named = f"torch.{name}" if str(torch_dtype).startswith("torch.") else described(torch_dtype)
+        hint = "pass a dtype of numbers of PyTorch, such as torch.float32"
+        raise KernelTypeError(Diagnostic(f"there is no type of numbers for {named}", code="dtype", hint=hint))
+    return found
+
+
+def dtype_to_torch(dtype: Any) -> Any:
+    """PyTorch's dtype of the numbers of a type: ``torch.float32`` for `float32` and for `float`.
+
+    Raises KernelTypeError where PyTorch has none, or is not installed.
+    """
+    found = value_type(dtype)
+    if not isinstance(found, Scalar) or not hasattr(_torch(), found.name):
+        raise KernelTypeError(Diagnostic(f"PyTorch has no dtype for {found}", code="dtype"))
+    return getattr(_torch(), found.name)
+
+
+def device_from_torch(torch_device: Any) -> Device:
+    """The device that PyTorch calls so; raises LaunchError for one that is not there."""
+    return get_device(str(torch_device))
+
+
+def device_to_torch(device: Device | str | None) -> str:
+    """What PyTorch calls a device, "cpu" or "cuda:0"; raises LaunchError for one that is not there."""
+    return str(get_device(device))
+
+
+def _require_tensor(t: Any) -> None:
+    if not all(hasattr(t, name) for name in ("detach", "is_leaf", "device")):
+        message = f"from_torch takes a tensor of PyTorch, not {described(t)}"
+        hint = "make an array of it: kl.array(...), or kl.from_dlpack(...)"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint=hint))
+
+
+def _values(t: Any) -> np.ndarray[Any, Any]:
+    if str(t.device).partition(":")[0] != "cpu":
+        message = f"this tensor is on {t.device}, and kernels run on the CPU and on CUDA devices"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint="copy it there first: t.cpu()"))
+    try:
+        values: np.ndarray[Any, Any] = t.detach().numpy()
+        return values
+    except (TypeError, RuntimeError) as error:
+        message = f"a tensor of {_name(t.dtype)} cannot be shared: {error}"
+        raise KernelTypeError(Diagnostic(message, code="torch")) from None
+
+
+def _require_array(a: Any, who: str) -> None:
+    if not isinstance(a, array):
+        message = f"{who} takes an array of kernelab, not {a_thing(a)}"
+        raise KernelTypeError(Diagnostic(message, code="argument", hint="make an array of it: kl.array(...)"))
+
+
+def _torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError:
+        message = "PyTorch is not installed"
+        raise KernelTypeError(Diagnostic(message, code="torch", hint="run `pip install torch`")) from None
+
+
+def _name(torch_dtype: Any) -> str:
+    return str(torch_dtype).rpartition(".")[2]
+
+
+def _is_struct(a: array) -> bool:
+    return not hasattr(a.dtype, "shape") and not isinstance(a.dtype, Scalar)
+
+
+def _scalar(elem: Value) -> Scalar:
+    return elem if isinstance(elem, Scalar) else elem.scalar
+
+
+__all__ = [
+    "device_from_torch",
+    "device_to_torch",
+    "dtype_from_numpy",
+    "dtype_from_torch",
+    "dtype_to_numpy",
+    "dtype_to_torch",
+    "from_ptr",
+    "from_torch",
+    "to_dlpack",
+    "to_torch",
+]

@@ -1,0 +1,127 @@
+"""The words of the language as the host sees them: some compute there too, the rest say where they belong."""
+
+from functools import cache
+from typing import Any
+
+from kernelab.builtins.records.language_words import said_of
+from kernelab.builtins.records.table import Builtin
+from kernelab.errors import Diagnostic, KernelTypeError, a_thing
+from kernelab.frontend.syntax.advancing_calls import filled
+from kernelab.host.values import type_of
+from kernelab.lang import ops
+from kernelab.lang.types import Quat, Transform, named_types, scalar_of, type_named
+from kernelab.runtime.host.expected import expect_eq, expect_near, expect_neq
+from kernelab.runtime.memory.interop import value_type
+
+ATOMICS = tuple(f"atomic_{kind}" for kind in ("add", "sub", "min", "max", "and", "or", "xor", "exch", "cas"))
+ONLY_IN_KERNELS = (
+    *("tid", *ATOMICS, "printf", "vector", "matrix", "identity", "quaternion", "transformation"),
+    *("select", "cast", "lower_bound", "sample_cdf", "poisson"),
+)
+_OWN = frozenset({"shape", "chain", "extract", "insert", "row", "and", "or", "not"})
+
+
+class Word:
+    """A word that means something only inside a kernel."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.__name__ = self.__kernelab_name__ = name
+        self.__doc__ = f"{said_of(name)}\n\nOnly inside a kernel."
+
+    def __repr__(self) -> str:
+        return f"<kernelab word {self.name}>"
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        message = f"{self.name}() means something only inside a kernel"
+        hint = "write it in a def of a %%kernel cell, or of a function decorated with @kl.kernel"
+        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+
+
+class AdjointWord(Word):
+    """The word `adjoint`, which grad functions index by their arguments."""
+
+    def __getitem__(self, _: Any) -> Any:
+        message = "adjoint[...] means something only in a grad function"
+        hint = "write it in a def that is decorated with @kl.func_grad(f)"
+        raise KernelTypeError(Diagnostic(message, code="host", hint=hint))
+
+
+class Changing(Builtin):
+    """An operation that changes what it is given: ``transform_set_rotation(t, q)``, ``svd3(a, u, s, v)``."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Set the components of the values that are to hold the results; else what the operation gives.
+
+        Raises KernelTypeError for a target that is no vector or matrix of the type that a result has.
+        """
+        ordered = self._in_order(given, named)
+        targets = ordered[filled(self.name, len(ordered))]
+        if not targets:
+            return super().__call__(*ordered)
+        found = super().__call__(*(ordered if targets == ordered[:1] else ordered[: -len(targets)]))
+        for target, result in zip(targets, found if isinstance(found, tuple) else (found,), strict=True):
+            type = type_of(result)
+            if type is None or type_of(target) != type:
+                kind = f"a {type}" if type else "a variable, which the host cannot"
+                message = f"{self.name} fills {kind}, not {a_thing(target)}"
+                hint = f"take what it gives: x = {self.name}(...)"
+                raise KernelTypeError(Diagnostic(message, code="overload", hint=hint))
+            target[:] = result
+        return None
+
+
+def constant(value: Any) -> Any:
+    """The value itself: kernels capture numbers of the notebook as constants anyway."""
+    return value
+
+
+constant.__kernelab_name__ = "constant"  # type: ignore[attr-defined]
+
+
+def static(value: Any) -> Any:
+    """The value itself: inside a kernel, an expression that is evaluated when the kernel is compiled."""
+    return value
+
+
+static.__kernelab_name__ = "static"  # type: ignore[attr-defined]
+
+
+def quat_identity(dtype: Any = float) -> Any:
+    """The quaternion that turns nothing."""
+    return Quat(scalar_of(value_type(dtype)))(0, 0, 0, 1)
+
+
+def transform_identity(dtype: Any = float) -> Any:
+    """The transform that moves nothing."""
+    return Transform(scalar_of(value_type(dtype)))(0, 0, 0, 0, 0, 0, 1)
+
+
+_ON_THE_HOST: dict[str, Any] = {
+    function.__name__: function
+    for function in (quat_identity, transform_identity, expect_eq, expect_neq, expect_near)
+}
+for _function in _ON_THE_HOST.values():
+    _function.__kernelab_name__ = _function.__name__
+
+
+def names() -> tuple[str, ...]:
+    """Every type and every operation of the language that the host can name."""
+    types = named_types()
+    operations = (name for name in ops.names() if name not in _OWN | set(types))
+    return (*ONLY_IN_KERNELS, *_ON_THE_HOST, *types, *operations)
+
+
+@cache
+def word(name: str) -> Any:
+    """The type or operation of that name, one object for each; KeyError if there is none."""
+    type = type_named(name)
+    if type is not None:
+        return type
+    if name in _ON_THE_HOST:
+        return _ON_THE_HOST[name]
+    if name in ONLY_IN_KERNELS:
+        return Word(name)
+    if name in names():
+        changing = any(op.parts for op in ops.overloads(name)) or filled(name, 2) == slice(0, 1)
+        return (Changing if changing else Builtin)(name)
+    raise KeyError(name)

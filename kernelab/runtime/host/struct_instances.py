@@ -1,0 +1,463 @@
+"""Structs on the host: `p = Particle()`, whose fields are converted to their types as they are set.
+
+A class for each definition; knows arrays; must not know kernels.
+"""
+
+import math
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, TapeError
+from kernelab.host.traced import Origins, follow, traced, untraced
+from kernelab.host.values import frozen, value_of
+from kernelab.lang.rounding import rounded, widened
+from kernelab.lang.structs import Field, Struct, StructArray, layout
+from kernelab.lang.types import (
+    Array,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    is_differentiable,
+    scalar_of,
+    shape_of,
+    size_of,
+)
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.memory.device import CPU
+from kernelab.runtime.memory.interop import HostArray, array_type
+
+
+class Instance:
+    """A struct on the host; compared by identity, as arrays are.
+
+    Numbers, vectors and structs are copied when they are set, arrays are shared.  A one-element array may
+    stand for a field of floats: launches read its value, and a tape differentiates with respect to it.  With
+    ``s.requires_grad = True`` it does so with respect to every field of floats: ``s.grad.k`` is the gradient
+    of ``s.k``.  Arrays in a struct, and copies of it, require gradients only where they are told to.  To ask
+    for the gradient of a number or vector that requires none raises TapeError; for a launch it is NaN.
+    """
+
+    __slots__ = ("__weakref__", "_element", "_traced", "_values", "_without")
+
+    __kernelab_struct__: ClassVar[Struct]
+    _values: dict[str, Any]
+    _traced: dict[str, array]
+    _element: bool
+    _without: frozenset[str]
+    """Of a struct of gradients: the fields of floats that have none."""
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        struct = self._struct
+        object.__setattr__(self, "_values", {entry.name: _initial(entry) for entry in struct.fields})
+        object.__setattr__(self, "_traced", {})
+        object.__setattr__(self, "_element", False)
+        object.__setattr__(self, "_without", frozenset())
+        if len(values) > len(struct.fields):
+            message = (
+                f"{struct} has {len(struct.fields)} field{'s' * (len(struct.fields) != 1)}, not {len(values)}"
+            )
+            hint = f"they are {', '.join(f'{entry.name}: {entry.type}' for entry in struct.fields)}"
+            raise KernelTypeError(Diagnostic(message, code="field", hint=hint))
+        given = dict(zip((entry.name for entry in struct.fields), values, strict=False))
+        twice = sorted(set(given) & set(named))
+        if twice:
+            message = f"{struct} gets two values for {twice[0]}"
+            raise KernelTypeError(Diagnostic(message, code="field"))
+        for name, value in (given | named).items():
+            setattr(self, name, value)
+
+    @classmethod
+    def numpy_dtype(cls) -> np.dtype[Any]:
+        """The dtype of NumPy arrays of the struct; raises KernelTypeError for a struct that holds arrays."""
+        array_type(cls.__kernelab_struct__, 1)  # refuses a struct that holds arrays
+        return layout(cls.__kernelab_struct__)
+
+    def _follow(self, found: Origins) -> None:
+        """Let the numbers of all fields come from there."""
+        for name, value in self._values.items():
+            if isinstance(value, Instance):
+                value._follow(found)
+            else:
+                self._values[name] = traced(value, found)
+
+    @classmethod
+    def _read(cls, value: Any, of: array) -> "Instance":
+        """A copy of an element of an array, which says so where a field of it is set."""
+        made = cls()
+        for entry in made._struct.fields:
+            held = value[entry.name]
+            made._values[entry.name] = (
+                class_of(entry.type)._read(held, of)
+                if isinstance(entry.type, Struct)
+                else _kept(held, entry.type)
+            )
+        object.__setattr__(made, "_element", True)
+        return made
+
+    @property
+    def _struct(self) -> Struct:
+        return type(self).__kernelab_struct__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._entry(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "requires_grad" and self._struct.index(name) is None:
+            self._trace(bool(value))
+            return
+        entry = self._entry(name)
+        if self._element:
+            message = (
+                f"this {self._struct} is a copy of an element: setting {name} would not change the array"
+            )
+            hint = f'write ps["{name}"][i] = ..., or p = ps[i].copy(), change p, and ps[i] = p'
+            raise KernelTypeError(Diagnostic(message, hint=hint, code="element"))
+        kept = _converted(entry, value, str(self._struct))
+        if isinstance(kept, Instance) and self._values[name]._is_traced():
+            self._values[name]._take_over(kept)
+            return
+        self._values[name] = kept
+        if name in self._without:
+            object.__setattr__(self, "_without", self._without - {name})
+        if name not in self._traced:
+            return
+        if isinstance(kept, array):
+            del self._traced[name]  # the array's own gradient counts
+        else:
+            self._traced[name].assign(np.asarray(kept)[None])
+            self._values[name] = _element_of(self._traced[name])
+
+    def _take_over(self, other: "Instance") -> None:
+        """Let each field hold what it holds in another struct; what requires gradients goes on to."""
+        for name, value in other._values.items():
+            setattr(self, name, value)
+
+    def _entry(self, name: str) -> Field:
+        k = self._struct.index(name)
+        if k is None:
+            known = ", ".join(entry.name for entry in self._struct.fields)
+            message = f"{self._struct} has no field {name}"
+            raise NoField(Diagnostic(message, hint=f"its fields are {known}", code="field"))
+        return self._struct.fields[k]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={_shown(value)}" for name, value in self._values.items())
+        return f"{self._struct}({fields})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        return np.array(self._record(), layout(self._struct))
+
+    def _record(self) -> tuple[Any, ...]:
+        """The values of the fields in order, nested as the structs are."""
+        return tuple(
+            value._record()
+            if isinstance(value, Instance)
+            else value.item()
+            if isinstance(value, array)
+            else value
+            for value in self._values.values()
+        )
+
+    def _copy(self) -> "Instance":
+        made = type(self)()
+        for name, value in self._values.items():
+            made._values[name] = _copied(value)
+        object.__setattr__(made, "_without", self._without)
+        return made
+
+    def copy(self) -> "Instance":
+        """Another struct with the same values, and the same arrays."""
+        return self._copy()
+
+    __copy__ = _copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Instance":
+        memo[id(self)] = made = type(self)()
+        made._values.update({name: deepcopy(value, memo) for name, value in self._values.items()})
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._struct, dict(self._values))
+
+    # -------------------------------------------------------------------------------------- gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether tapes compute a gradient with respect to the numbers and vectors of floats in it."""
+        return self._is_traced()
+
+    def _is_traced(self) -> bool:
+        return any(True for _ in traced_in(self))
+
+    def _trace(self, wanted: bool) -> None:
+        """Let each field of floats be the element of an array of its own, or let go of these arrays."""
+        for name in () if wanted else tuple(self._traced):
+            self._values[name] = _copied(self._values[name])
+            del self._traced[name]
+        for entry in self._struct.fields:
+            value = self._values[entry.name]
+            if isinstance(value, Instance):
+                value._trace(wanted)
+            elif wanted and entry.name not in self._traced and _is_traceable(entry.type, value):
+                self._traced[entry.name] = array([value], entry.type, (1,), requires_grad=True)
+                self._values[entry.name] = _element_of(self._traced[entry.name])
+
+    # -------------------------------------------------------------------------------------- leaves
+
+    def _leaves(self) -> list[Any]:
+        """What a launch takes: the values of the leaves in order, None for an array that is not set."""
+        found: list[Any] = []
+        for entry in self._struct.fields:
+            value = self._values[entry.name]
+            match entry.type:
+                case Struct():
+                    found += value._leaves()
+                case StructArray(elem):
+                    count = len(class_of(elem)()._leaves())
+                    found += value.leaves if value is not None else [None] * count
+                case _:
+                    found.append(self._traced.get(entry.name, value))
+        return found
+
+    @property
+    def grad(self) -> "Instance | None":
+        """A struct of the gradients of its fields, zero for integers; None if no field has one."""
+        return self._gradients() if self._has_gradients() else None
+
+    def _has_gradients(self) -> bool:
+        values = self._values.values()
+        return bool(self._traced) or any(
+            value._has_gradients() if isinstance(value, Instance) else _gradient(value) is not None
+            for value in values
+        )
+
+    def _gradients(self) -> "Instance":
+        made = self._cleared()
+        without: set[str] = set()
+        for entry in self._struct.fields:
+            name, value = entry.name, self._values[entry.name]
+            if isinstance(value, Instance):
+                made._values[name] = value._gradients()
+            elif name in self._traced:
+                gradient = self._traced[name].grad
+                assert gradient is not None
+                made._values[name] = _copied(_element_of(gradient))
+            elif (found := _gradient(value)) is not None:
+                made._values[name] = found
+            elif _is_number_of_floats(entry.type):
+                made._values[name] = made._values[name] * math.nan
+                without.add(name)
+        object.__setattr__(made, "_without", frozenset(without))
+        return made
+
+    def _cleared(self) -> "Instance":
+        made = type(self)()
+        for name, value in made._values.items():
+            made._values[name] = (
+                value._cleared()
+                if isinstance(value, Instance)
+                else value * 0
+                if isinstance(value, np.ndarray)
+                else None
+                if value is None
+                else type(value)(0)
+            )
+        return made
+
+
+class NoField(KernelError, AttributeError):
+    """A field that a struct does not have."""
+
+
+def held_in(instance: Instance, name: str) -> Any:
+    """What a field holds: the array of one element where a number or vector in it requires gradients."""
+    return instance._traced.get(name, instance._values[name])
+
+
+def traced_in(instance: Instance) -> Iterator[array]:
+    """The arrays of one element in which numbers and vectors stand that require gradients."""
+    yield from instance._traced.values()
+    for value in instance._values.values():
+        if isinstance(value, Instance):
+            yield from traced_in(value)
+
+
+def cleared(instance: Instance) -> Instance:
+    """A struct of the same kind whose numbers are zero, without arrays."""
+    return instance._cleared()
+
+
+def class_of(struct: Struct) -> type[Instance]:
+    """The class that makes structs of a definition: one for each, defaults included."""
+    return _class(struct, repr([struct.doc, *(entry.default for entry in _all_fields(struct))]))
+
+
+def _is_traceable(type: Any, value: Any) -> bool:
+    return _is_number_of_floats(type) and not isinstance(value, array)
+
+
+def _is_number_of_floats(type: Any) -> bool:
+    return isinstance(type, Scalar | Vec | Mat) and is_differentiable(type)
+
+
+def _element_of(single: array) -> Any:
+    """The number in an array of one element, or its vector as a view of it, so that both stay the same."""
+    element = single.host()[0]
+    return value_of(single.dtype, element) if element.ndim else element.item()
+
+
+def _reader(name: str) -> property:
+    def read(instance: Instance) -> Any:
+        if name in instance._without:
+            raise _no_gradient(instance, name)
+        return instance._values[name]
+
+    return property(read)
+
+
+def _no_gradient(instance: Instance, name: str) -> TapeError:
+    message = f"the field {name} of this {instance._struct} has no gradient: it was passed as a plain value"
+    hint = (
+        "set s.requires_grad = True, where s is the struct, before it is launched; "
+        f"or let an array stand for the field: s.{name} = kl.array([...], requires_grad=True)"
+    )
+    return TapeError(Diagnostic(message, caller().span, "no-gradient", hint=hint))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Instance):
+        return value._copy()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _gradient(value: Any) -> Any:
+    has_gradient = isinstance(value, array) or is_picked(value)
+    return value.grad if has_gradient and value.requires_grad else None
+
+
+@cache
+def _class(struct: Struct, details: str) -> type[Instance]:
+    body: dict[str, Any] = {"__slots__": (), "__kernelab_struct__": struct, "__doc__": struct.doc or None}
+    # A field comes before whatever else structs have: `copy` and `grad` are good names of fields.
+    body |= {entry.name: _reader(entry.name) for entry in struct.fields}
+    return type(struct.name, (Instance,), body)
+
+
+def _restored(struct: Struct, values: dict[str, Any]) -> Instance:
+    made = class_of(struct)()
+    made._values.update(values)
+    return made
+
+
+def _all_fields(struct: Struct) -> list[Field]:
+    inner = [
+        part for entry in struct.fields if isinstance(entry.type, Struct) for part in _all_fields(entry.type)
+    ]
+    return [*struct.fields, *inner]
+
+
+def _initial(entry: Field) -> Any:
+    match entry.type:
+        case Struct() as inner:
+            return class_of(inner)()
+        case Array() | StructArray():
+            return None
+        case Scalar() as type:
+            return type.dtype.type(0 if entry.default is None else entry.default).item()
+        case type:
+            numbers = np.zeros(type.shape) if entry.default is None else entry.default
+            return value_of(type, np.array(numbers, type.scalar.dtype))
+
+
+def _converted(entry: Field, value: Any, struct: str) -> Any:
+    match entry.type:
+        case Struct() as inner:
+            if isinstance(value, Instance) and value._struct == inner:
+                return value._copy()
+        case Array() | StructArray():
+            if value is None:
+                return None
+            found = value if is_picked(value) else _as_array(value, entry.type)
+            if found is not None and found.type == entry.type:
+                return found
+            if found is not None:
+                picked = "picked elements of " if is_picked(value) else ""
+                raise _wrong(entry, struct, f"{picked}an {found.type}")
+        case (Scalar() | Vec() | Mat()) as type if isinstance(value, array):
+            if value.dtype == type and is_differentiable(type) and value.size == 1:
+                return value
+            hint = f"an array of one {type} would do" if is_differentiable(type) else ""
+            given = f"an {value.type}" if value.dtype != type else f"an array of {value.size} of them"
+            raise _wrong(entry, struct, given, hint)
+        case Scalar() as scalar:
+            return _number(entry, scalar, value, struct)
+        case Vec() | Mat() as type:
+            return _components(entry, type, value, struct)
+    raise _wrong(entry, struct, described(value, by_shape=True))
+
+
+def _as_array(value: Any, wanted: Array | StructArray) -> array | None:
+    if isinstance(value, array):
+        return value
+    if isinstance(value, np.ndarray):
+        elem: Any = wanted.elem
+        shared = array(value, elem, device=CPU, copy=False)
+        assert isinstance(shared, array)
+        return shared if np.shares_memory(shared.host(), value) or not value.size else None
+    return None
+
+
+def _number(entry: Field, scalar: Scalar, value: Any, struct: str) -> Any:
+    given = untraced(value)
+    given = given.item() if isinstance(given, np.generic | np.ndarray) and np.ndim(given) == 0 else given
+    if isinstance(given, int) and (scalar.is_int or (scalar.kind == "bool" and given in (0, 1))):
+        given = int(given) if scalar.is_int else bool(given)
+    kinds: Any = bool if scalar.kind == "bool" else (int, float) if scalar.is_float else int
+    if not isinstance(given, kinds) or (isinstance(given, bool) and scalar.kind != "bool"):
+        raise _wrong(entry, struct, described(value, by_shape=True))
+    if scalar.is_int and not np.iinfo(scalar.dtype).min <= given <= np.iinfo(scalar.dtype).max:
+        raise _wrong(entry, struct, f"{given}, which it cannot hold")
+    with np.errstate(over="ignore"):
+        try:
+            number = rounded(given, scalar.dtype).item()
+        except OverflowError:
+            raise _wrong(entry, struct, "an int of so many digits", "no float is that large") from None
+    return follow(number, value)
+
+
+def _components(entry: Field, type: Value, value: Any, struct: str) -> Any:
+    try:
+        given = widened(np.asarray(untraced(value)))
+    except ValueError:
+        raise _wrong(entry, struct, described(value, by_shape=True)) from None
+    kinds = "iuf" if scalar_of(type).is_float else "iu" if scalar_of(type).is_int else "b"
+    fits = given.dtype.kind in kinds and given.shape in (shape_of(type), (size_of(type),))
+    if not fits:
+        hint = f"give {size_of(type)} numbers, or kl.{type}(...)"
+        raise _wrong(entry, struct, described(value, by_shape=True), hint)
+    return follow(value_of(type, rounded(given, scalar_of(type).dtype).reshape(shape_of(type))), value)
+
+
+def _wrong(entry: Field, struct: str, found: str, hint: str = "") -> KernelTypeError:
+    message = f"the field {entry.name} of {struct} is {entry.type}, not {found}"
+    return KernelTypeError(Diagnostic(message, hint=hint, code="field"))
+
+
+def _kept(held: Any, type: Any) -> Any:
+    return frozen(type, held.copy()) if isinstance(held, np.ndarray) else held.item()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, array) or is_picked(value):
+        return f"<{value.type} of shape {value.shape}>"
+    return str(value.tolist()) if isinstance(value, np.ndarray) else repr(value)

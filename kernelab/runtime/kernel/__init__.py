@@ -1,0 +1,1 @@
+"""Kernels: programs derived and entries built when they are first needed."""

@@ -1,0 +1,291 @@
+"""Kernels in plain Python files: the decorators, and `compile` for text.
+
+A decorated function is lowered when it is first needed, with the names that are around it then.
+"""
+
+import functools
+import inspect
+import textwrap
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError, Source
+from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
+from kernelab.host.single import Single
+from kernelab.runtime.arguments.generic import stated
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.host.closure_names import closure, evaluated, maps_of, names_around
+from kernelab.runtime.host.static_values import parsed
+from kernelab.runtime.host.struct_instances import Instance, class_of
+from kernelab.runtime.kernel.kernel import Kernel, Made, compile_source
+from kernelab.runtime.kernel.loading import definition_of, loader, native_of, refuse_unknown, warn_of
+
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a kernel of a Python function: ``@kernel``, or ``@kernel(...)`` with options.
+
+    With ``enable_backward=False`` a gradient that would have to pass through the kernel is an error;
+    ``name=`` is what messages call it.  ``module=``, ``module_options=``, ``launch_bounds=`` and
+    ``grid_stride=`` are taken, and change nothing but what ``module_options={"enable_backward": ...}`` says.
+    Raises KernelValueError for any other option.
+    """
+    names = names_around(2)
+    refuse_unknown("kernel", options)
+    if function is None:
+        return lambda function: _kernel(function, names, options)
+    return _kernel(function, names, options)
+
+
+def overload(kernel: Any, types: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
+    """A kernel with parameters of `Any`, for certain types: ``overload(k, [types])``, or ``{"x": type}``.
+
+    The types are those of all parameters, or of the open ones alone.  As a decorator, of a def without a body
+    that has the kernel's name: ``@overload`` above ``def scale(x: kl.array[float], s: float): ...``.
+    Raises KernelValueError where types are missing or too many, and KernelTypeError for another kernel.
+    """
+    if types is None and isinstance(kernel, FunctionType):
+        return _of_stub(kernel, names_around(2))
+    if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
+        name = getattr(kernel, "__name__", repr(kernel))
+        hint = "give one of its parameters the type Any, or launch it as it is"
+        raise KernelTypeError(Diagnostic(f"{name} is no kernel with parameters of Any", hint=hint))
+    return kernel.instance(stated(kernel.loaded, types or ()))
+
+
+def _of_stub(stub: FunctionType, names: Mapping[str, Any]) -> Kernel:
+    kernel = names.get(stub.__name__)
+    hint = "define the kernel with Any first, then @overload a def of its name"
+    if not isinstance(kernel, Kernel) or not isinstance(kernel.loaded, GenericKernel):
+        raise KernelTypeError(Diagnostic(f"{stub.__name__} is no kernel with parameters of Any", hint=hint))
+    parameters = stub.__code__.co_varnames[: stub.__code__.co_argcount]
+    given = {name: evaluated(stub.__annotations__.get(name), stub, names) for name in parameters}
+    kernel.instance(stated(kernel.loaded, [given[name] for name in parameters]))
+    return kernel
+
+
+def func(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Make a function that kernels may call of a Python function; on the host it stays callable.
+
+    The options ``name=``, ``module=`` and ``inline=`` are taken; the last two change nothing.
+    Raises KernelValueError for any other option.
+    """
+    names = names_around(2)
+    refuse_unknown("func", options)
+    if function is None:
+        return lambda function: Function(_require_def(function, "func"), names)
+    return Function(_require_def(function, "func"), names)
+
+
+def compile(
+    text: Any,
+    namespace: Mapping[str, Any] | None = None,
+    label: str = "<text>",
+) -> dict[str, Made]:
+    """The kernels, functions and structs of a text, by name, as a %%kernel cell would make them.
+
+    `namespace` holds the names around the text, by default those of the caller; `label` is what messages call
+    the text, which may be indented as a whole.  Raises KernelError with up to ten mistakes, and warns, with
+    KernelWarning, of lines that are hardly meant.
+    """
+    around = names_around(2) if namespace is None else namespace
+    if not isinstance(text, str):
+        message = f"compile takes the text of kernels, not {described(text)}"
+        raise KernelTypeError(Diagnostic(message, code="text", hint="decorate a function with @kl.kernel"))
+    compiled = compile_source(Source(textwrap.dedent(text), label), around)
+    compiled.raise_errors()
+    warn_of(compiled.diagnostics)
+    return compiled.definitions
+
+
+def func_grad(forward_fn: Any, check: bool = True) -> Any:
+    """Replace the adjoint of a function for kernels: ``@func_grad(f)`` above ``def adj_f(x, adj_ret)``.
+
+    The def takes the arguments of `f`, then the adjoint of each result, and adds to ``adjoint[x]`` for each
+    argument that is a float or an array of floats.  It is compared with differences when it is first used;
+    ``check=False`` declares that it is a surrogate and not the derivative.
+    """
+    return _rule(forward_fn, names_around(2), check)
+
+
+def func_replay(forward_fn: Any) -> Any:
+    """Replace what a function for kernels computes in the backward pass: same arguments, same results."""
+    return _rule(forward_fn, names_around(2))
+
+
+def func_jvp(forward_fn: Any) -> Any:
+    """Replace the tangent of a function for kernels: ``@func_jvp(f)`` above ``def f_jvp(x, x_dot)``.
+
+    The def takes the arguments of `f`, then the tangent of each that is a float or an array of floats, and
+    returns the tangents of the float results.
+    """
+    return _rule(forward_fn, names_around(2))
+
+
+def func_native(
+    snippet: str, adj_snippet: str | None = None, replay_snippet: str | None = None, check: bool = True
+) -> Any:
+    """Make a function for kernels of C++: ``@func_native(text)`` above ``def f(x: float) -> float: ...``.
+
+    The def states the types and has no body.  `snippet` sees the arguments, arrays as ``x[i]``, ``x(i, j)``
+    or ``wp::address(x, i, j)`` within their bounds, vectors as ``wp::vec_t``.  `adj_snippet` sees them too,
+    and ``adj_ret``; it adds to ``adj_x`` for each float and array of floats.  Without it, a gradient that
+    would pass through is an error.  `replay_snippet` returns the result again where the backward pass
+    needs it and `snippet` cannot run twice.  What is a function of numbers is compared with differences when
+    it is first used; ``check=False`` declares a surrogate.
+    What the compiler says of a snippet is raised as KernelSyntaxError, at its line.
+    """
+    names = names_around(2)
+    given = {"snippet": snippet, "adj_snippet": adj_snippet, "replay_snippet": replay_snippet, "check": check}
+    return lambda function: NativeFunction(function, names, given)
+
+
+def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> Any:
+    if getattr(forward_fn, "__kernelab_kernel__", None) is not None or not _is_function(forward_fn):
+        name = getattr(forward_fn, "__name__", repr(forward_fn))
+        message = f"{name} is not a function for kernels, so it can have no custom derivative"
+        raise KernelTypeError(Diagnostic(message, None, "func", hint="decorate it with @func"))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        names = ChainMap(closure(function), *maps_of(namespace))
+        if isinstance(forward_fn, Function):
+            forward_fn.attach(lambda found: attach(rule_from(function, names, check), found))
+        else:
+            attach(rule_from(function, names, check), forward_fn.__kernelab_function__)
+        return function
+
+    return decorate
+
+
+def _is_function(found: Any) -> bool:
+    return isinstance(found, Function) or getattr(found, "__kernelab_function__", None) is not None
+
+
+def struct(cls: Any) -> type[Instance]:
+    """Make a struct of a Python class with annotated fields: ``@struct``; its instances hold such fields.
+
+    Raises KernelTypeError for methods, base classes, and annotations that are no types of kernels.
+    """
+    if not isinstance(cls, type):
+        message = f"struct decorates a class, not {described(cls)}"
+        hint = "write @kl.struct above class Particle: mass: float"
+        raise KernelTypeError(Diagnostic(message, code="struct", hint=hint))
+    return class_of(struct_of(cls, names_around(2)))
+
+
+class Function(Single):
+    """A decorated function: kernels call it, and so does Python."""
+
+    def __init__(self, function: Callable[..., Any], namespace: Mapping[str, Any]) -> None:
+        self.name = self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._python = function
+        self._namespace = namespace
+        self._early = parsed(function, namespace)
+        self._lowered: UserFunction | None = None
+        self._together: UserFunction | None = None
+        self._others = _overloaded(function, namespace.get(function.__name__))
+        self._rules: list[Callable[[UserFunction], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<kernelab function {self.name}>"
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._python(*arguments, **named)
+
+    @property
+    def members(self) -> "tuple[Function, ...]":
+        """The functions of its name that were defined so far, itself the last."""
+        return (*self._others, self)
+
+    @property
+    def __kernelab_function__(self) -> UserFunction:
+        """The function for kernels, with the others of its name."""
+        if not self._others:
+            return self._own
+        if self._together is None:
+            self._together = Overloads.of([member._own for member in self.members])
+        return self._together
+
+    @property
+    def _own(self) -> UserFunction:
+        if self._lowered is None:
+            self._lowered = self._lower()
+        # A rule names the function that it belongs to: it is attached once that is there.
+        while self._rules:
+            self._rules.pop(0)(self._lowered)
+        return self._lowered
+
+    def attach(self, rule: Callable[[UserFunction], None]) -> None:
+        """Hand the function to `rule` when it is next needed."""
+        self._rules.append(rule)
+
+    def _lower(self) -> UserFunction:
+        names = ChainMap(closure(self._python), *maps_of(self._namespace))
+        named = names.get(self.name)
+        several = isinstance(named, Function) and self in named.members and len(named.members) > 1
+
+        def siblings(own: UserFunction) -> UserFunction:
+            assert isinstance(named, Function)
+            self._lowered = own
+            return Overloads.of([member._own for member in named.members])
+
+        found = definition_of(self._python, names, "func", self._early, siblings if several else None)
+        assert isinstance(found, UserFunction)
+        # The body of a function whose types are not stated is lowered when a kernel calls it.
+        found.listener = warn_of
+        return found
+
+
+def _overloaded(function: Callable[..., Any], before: Any) -> tuple[Function, ...]:
+    """The functions of its name and file that take arguments of other types."""
+    if not isinstance(before, Function) or not _alike(function, before._python):
+        return ()
+    found = (*before._others, before)
+    return tuple(other for other in found if _taken(other._python) != _taken(function))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two functions stand in one file under one name, and every argument has a type."""
+    typed = all(len(_taken(f)) == f.__code__.co_argcount for f in (one, other))
+    same_place = one.__code__.co_filename == other.__code__.co_filename
+    return typed and same_place and one.__qualname__ == other.__qualname__
+
+
+def _taken(function: Any) -> tuple[str, ...]:
+    return tuple(repr(type) for name, type in function.__annotations__.items() if name != "return")
+
+
+class NativeFunction(Function):
+    """A decorated function of C++, which only kernels call."""
+
+    def __init__(
+        self, function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> None:
+        super().__init__(function, namespace)
+        self._given = given
+
+    def __call__(self, *_: Any) -> Any:
+        message = f"{self.name} is C++ for kernels: it cannot be called from Python"
+        raise KernelTypeError(Diagnostic(message, hint="call it in a kernel, and launch that"))
+
+    def _lower(self) -> UserFunction:
+        names = ChainMap(closure(self._python), *maps_of(self._namespace))
+        found = native_of(self._python, names, self._given)
+        assert isinstance(found, UserFunction)
+        return found
+
+
+def _require_def(function: Any, word: str) -> Any:
+    if inspect.isfunction(function):
+        return function
+    message = f"{word} decorates a def, not {described(function)}"
+    raise KernelTypeError(Diagnostic(message, code=word, hint=f"write @kl.{word} above def f(...)"))
+
+
+def _kernel(function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]) -> Kernel:
+    _require_def(function, "kernel")
+    made = Kernel.of(options.get("name") or function.__name__, loader(function, names, options))
+    functools.update_wrapper(made, function, ("__doc__",), ())
+    return made

@@ -1,0 +1,153 @@
+"""Programs that run where their arguments are: on the CPU, or on the CUDA device that holds all arrays.
+
+A program is built for a device when it first runs there.  Knows packed launches and spaces; must not know
+kernels.
+"""
+
+from collections.abc import Sequence
+
+from kernelab.backend.common.backends import Args, Entry, slots_of
+from kernelab.backend.common.specialization import reach_of
+from kernelab.backend.cuda.cuda_backend import Compiled, CudaEntry
+from kernelab.backend.cuda.launch_config import current_stream
+from kernelab.codegen.common.entry import EntryInfo, layout_of
+from kernelab.errors import Diagnostic, LaunchError
+from kernelab.lang.ir import Function
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.memory.device import CPU
+from kernelab.runtime.memory.pinned import settle_within
+from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space
+
+
+def place(function: Function) -> "Placed":
+    """The entry of a scalarised function, wherever it will run.
+
+    It is built for the CPU at once, unless CUDA devices are in use.  Raises BuildError.
+    """
+    made = Placed(function)
+    if not OPEN:
+        made.on_cpu()
+    return made
+
+
+class Placed:
+    """A program with an entry for each place where it has run."""
+
+    __slots__ = ("_compiled", "_cpu", "_devices", "_layout", "function")
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._layout = layout_of(function)
+        self._cpu: Entry | None = None
+        self._devices: dict[Space, CudaEntry] = {}
+        self._compiled: dict[Space, Compiled] = {}
+
+    @property
+    def info(self) -> EntryInfo:
+        """What a caller must know of it, which is the same everywhere but for the lines of its text."""
+        if self._cpu is None and self._devices:
+            return next(iter(self._devices.values())).info
+        return self.on_cpu().info
+
+    def __call__(self, args: Args, /, limit: int = 0, done: int = 0, room: int = 0) -> None:
+        """Run where the arrays are; raises LaunchError where they are not all in one place."""
+        if OPEN:
+            slots = slots_of(args)
+            held = self._held(slots)
+            if held:
+                self._run(held, args, limit, room)
+                return
+            self._require_no_capture()
+            settle_within(reach_of(self._layout, slots).values())
+        if limit or done or room:
+            self.on_cpu()(args, limit, done, room)
+        else:
+            (self._cpu or self.on_cpu())(args)
+
+    def on_cpu(self) -> Entry:
+        """The entry for the CPU."""
+        if self._cpu is None:
+            self._cpu = CPU.backend.build([self.function])[self.function.name]
+        return self._cpu
+
+    def compile_ahead(self, space: Space | None) -> None:
+        """Do what takes long for a place, None the CPU, before it runs there; raises BuildError."""
+        if space is None:
+            self.on_cpu()
+        else:
+            self._compiled[space] = space.backend.compile([self.function], ahead=True)
+
+    def on(self, space: Space) -> CudaEntry:
+        """The entry for a device."""
+        if space not in self._devices:
+            if space.capture is not None:
+                message = f"`{self.function.name}` is not built for {space.name} yet: it cannot be captured"
+                hint = "run the block before it is captured, twice where it adds to gradients"
+                raise LaunchError(Diagnostic(message, self.function.span, "capture", hint=hint))
+            functions = [self.function]
+            compiled = self._compiled.pop(space, None) or space.backend.compile(functions)
+            made = space.backend.load(functions, compiled)[self.function.name]
+            assert isinstance(made, CudaEntry)
+            self._devices[space] = made
+        return self._devices[space]
+
+    def _require_no_capture(self) -> None:
+        for space in OPEN.values():
+            if space.capture is not None and not space.is_captured_elsewhere:
+                name = self.function.name
+                message = f"`{name}` runs on the CPU while launches on {space.name} are captured"
+                hint = (
+                    "it would run now, and not with the graph: move it out of the block, or its arrays there"
+                )
+                raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+
+    # ---------------------------------------------------------------------------------------- on a device
+
+    def _held(self, slots: Sequence[int]) -> dict[str, DeviceAllocation]:
+        """The allocation of each array, by the name of its parameter, if they are a device's."""
+        found: dict[str, DeviceAllocation | None] = {}
+        for name, reach in reach_of(self._layout, slots).items():
+            if reach.low < reach.high:
+                found[name] = _owner(reach.low)
+        for param in self._layout.params:
+            if param.residual:
+                found[param.name] = _owner(slots[param.slot + 1])
+        held = {name: owner for name, owner in found.items() if owner is not None}
+        if (len(held) < len(found) and held) or len({owner.space for owner in held.values()}) > 1:
+            raise LaunchError(self._apart(found))
+        return held
+
+    def _apart(self, found: dict[str, DeviceAllocation | None]) -> Diagnostic:
+        places = {name: "cpu" if owner is None else owner.space.name for name, owner in found.items()}
+        first = next(iter(places))
+        other = next(name for name in places if places[name] != places[first])
+        message = (
+            f"the arrays of `{self.function.name}` are on different devices: "
+            f"`{first}` on {places[first]}, `{other}` on {places[other]}"
+        )
+        hint = f'move one of them: {other}.to("{places[first]}")'
+        return Diagnostic(message, self.function.span, "device", hint=hint)
+
+    def _run(self, held: dict[str, DeviceAllocation], args: Args, limit: int, room: int) -> None:
+        space = next(iter(held.values())).space
+        space.require_mine(f"`{self.function.name}` is launched")
+        entry, owners = self.on(space), list(held.values())
+        for owner in owners:
+            owner.flush()
+        if space.capture is not None:
+            space.capture.touched |= dict.fromkeys(owners)
+        stream = current_stream(space.name)
+        space.stream_sync.before(owners, 0 if entry.keeps else stream)
+        try:
+            entry.start(args, limit, room, caller())
+        finally:
+            space.ran(owners, stream)
+            for name in entry.changed & held.keys():
+                held[name].changed_there()
+            for param in self._layout.params:
+                if param.residual:
+                    held[param.name].changed_there()
+
+
+def _owner(address: int) -> DeviceAllocation | None:
+    return next((owner for space in OPEN.values() if (owner := space.owner(address)) is not None), None)

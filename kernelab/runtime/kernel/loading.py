@@ -1,0 +1,164 @@
+"""From Python functions to definitions: the text of a def, the names around it, what Python made of it."""
+
+import ast
+import warnings
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning
+from kernelab.frontend import (
+    Definition,
+    GenericKernel,
+    KernelDefinition,
+    StructDefinition,
+    UserFunction,
+    file_of,
+    lower_tree,
+    source_of,
+)
+from kernelab.frontend.syntax.options import settled, unknown
+from kernelab.lang.structs import StructArray
+from kernelab.lang.types import Array, Value
+from kernelab.runtime.array.host_annotations import ref
+from kernelab.runtime.host.closure_names import closure, maps_of
+from kernelab.runtime.host.static_values import Parsed, parsed
+
+MODULE_OPTIONS = "__kernelab_options__"
+"""The name under which a Python module keeps the options of its kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What another system builds as a whole; here it is a name, and each kernel is built by itself."""
+
+    name: str
+    options: MutableMapping[str, Any]
+
+    def load(self, device: Any = None, block_dim: Any = None, **_: Any) -> None:
+        """Do nothing: each kernel is built by itself when it is first launched."""
+
+    def unload(self) -> None:
+        """Do nothing: there is no module that could be unloaded."""
+
+    def mark_modified(self) -> None:
+        """Warn, with KernelWarning, that kernels keep the values that they have captured."""
+        message = (
+            "mark_modified changes nothing: kernels keep the values that they captured when first needed"
+        )
+        said = Diagnostic(message, None, "module", "warning", hint="define the kernels again")
+        warnings.warn(said.render(), KernelWarning, stacklevel=2)
+
+
+def definition_of(
+    function: Callable[..., Any],
+    namespace: Mapping[str, Any],
+    word: Literal["kernel", "func"],
+    early: Parsed | None = None,
+    siblings: Callable[[UserFunction], UserFunction] | None = None,
+) -> KernelDefinition | GenericKernel | UserFunction:
+    """What a Python function of a file stands for as a kernel or a function; raises KernelError.
+
+    `early` is what was evaluated of it when it was defined, `siblings` as for `lower_tree`.
+    """
+    if early is None:
+        source, tree = source_of(function)
+    else:
+        source, tree = early.source, early.tree
+        namespace = ChainMap({**early.values}, *maps_of(namespace))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            # Whoever decorated it has evaluated the decorator already, whatever it was called there.
+            node.decorator_list = [ast.copy_location(ast.Name(word), node)]
+            namespace = _annotated(node, function, namespace)
+    lowered = lower_tree(source, tree, namespace, (), siblings)
+    lowered.raise_errors()
+    warn_of(lowered.diagnostics)
+    found = lowered.definitions[function.__name__]
+    assert not isinstance(found, StructDefinition)
+    return found
+
+
+def warn_of(notes: Sequence[Diagnostic]) -> None:
+    """Warn, with KernelWarning at its line, of what is no mistake but hardly meant.
+
+    Under a cell such notes are shown; a file, or a text, has no other place for them.  What a grad function
+    leaves out is told when it is compared with differences.
+    """
+    for note in notes:
+        if note.severity == "warning" and note.code != "adjoint" and note.span is not None:
+            place = note.span
+            warnings.warn_explicit(note.render(), KernelWarning, place.source.label, place.line)
+
+
+def _annotated(
+    node: ast.FunctionDef, function: Callable[..., Any], namespace: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Python has evaluated the annotations of a function: a type counts, whatever its text means by now."""
+    types: dict[str, Any] = {}
+    for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
+        given = getattr(function, "__annotations__", {}).get(argument.arg)
+        if argument.annotation is not None and isinstance(given, ref):
+            inner = ast.Name(f"__annotation_{argument.arg}", ast.Load())
+            types[inner.id] = given.dtype
+            handed = ast.Subscript(ast.Name("ref", ast.Load()), inner, ast.Load())
+            argument.annotation = ast.fix_missing_locations(ast.copy_location(handed, argument.annotation))
+        elif argument.annotation is not None and _is_type(given):
+            name = f"__annotation_{argument.arg}"
+            types[name] = given
+            argument.annotation = ast.copy_location(ast.Name(name, ast.Load()), argument.annotation)
+    return ChainMap(types, *maps_of(namespace)) if types else namespace
+
+
+def _is_type(given: Any) -> bool:
+    return isinstance(given, Value | Array | StructArray) or hasattr(given, "__kernelab_struct__")
+
+
+def native_of(
+    function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
+) -> Definition:
+    """What a Python function with snippets of C++ stands for; raises KernelError with its mistakes."""
+    source, tree = source_of(function)
+    words = {f"__native_{word}": value for word, value in given.items()}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            keywords = [ast.keyword(word, ast.Name(f"__native_{word}", ast.Load())) for word in given]
+            call = ast.Call(ast.Name("func_native", ast.Load()), [], keywords)
+            node.decorator_list = [ast.fix_missing_locations(ast.copy_location(call, node))]
+    lowered = lower_tree(source, tree, ChainMap(words, *maps_of(namespace)), file_of(function))
+    lowered.raise_errors()
+    return lowered.definitions[function.__name__]
+
+
+def loader(
+    function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
+) -> Callable[[], KernelDefinition | GenericKernel]:
+    """What gives the definition of a decorated kernel when it is needed, or raises KernelError."""
+    early = parsed(function, names)
+    return lambda: _loaded(function, names, options, early)
+
+
+def _loaded(
+    function: Callable[..., Any],
+    names: Mapping[str, Any],
+    options: Mapping[str, Any],
+    early: Parsed | None,
+) -> KernelDefinition | GenericKernel:
+    found = definition_of(function, ChainMap(closure(function), *maps_of(names)), "kernel", early)
+    assert not isinstance(found, UserFunction)
+    module = options.get("module")
+    shared = getattr(function, "__globals__", {}).get(MODULE_OPTIONS)
+    around = module.options if isinstance(module, Module) else shared
+    chosen = settled({"module_options": around}) | settled(options)
+    if isinstance(found, GenericKernel):
+        found.options |= chosen
+        return found
+    return replace(found, options=chosen)
+
+
+def refuse_unknown(word: Literal["kernel", "func"], options: Mapping[str, Any]) -> None:
+    """Raise KernelValueError for an option that the decorator does not have."""
+    wrong = unknown(word, options)
+    if wrong is not None:
+        raise KernelValueError(Diagnostic(wrong[0], None, "value", hint=wrong[1]))

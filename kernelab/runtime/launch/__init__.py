@@ -1,0 +1,1 @@
+"""Launches: grids, arguments, races, residuals, capture."""

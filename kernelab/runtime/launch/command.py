@@ -1,0 +1,96 @@
+"""A launch that is prepared once and run as often as one likes, with other arguments where they are set."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
+from kernelab.errors import Diagnostic, LaunchError
+from kernelab.runtime.context import hooks
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.grid import grid_of
+from kernelab.runtime.memory.device import Device
+from kernelab.runtime.memory.streams import Stream
+
+
+class Launch:
+    """What ``launch(..., record_cmd=True)`` gives: `launch()` runs it, and tapes record it as any launch.
+
+    ``Launch(kernel)`` starts without threads and arguments, which are set before it runs.  With `adjoint` the
+    adjoint program runs instead, on the `adjoints` set, else on the gradients of the arrays.  Arguments are
+    checked when it runs.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        device: Device | str | None = None,
+        dim: int | Sequence[int] = 0,
+        arguments: Sequence[Any] | None = None,
+        config: LaunchConfig = DEFAULT_CONFIG,
+        adjoint: bool = False,
+        adjoints: Sequence[Any] = (),
+        record_tape: bool = True,
+    ) -> None:
+        count = len(kernel.loaded.names)
+        self.kernel = kernel
+        self.device = device
+        self.config = config
+        self.dim = dim
+        self.arguments = [None] * count if arguments is None else list(arguments)
+        self.adjoint = adjoint
+        self.adjoints = [*adjoints, *(None,) * (count - len(adjoints))]
+        self.record_tape = record_tape
+
+    def __repr__(self) -> str:
+        return f"<launch of {self.kernel.name}, dim={self.dim}>"
+
+    def launch(self, stream: Stream | None = None) -> None:
+        """Run the kernel, in a stream of the device that its arrays are on, if one is given."""
+        hooks.launch(
+            self.kernel,
+            self.dim,
+            self.arguments,
+            adj_inputs=self.adjoints if self.adjoint else (),
+            device=self.device if stream is None else None,
+            adjoint=self.adjoint,
+            record_tape=self.record_tape,
+            block_dim=self.config.threads,
+            max_blocks=self.config.blocks,
+            stream=stream,
+        )
+
+    def set_dim(self, dim: int | Sequence[int]) -> None:
+        """Run on another grid from now on; raises LaunchError where it is none."""
+        grid_of(dim)
+        self.dim = dim
+
+    def set_param_at_index(self, index: int, value: Any, adjoint: bool = False) -> None:
+        """Run with another argument, counted from 0, or with `adjoint` on another adjoint of it.
+
+        Raises LaunchError if there is none.
+        """
+        if not 0 <= index < len(self.arguments):
+            message = (
+                f"this launch of `{self.kernel.name}` has {len(self.arguments)} arguments, none at {index}"
+            )
+            raise LaunchError(Diagnostic(message, self.kernel.span, "count"))
+        given = self.adjoints if adjoint else self.arguments
+        given[index] = value
+
+    def set_param_by_name(self, name: str, value: Any, adjoint: bool = False) -> None:
+        """The same by the name of the parameter; raises LaunchError if there is none."""
+        names = self.kernel.loaded.names
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(names)}"
+            message = f"kernel `{self.kernel.name}` has no parameter `{name}`"
+            raise LaunchError(Diagnostic(message, self.kernel.span, "name", hint=hint))
+        self.set_param_at_index(names.index(name), value, adjoint)
+
+    def set_params(self, params: Sequence[Any]) -> None:
+        """Run with other arguments, all of them."""
+        self.arguments = list(params)
+
+
+__all__ = ["Launch"]

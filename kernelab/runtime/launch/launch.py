@@ -1,0 +1,478 @@
+"""Launching kernels: check the arguments, pack the slots, run the entry, count the writes, tell the recorder.
+
+Knows kernels and arrays; must not know tapes.  The way without a recorder is kept short: what can be known of
+a kernel before it is launched stands in its `Plan`, and arrays carry their packed slots with them.
+"""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Never
+
+import numpy as np
+
+from kernelab.backend.common.backends import Args, Entry
+from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
+from kernelab.errors import Diagnostic, KernelWarning, LaunchError
+from kernelab.guidance.bad_calls import no_argument, show_signature
+from kernelab.lang.types import Array, Type, int32, is_differentiable
+from kernelab.runtime.arguments.arguments import Parameter, Reference, wrong_count
+from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
+from kernelab.runtime.array.array import array, duplicate
+from kernelab.runtime.array.overlap import groups_sharing
+from kernelab.runtime.context import hooks
+from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.memory_budget import run_keeping
+from kernelab.runtime.kernel.tracing import Culprit, Tracing
+from kernelab.runtime.launch.command import Launch
+from kernelab.runtime.launch.gathered import Gathered
+from kernelab.runtime.launch.grid import Grid, grid_of
+from kernelab.runtime.launch.incomplete import no_grid, no_kernel, require_lists
+from kernelab.runtime.launch.races import refuse_races
+from kernelab.runtime.launch.residual import Residual
+from kernelab.runtime.launch.touched import is_settled, touched
+from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
+from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.origin import note_origin
+from kernelab.runtime.memory.spaces import Space, space_of
+from kernelab.runtime.memory.streams import Stream, configured, flowing, stream_of
+from kernelab.settings import settings
+
+_LISTS = (list, tuple)
+
+_REMEMBERED = 64
+"""For how many layouts of its arguments a kernel knows which of them share bytes."""
+
+
+@hooks.launch.provide
+def launch(
+    kernel: Kernel | None = None,
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
+    outputs: Sequence[Any] = (),
+    adj_inputs: Sequence[Any] = (),
+    adj_outputs: Sequence[Any] = (),
+    device: Device | str | None = None,
+    adjoint: bool = False,
+    record_tape: bool = True,
+    record_cmd: bool = False,
+    block_dim: int = BLOCK,
+    max_blocks: int = 0,
+    stream: Stream | None = None,
+    **unknown: Never,
+) -> Any:
+    """Run `kernel` once for each thread of a grid of `dim` threads (an int, or 1 to 4 of them).
+
+    The arguments are `inputs`, then `outputs`, in the order of the kernel's parameters: arrays, NumPy arrays
+    of the same dtype (without a copy), numbers, and tuples for vectors.  With `adjoint` the adjoint program
+    runs instead: it reads the gradients of what the kernel writes and adds to those of what it reads,
+    `adj_inputs` and `adj_outputs` where given, else the arrays' own.  On a CUDA device there are blocks of
+    `block_dim` threads, at most `max_blocks` of them (0 is no limit), in `stream`; on the CPU the two have no
+    effect.  Parameters with defaults may be left out.  With `record_cmd` nothing runs yet: a `Launch` comes
+    back, which runs when it is told to.
+    Raises LaunchError, which names the argument, and the kernel's own errors.
+    """
+    if unknown:
+        raise no_argument("launch", next(iter(unknown)), list(signature(launch).parameters))
+    if not isinstance(kernel, Kernel):
+        raise no_kernel(kernel)
+    if dim is None:
+        raise no_grid(kernel, [*inputs, *outputs])
+    if inputs.__class__ not in _LISTS or outputs.__class__ not in _LISTS or adjoint:
+        require_lists(inputs=inputs, outputs=outputs, adj_inputs=adj_inputs, adj_outputs=adj_outputs)
+    arguments = [*inputs, *outputs]
+    if len(arguments) != kernel.arity or record_cmd:
+        arguments = ordered(kernel.loaded, arguments, {})
+        if record_cmd:
+            config, adjoints = config_of(block_dim, max_blocks), [*adj_inputs, *adj_outputs]
+            return Launch(kernel, device, dim, arguments, config, adjoint, adjoints, record_tape)
+        kernel = kernel.of_arguments(arguments)
+    if device is None and stream is None and block_dim == BLOCK and not (adjoint or max_blocks):
+        run(kernel, dim, arguments, record_tape)
+        return None
+    adjoints = [*adj_inputs, *adj_outputs]
+    config = config_of(block_dim, max_blocks)
+    if config is DEFAULT_CONFIG and stream is None:
+        _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
+        return None
+    device = device if stream is None else stream_of(stream).device
+    with configured(config), flowing(stream):
+        _start(kernel, dim, arguments, device, adjoint, record_tape, adjoints)
+    return None
+
+
+show_signature(launch, launch, ("unknown",))
+
+
+def _start(
+    kernel: Kernel,
+    dim: int | Sequence[int],
+    arguments: list[Any],
+    device: Device | str | None,
+    adjoint: bool,
+    record_tape: bool,
+    adjoints: list[Any],
+) -> None:
+    if device is not None:
+        _require_place(kernel, get_device(device), arguments)
+    if adjoint:
+        launch_adjoint(kernel, dim, arguments, adjoints)
+    else:
+        run(kernel, dim, arguments, record_tape)
+
+
+@hooks.run.provide
+def run(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], record_tape: bool = True) -> None:
+    """Launch with the arguments in the order of the parameters; the list then holds what was launched."""
+    plan = kernel.plan
+    grid = grid_of(dim)
+    given: tuple[Any, ...] = ()
+    parts = plan.straight.slots(arguments, grid.packed) if plan.formals is None else None
+    usual = parts is not None
+    if parts is None:
+        parts = [grid.packed]
+        given = () if plan.formals is None else tuple(structs_in(arguments))
+        bind(kernel, arguments, parts)
+    if plan.constants is not None and not plan.constants.unchanged():
+        plan.constants.tell()
+    if 0 < plan.coordinates != len(grid.extents):
+        _warn_of_rank(kernel, grid)
+    if settings().print_launches:
+        sys.stdout.write(f"launch of {kernel.name}, dim={grid.extents}, {caller()}\n")
+    recorder = RECORDER.get()
+    if not grid.threads:
+        if recorder is not None and record_tape:
+            recorder.launched_nothing(kernel.name, [arguments[i] for i in plan.written])
+        return
+    if settings().check_races and (recorder is None or recorder.sees_values):
+        refuse_races(kernel, grid.extents, arguments, parts, sharing(kernel, arguments))
+    if recorder is not None and record_tape:
+        if not usual:
+            _set_apart(kernel, arguments)
+        recorder.launch(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
+    else:
+        if recorder is not None:
+            recorder.left_out(Call(kernel, grid, tuple(arguments), tuple(parts), given, LAUNCH_CONFIG.get()))
+        if will_write(kernel, grid, arguments) and record_tape:
+            read, written = ([arguments[i].allocation for i in those] for those in (plan.read, plan.written))
+            note_origin(kernel.name, read, written)
+        entry = _entry_for(kernel, arguments) if plan.totals else kernel.primal_entry
+        entry(b"".join(parts))
+    if not usual:
+        _put_back(kernel, arguments)
+
+
+def _put_back(kernel: Kernel, arguments: Sequence[Any]) -> None:
+    """Assign what the launch wrote to picked elements to where they were picked from."""
+    for i in kernel.plan.written:
+        argument = arguments[i]
+        if argument.__class__ is Gathered:
+            argument.source.assign(argument)
+
+
+def _set_apart(kernel: Kernel, arguments: list[Any]) -> None:
+    """Clone arrays that stand for numbers and that the launch changes: every thread sees the old value."""
+    plan = kernel.plan
+    for i in plan.numbers:
+        if arguments[i].__class__ is not Reference:
+            continue
+        source = arguments[i].array
+        if any(source.overlaps(arguments[j]) for j in plan.written):
+            arguments[i] = Reference(duplicate(source, source.requires_grad, "clone"))
+
+
+def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
+    """Warn those who need what a launch overwrites, count the writes; whether any memory has gradients."""
+    traced = False
+    for i in kernel.plan.written:
+        target = arguments[i]
+        memory = target.allocation
+        traced = traced or memory.requires_grad
+        if not memory.watches.starts and not memory.witnesses:
+            memory.version += 1
+            continue
+        if memory.watches.starts:
+            changed = touched(kernel.regions_changed[i], grid.extents, arguments)
+            target = target[:0] if changed is None else changed
+        memory.will_write(target)
+    return traced
+
+
+def _warn_of_rank(kernel: Kernel, grid: Grid) -> None:
+    """A grid of another rank runs, padded or flattened, but is hardly what was meant."""
+    unpacked, rank, place = kernel.plan.coordinates, len(grid.extents), caller()
+    dimensions = f"this grid has {rank} dimension{'s' * (rank != 1)}"
+    message = f"`{kernel.name}` unpacks {unpacked} thread indices, and {dimensions}"
+    hint = f"launch it with dim=({', '.join('nmkl'[:unpacked])})"
+    if unpacked == 1:
+        if grid.threads in (0, grid.extents[0]):
+            return
+        message = f"`{kernel.name}` takes one thread index, and {dimensions}: it counts all its threads"
+        hint = f"write {', '.join('ijkl'[:rank])} = tid(), or launch it with dim={grid.threads}"
+    shown = Diagnostic(message, place.span, "grid", "warning", hint=hint).render()
+    warnings.warn_explicit(shown, KernelWarning, place.filename, place.line)
+
+
+def bind(kernel: Kernel, arguments: list[Any], parts: list[bytes]) -> None:
+    """Check the arguments and append their slots to `parts`; raises LaunchError.
+
+    The list then holds the leaves of structs in their place.
+    """
+    plan = kernel.plan
+    if plan.formals is not None:
+        arguments[:] = flattened(kernel.name, kernel.span, plan.formals, arguments)
+    if len(arguments) != len(plan.types):
+        raise wrong_count(kernel.name, plan.parameters, len(arguments), kernel.span)
+    before = len(parts)
+    for argument, expected, quick in zip(arguments, plan.types, plan.quick, strict=True):
+        if argument.__class__ is array and argument.type is expected:
+            parts.append(argument.packed)
+        elif quick is not None and argument.__class__ is quick.kind and quick.low <= argument <= quick.high:
+            parts.append(quick.pack(argument))
+        else:
+            i = len(parts) - before
+            arguments[i], packed = plan.parameters[i].convert(argument)
+            parts.append(packed)
+    for i in plan.written:
+        memory = arguments[i].allocation
+        if not memory.writable or memory.folded or arguments[i].__class__ is not array:
+            _require_writable(plan.parameters[i], arguments[i])
+
+
+def _require_writable(parameter: Parameter, argument: Any) -> None:
+    memory = argument.allocation
+    if not memory.writable or (memory.folded and argument.folds):
+        found = "a read-only one" if not memory.writable else "one whose elements share bytes"
+        raise parameter.wrong(f"{found}, since the kernel writes it", "pass a copy", "read-only")
+    if argument.__class__ is Gathered and argument.source.repeats:
+        found = "one that picks an element twice, since the kernel writes it"
+        raise parameter.wrong(found, "pick each element once", "index")
+
+
+def _entry_for(kernel: Kernel, arguments: Sequence[Any]) -> Entry:
+    if kernel.plan.totals and sharing(kernel, arguments):
+        return kernel.aliased_entry
+    return kernel.primal_entry
+
+
+def packed_slots(parts: Sequence[bytes]) -> Args:
+    """The slots of a launch, the grid's first."""
+    return b"".join(parts)
+
+
+def enter(entry: Entry, parts: Sequence[bytes]) -> None:
+    """Run an entry over packed slots, the grid's first."""
+    entry(b"".join(parts))
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A validated launch that has not run yet: what a recorder gets, and keeps.
+
+    Nothing changes it.  It is not declared frozen because making it would then take twice the time.
+    `structs` are the structs and arrays of structs whose leaves are among the arguments, `config` is
+    the launch configuration on a CUDA device.
+    """
+
+    kernel: Kernel
+    grid: Grid
+    arguments: tuple[Any, ...]
+    parts: tuple[bytes, ...]
+    structs: tuple[Any, ...] = ()
+    config: LaunchConfig = DEFAULT_CONFIG
+
+    @property
+    def written(self) -> tuple[array, ...]:
+        """The arrays whose elements the launch changes."""
+        return tuple(self.arguments[i] for i in self.kernel.plan.written)
+
+    def memories(self) -> list[Allocation]:
+        """The memory of each array argument."""
+        return self.kernel.plan.straight.memories(self.arguments)
+
+    @property
+    def space(self) -> Space | None:
+        """The device's memory that the arrays are in; None for the host's."""
+        return next((space_of(memory) for memory in self.memories()), None)
+
+    @property
+    def place(self) -> Device:
+        """Where the launch runs."""
+        return device_of(self.space)
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of parameters that share memory which the launch changes, in groups."""
+        return sharing(self.kernel, self.arguments)
+
+    def will_write(self) -> None:
+        """Warn those who need what the launch overwrites, and count the writes."""
+        will_write(self.kernel, self.grid, self.arguments)
+
+    def settled(self, groups: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+        """The names of arrays that the launch changes, but nothing of what it reads of them."""
+        contests, plan = self.kernel.contests, self.kernel.plan
+        if not contests:
+            return ()
+        found = [
+            i for i, several in contests.items() if is_settled(several, self.grid.extents, self.arguments)
+        ]
+        names = [plan.parameters[i].name for i in sorted(found)]
+        return tuple([name for name in names if not any(name in group for group in groups)])
+
+    def build(self, reverse: object) -> Entry:
+        """What `augmented` runs, or `primal` where there is no way back: built now, if it has not been."""
+        if isinstance(reverse, Reverse) and reverse.residuals:
+            return reverse.primal_entry
+        return _entry_for(self.kernel, self.arguments)
+
+    def primal(self) -> None:
+        """Run the kernel."""
+        kernel = self.kernel
+        entry = _entry_for(kernel, self.arguments) if kernel.plan.totals else kernel.primal_entry
+        if self.config is DEFAULT_CONFIG:
+            entry(b"".join(self.parts))
+            return
+        with configured(self.config):
+            entry(b"".join(self.parts))
+
+    def augmented(self, reverse: Reverse) -> tuple[array, ...]:
+        """Run the kernel keeping its residuals: each one's values and where each thread's begin."""
+        if not reverse.residuals:
+            self.primal()
+            return ()
+        kept = [Residual(type, self.grid.threads, self.space) for type in reverse.residuals]
+        packed = [*self.parts, *(residual.packed for residual in kept)]
+        with configured(self.config):
+            run_keeping(reverse.primal_entry, packed_slots(packed))
+        return tuple(made for residual in kept for made in residual.arrays())
+
+    def adjoint(
+        self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
+    ) -> None:
+        """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
+        parts = self._parts(replaced) if replaced else self.parts
+        packed = b"".join([*parts, *[made.packed for made in (*bars, *residuals)]])
+        if self.config is DEFAULT_CONFIG:
+            reverse.sweep(packed)
+            return
+        with configured(self.config):
+            reverse.sweep(packed)
+
+    def adjoint_parts(
+        self, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
+    ) -> list[bytes]:
+        """The packed arguments of the adjoint."""
+        parts = self._parts(replaced)
+        return [*parts, *(made.packed for made in (*bars, *residuals))]
+
+    def _parts(self, replaced: dict[int, array]) -> list[bytes]:
+        parts = list(self.parts)
+        for i, other in replaced.items():
+            parts[1 + i] = other.packed
+        return parts
+
+    def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
+        """Where a value of the kernel turned NaN or infinite; `replaced` are copies of what it writes."""
+        return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads, self.place)
+
+    def trace_again(
+        self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
+    ) -> Culprit | None:
+        """The same, by a program that reads what the kernel has overwritten from its residuals."""
+        parts = self.adjoint_parts((), residuals, replaced)
+        return trace(tracing, parts, self.grid.threads, self.place)
+
+    def trace_adjoint(
+        self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
+    ) -> Culprit | None:
+        """Where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
+        parts = self.adjoint_parts(bars, residuals, replaced)
+        return trace(reverse.tracing, parts, self.grid.threads, self.place)
+
+
+def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
+    """Run a program that finds where values turn, on packed arguments; None if none does."""
+    found = array(shape=(threads,), dtype=int32, device=place)
+    enter(tracing.entry, [*parts, found.packed])
+    return tracing.culprit(found.seen())
+
+
+def sharing(kernel: Kernel, arguments: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """The names of array parameters whose arguments have changed bytes in common, in disjoint groups."""
+    plan = kernel.plan
+    allocations = plan.straight.memories(arguments)
+    if not plan.written or len(set(allocations)) == len(allocations):
+        return ()
+    layouts = tuple([arguments[i].packed for i in plan.arrays])
+    known = kernel.sharing.get(layouts)
+    if known is None:
+        groups = groups_sharing({i: arguments[i] for i in plan.arrays}, plan.written)
+        known = tuple(tuple(plan.parameters[i].name for i in group) for group in groups)
+        kernel.sharing[layouts] = known
+        if len(kernel.sharing) > _REMEMBERED:
+            del kernel.sharing[next(iter(kernel.sharing))]
+    return known
+
+
+def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any], given: list[Any]) -> None:
+    """Run the adjoint program alone, on the gradients given, else on those of the arrays."""
+    grid = grid_of(dim)
+    parts = [grid.packed]
+    bind(kernel, arguments, parts)
+    if kernel.plan.formals is not None:
+        given = flattened_adjoints(kernel.plan.formals, given)
+    if len(given) > len(arguments):
+        message = f"{len(given)} adjoint arguments for the {len(arguments)} parameters of `{kernel.name}`"
+        raise LaunchError(Diagnostic(message, kernel.span, "count"))
+    if any(argument.__class__ is Gathered for argument in arguments):
+        message = "picked elements have an adjoint on a tape only"
+        raise LaunchError(Diagnostic(message, kernel.span, "index", hint="pass x.contiguous()"))
+    bars = _bars(kernel, arguments, [*given, *(None,) * (len(arguments) - len(given))])
+    reverse = kernel.reverse(tuple(bars), sharing(kernel, arguments))
+    if reverse.residuals:
+        message = f"`{kernel.name}` overwrites values that its adjoint needs, so its adjoint cannot run alone"
+        raise LaunchError(Diagnostic(message, kernel.span, "residual", hint="launch it under a Tape"))
+    for bar in bars.values():
+        bar.allocation.will_write(bar)
+    if grid.threads:
+        call = Call(kernel, grid, tuple(arguments), tuple(parts))
+        call.adjoint(reverse, list(bars.values()), (), {})
+
+
+def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, array]:
+    bars: dict[str, array] = {}
+    for parameter, argument, bar in zip(kernel.plan.parameters, arguments, given, strict=True):
+        if bar is None:
+            primal = argument.array if isinstance(argument, Reference) else argument
+            bar = primal.grad if isinstance(primal, array) and primal.requires_grad else None
+        if bar is not None and _has_adjoint(parameter.type):
+            bars[parameter.name] = _checked_bar(parameter, bar)
+    return bars
+
+
+def _has_adjoint(type: Type) -> bool:
+    """Whether a parameter has one; callers may pass some number where it has none."""
+    return is_differentiable(type.elem if isinstance(type, Array) else type)
+
+
+def _checked_bar(parameter: Parameter, bar: Any) -> array:
+    type = parameter.type if isinstance(parameter.type, Array) else Array(parameter.type, 1)
+    found: array = Parameter(parameter.kernel, f"{parameter.name}_bar", type, parameter.span).convert(bar)[0]
+    return found
+
+
+def _require_place(kernel: Kernel, place: Device, arguments: Sequence[Any]) -> None:
+    """Raise LaunchError where an argument is not on the device that was asked for."""
+    for name, argument in zip(kernel.loaded.names, arguments, strict=False):
+        found = argument.device if isinstance(argument, array) else None
+        if isinstance(argument, np.ndarray):
+            found = CPU
+        if found is not None and found != place:
+            message = f"`{kernel.name}` is to run on {place}, and its argument `{name}` is on {found}"
+            hint = f'a launch runs where its arrays are: leave device= away, or pass {name}.to("{place}")'
+            raise LaunchError(Diagnostic(message, kernel.span, "device", hint=hint))

@@ -1,0 +1,1 @@
+"""Memory that arrays share, on the host and on devices."""

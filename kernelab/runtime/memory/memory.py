@@ -1,0 +1,429 @@
+"""Memory that arrays share: who owns the bytes, how often they were written, who must hear of it.
+
+Knows bytes and NumPy; must not know kernels, launches or tapes.  Whoever needs bytes to stay as they are
+registers a `Watcher` with the allocation and is told before they change, and when the host gets a view
+through which they may change unseen.
+"""
+
+import ctypes
+import itertools
+import weakref
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any, Protocol
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelMemoryError, KernelValueError
+from kernelab.runtime.memory.address_ranges import Ranges
+
+Elements = Any
+"""An array over the memory; its class is built on this module."""
+
+Note = tuple[int, str, CodeType, int, int, "list[weakref.ref[Allocation]]"]
+"""What an unrecorded launch leaves (`origin`): version, kernel, place in the code, thread, memory it read."""
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+_first_byte: Callable[[Any], ctypes.c_ubyte] = ctypes.c_ubyte.from_buffer
+
+_SERIALS = itertools.count(1)
+"""Allocations are numbered in the order in which they are made."""
+
+
+class MemorySpace(Protocol):
+    """The memory of a device, in which allocations are made (`spaces`)."""
+
+    name: str
+
+    def allocate(self, nbytes: int, *, cleared: bool) -> "Allocation":
+        """New memory, zeros or uninitialised; raises KernelMemoryError."""
+
+
+class Watcher(Protocol):
+    """Someone who needs the bytes of an allocation as they are."""
+
+    def before_write(self, target: Elements) -> None:
+        """`target`, an array over the watched allocation, is about to be overwritten."""
+
+    def exposed(self) -> None:
+        """The host is about to get a writable view of the allocation."""
+
+
+class Watches:
+    """The watchers of an allocation, by the first address that each watches: `starts` are these."""
+
+    __slots__ = ("_longest", "_watched", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self._watched: list[tuple[int, weakref.ref[Watcher]]] = []
+        self._longest = 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def add(self, watcher: Watcher, start: int, stop: int) -> None:
+        """Add a watcher, which is forgotten when it dies."""
+        position = bisect_right(self.starts, start)
+        self.starts.insert(position, start)
+        self._watched.insert(position, (stop, weakref.ref(watcher, lambda ref: self._drop(start, ref))))
+        self._longest = max(self._longest, stop - start)
+
+    def remove(self, watcher: Watcher, start: int) -> None:
+        """Forget a watcher, given its first address."""
+        for _, ref in self._watched[bisect_left(self.starts, start) : bisect_right(self.starts, start)]:
+            if ref() is watcher:
+                self._drop(start, ref)
+
+    def of(self, low: int, high: int) -> list[Watcher]:
+        """The watchers of any bytes between two addresses."""
+        first, last = bisect_left(self.starts, low - self._longest), bisect_left(self.starts, high)
+        found = [ref() for stop, ref in self._watched[first:last] if low < stop]
+        return [watcher for watcher in found if watcher is not None]
+
+    def _drop(self, start: int, gone: weakref.ref[Watcher]) -> None:
+        position = bisect_left(self.starts, start)
+        while self._watched[position][1] is not gone:
+            position += 1
+        del self.starts[position], self._watched[position]
+
+
+_NOBODY = Watches()
+"""The watchers of an allocation that nobody watches yet."""
+
+
+class Allocation:
+    """A stretch of memory that one or more arrays look at, compared by identity.
+
+    `version` counts the writes.  `adjoint` is the memory of the gradients, of the same layout, once there is
+    any; `requires_grad` says whether there may be.  `folded` says that an array over it may have elements
+    that share bytes.  `serial` says when it was made.  `origin` is the version that a launch outside of tapes
+    left, and that launch; `missing` says why a backward pass could not reach what is here.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_exposure",
+        "address",
+        "adjoint",
+        "borrowed",
+        "folded",
+        "missing",
+        "nbytes",
+        "origin",
+        "owner",
+        "requires_grad",
+        "serial",
+        "version",
+        "watches",
+        "witnesses",
+        "writable",
+    )
+
+    def __init__(
+        self, address: int, nbytes: int, owner: object, *, borrowed: bool = False, writable: bool = True
+    ) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.borrowed = borrowed
+        self.folded = False
+        self.writable = writable
+        self.version = 0
+        self.serial = next(_SERIALS)
+        self.requires_grad = False
+        self.adjoint: Allocation | None = None
+        self.origin: Note | None = None
+        self.missing: Diagnostic | Callable[[Allocation], Diagnostic] | None = None
+        self.watches = _NOBODY
+        self.witnesses: list[weakref.ref[Watcher]] = []
+        self._exposure: weakref.ref[Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.nbytes} bytes at {self.address:#x}, version {self.version}>"
+
+    @property
+    def space(self) -> MemorySpace | None:
+        """The memory of the device that the bytes are in; None for the host's own."""
+        return None
+
+    is_pinned = False
+    """Whether the bytes are the host's, locked in place for copies to a device and from there."""
+
+    is_steady = True
+    """Whether the host may keep a view of the bytes without asking for it again."""
+
+    def takes_from(self, source: "Allocation") -> bool:
+        """Whether a device copies bytes from some memory to this one without the host, by `copy_from`."""
+        return False
+
+    @property
+    def host_address(self) -> int:
+        """Where the bytes begin, as the host sees them."""
+        return self.address
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether the host holds a view through which the bytes may change unseen."""
+        return self.borrowed or (self._exposure is not None and self._exposure() is not None)
+
+    @property
+    def was_exposed(self) -> bool:
+        """Whether the host holds such a view, or ever did."""
+        return self.borrowed or self._exposure is not None
+
+    def expose(self) -> Any:
+        """The bytes as a buffer; while it or a view of it lives, the allocation counts as exposed."""
+        exposure = self._exposure() if self._exposure is not None else None
+        if exposure is None:
+            if self.watches.starts or self.witnesses:
+                self._tell_of_exposure()
+            if self._exposure is None:
+                self.tell_address()
+            exposure = self.buffer()
+            self._exposure = weakref.ref(exposure)
+        return exposure
+
+    def tell_address(self) -> None:
+        """To be called before others learn an address in it: what comes from there is known to be this."""
+        if not self.borrowed and self.nbytes and self.space is None:
+            _SHARED.add(self)
+
+    def _tell_of_exposure(self) -> None:
+        witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
+        for watcher in (*self.watches.of(self.address, self.address + self.nbytes), *witnesses):
+            watcher.exposed()
+
+    def grow(self, low: int, high: int, owner: object) -> None:
+        """Reach over more bytes, which `owner` keeps alive; gradients move along."""
+        before, end = self.address, max(high, self.address + self.nbytes)
+        self.address = min(low, before)
+        self.nbytes = end - self.address
+        self.owner = self.owner, owner
+        self._exposure = None
+        if self.adjoint is not None:
+            moved = allocate(self.nbytes, cleared=True)
+            ctypes.memmove(moved.address + before - self.address, self.adjoint.address, self.adjoint.nbytes)
+            self.adjoint = moved
+
+    def buffer(self) -> Any:
+        """The bytes as a buffer, for kernelab's own use."""
+        memory: Any = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
+        memory.allocation = self  # keeps the bytes alive, and leads back here from any NumPy view
+        return memory
+
+    def image(self) -> Any:
+        """A buffer like `buffer`, for those who look at addresses alone: its bytes may be anything."""
+        return self.buffer()
+
+    def seen(self) -> Any:
+        """The bytes as a buffer that is only read."""
+        return self.buffer()
+
+    def blank(self) -> Any:
+        """The bytes as a buffer of which every one is about to be written."""
+        return self.buffer()
+
+    def publish(self) -> None:
+        """To be called when the host has written: whoever else looks at the bytes sees what it wrote."""
+
+    def watch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
+        """Tell `watcher` before bytes between two addresses change, as long as it lives."""
+        if self.watches is _NOBODY:
+            self.watches = Watches()
+        self.watches.add(watcher, *extent)
+
+    def unwatch(self, watcher: Watcher, extent: tuple[int, int]) -> None:
+        """Stop telling `watcher`."""
+        self.watches.remove(watcher, extent[0])
+
+    def witness(self, watcher: Watcher) -> None:
+        """Tell `watcher` of every change of any byte, as long as it lives."""
+        self.witnesses.append(weakref.ref(watcher, self.witnesses.remove))
+
+    def will_write(self, target: Elements) -> None:
+        """To be called before `target`'s elements change: tells the watchers, then counts the write."""
+        if self.watches.starts:
+            for watcher in self.watches.of(*target.extent):
+                watcher.before_write(target)
+        if self.witnesses:
+            for ref in self.witnesses:
+                witness = ref()
+                if witness is not None:
+                    witness.before_write(target)
+        self.version += 1
+
+
+def allocate(nbytes: int, *, cleared: bool, beside: Allocation | None = None) -> Allocation:
+    """New memory, zeros or uninitialised, aligned to 64 bytes; raises KernelMemoryError.
+
+    It is the host's, or that of the device that `beside` is in.
+    """
+    if beside is not None and beside.space is not None:
+        return beside.space.allocate(nbytes, cleared=cleared)
+    make: Callable[..., Bytes] = np.zeros if cleared else np.empty
+    try:
+        raw = make(nbytes + 64, np.uint8)
+    except (MemoryError, ValueError, OverflowError):
+        message = f"there is no memory for an array of {nbytes / 1e9:,.1f} GB"
+        hint = "ask for fewer elements, or a smaller type of numbers"
+        raise KernelMemoryError(Diagnostic(message, code="memory", hint=hint)) from None
+    start = ctypes.addressof(_first_byte(raw))  # far sooner than NumPy tells it
+    return Allocation(start + -start % 64, nbytes, raw)
+
+
+def point_at(
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    deleter: Callable[[int, int], None] | None = None,
+) -> Allocation:
+    """The allocation over memory at an address; raises KernelValueError for address 0.
+
+    `deleter` is called with the address and the size when nobody looks at it any more.
+    """
+    if not address and 0 not in shape:
+        message = "there is no memory at address 0"
+        raise KernelValueError(Diagnostic(message, code="memory", hint="pass the address of the elements"))
+    low, high = bounds(address, shape, strides, itemsize)
+    if low < address:
+        message = f"elements at {low:#x} stand before the address {address:#x}: strides are 0 or more"
+        raise KernelValueError(Diagnostic(message, code="memory"))
+    if low == high:
+        return Allocation(address, 0, None, borrowed=True)
+    memory: Any = (ctypes.c_ubyte * (high - low)).from_address(address)
+    found = borrow(np.frombuffer(memory, np.uint8))
+    if deleter is not None:
+        weakref.finalize(found, deleter, address, high - low)
+    return found
+
+
+def zeros_beside(memory: Allocation) -> Allocation:
+    """New zeros, as many bytes as some memory has, on the device where it is."""
+    return allocate(memory.nbytes, cleared=True, beside=memory)
+
+
+def duplicate_of(memory: Allocation) -> Allocation:
+    """New memory beside some other that holds the same bytes."""
+    made = allocate(memory.nbytes, cleared=False, beside=memory)
+    copy_bytes(made, 0, memory, 0, memory.nbytes)
+    return made
+
+
+def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
+    """Copy bytes between places that lie apart, wherever they are."""
+    if dest.space is None and source.space is None:
+        ctypes.memmove(dest.host_address + start, source.host_address + at, nbytes)
+    elif dest.takes_from(source):
+        dest.copy_from(start, source, at, nbytes)  # type: ignore[attr-defined]
+    else:
+        dest.buffer()
+        source.seen()
+        ctypes.memmove(dest.host_address + start, source.host_address + at, nbytes)
+
+
+def youngest() -> int:
+    """A number that no allocation made so far exceeds, and all later ones do."""
+    return next(_SERIALS)
+
+
+@contextmanager
+def set_aside(memory: Allocation) -> Iterator[None]:
+    """Within it some memory may change unnoticed; afterwards it is as it was."""
+    if not memory.writable:
+        yield
+        return
+    memory.seen()
+    kept = ctypes.string_at(memory.host_address, memory.nbytes)
+    version, origin, watches, witnesses = memory.version, memory.origin, memory.watches, memory.witnesses
+    memory.watches, memory.witnesses = Watches(), []
+    try:
+        yield
+    finally:
+        memory.blank()
+        ctypes.memmove(memory.host_address, kept, memory.nbytes)
+        memory.version, memory.origin = version, origin
+        memory.watches, memory.witnesses = watches, witnesses
+
+
+def address_of(values: np.ndarray[Any, Any]) -> int:
+    """The address of the first element."""
+    address: int = values.__array_interface__["data"][0]
+    return address
+
+
+_SHARED: "Ranges[Allocation]" = Ranges()
+"""Allocations whose bytes others may hand to us again: borrowed ones, and those that the host has seen."""
+
+
+def borrow(values: np.ndarray[Any, Any]) -> Allocation:
+    """The allocation that holds the elements of a NumPy array, which it keeps alive.
+
+    It is the same for all who share bytes, whatever objects they come through.  Raises KernelValueError for
+    memory that spans that of several allocations.
+    """
+    root = values
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    mine = getattr(root.base, "allocation", None)
+    if isinstance(mine, Allocation):
+        return mine
+    low, high = bounds(address_of(root), root.shape, root.strides, root.itemsize)
+    if low == high:
+        return Allocation(low, 0, root, borrowed=True, writable=values.flags.writeable)
+    found = _SHARED.owners(low, high)
+    if not found:
+        made = Allocation(low, high - low, root, borrowed=True, writable=values.flags.writeable)
+        _SHARED.add(made)
+        return made
+    known = found[0]
+    if low < known.address or known.address + known.nbytes < high:
+        if len(found) > 1 or not known.borrowed:
+            raise KernelValueError(spanning(len(found)))
+        before = known.address
+        known.grow(low, high, root)
+        _SHARED.moved(known, before)
+    known.writable |= values.flags.writeable
+    return known
+
+
+def spanning(count: int) -> Diagnostic:
+    """What is wrong with data that reach over the memory of `count` allocations, or beyond that of one."""
+    several = f"{count} separate stretches of memory that arrays hold" if count > 1 else "an array's memory"
+    message = f"these data reach over {several}: kernelab could not tell which gradients belong together"
+    hint = "share the whole buffer first and slice that array, or copy the data: kl.array(data)"
+    return Diagnostic(message, code="shared", hint=hint)
+
+
+def bounds(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """The lowest address of any element, and one past the highest; equal where there are no elements."""
+    if 0 in shape:
+        return address, address
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = address + sum(step for step in reach if step < 0)
+    high = address + sum(step for step in reach if step > 0) + itemsize
+    return low, high
+
+
+def folds(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether elements may have bytes in common with each other."""
+    reach = itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride < reach:
+            return 0 not in shape
+        reach += stride * (extent - 1)
+    return False
+
+
+def contiguous_strides(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The strides of elements of `size` bytes that stand in memory in order and without gaps."""
+    strides: list[int] = []
+    for extent in reversed(shape):
+        strides.append(size)
+        size *= max(extent, 1)
+    return tuple(reversed(strides))

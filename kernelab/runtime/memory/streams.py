@@ -1,0 +1,353 @@
+"""Streams and events of CUDA devices: in which order work is done that kernelab and other libraries ask for.
+
+A launch has been put into its stream when it returns; memory that several streams use is ordered by
+`backend/cuda/stream_sync.py`.  Knows spaces and their drivers; must not know kernels.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Token
+from typing import Any
+
+from kernelab.backend.cuda.driver import Driver
+from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LAUNCH_CONFIG, STREAMS, LaunchConfig
+from kernelab.backend.cuda.stream_sync import LEGACY
+from kernelab.errors import Diagnostic, LaunchError, a_thing
+from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.memory.device import DEFAULT, Device, get_device
+from kernelab.runtime.memory.spaces import Capture, Space
+
+
+class _Handle:
+    """A stream or an event of a driver, given back when this object goes."""
+
+    __slots__ = ("_close", "_space", "number")
+
+    def __init__(self, number: int, space: Space, close: Callable[[int], None] | None) -> None:
+        self.number = number
+        self._space = space
+        self._close = close
+
+    def __del__(self) -> None:
+        if self._close is not None and self._space.takes_back:
+            self._close(self.number)
+
+
+class Stream:
+    """A queue of a CUDA device: what is in it runs in order, and beside what is in other streams.
+
+    `cuda_stream` is the address of a stream of another library, ``torch.cuda.current_stream().cuda_stream``,
+    which has to live as long as this object.  Raises LaunchError for the CPU, which has no streams.
+    """
+
+    def __init__(self, device: Device | str | None = None, *, cuda_stream: int | None = None) -> None:
+        place, space = _cuda(device, "a stream")
+        self.device = place
+        self._driver, self._space = space.driver, space
+        if cuda_stream is None:
+            self._handle = _Handle(space.stream_sync.open(), space, space.close_stream)
+        else:
+            self._handle = _Handle(int(cuda_stream) or LEGACY, space, None)
+
+    @classmethod
+    def _own(cls, device: Device | str | None) -> "Stream":
+        """The stream in which a device works where nothing else is said."""
+        made = cls.__new__(cls)
+        made.device, space = _cuda(device, "a stream")
+        made._driver, made._space, made._handle = space.driver, space, _Handle(0, space, None)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<stream {self.number:#x} of {self.device}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self.device, self.number) == (other.device, other.number)
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.number))
+
+    @property
+    def number(self) -> int:
+        """The driver's number of it; 0 is the device's own stream."""
+        return self._handle.number
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's number of it."""
+        return self.number
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was put into it has ended; raises LaunchError while launches are captured."""
+        self._space.require_free("a stream is looked at")
+        return self._driver.finished(self.number)
+
+    def record_event(self, event: "Event | None" = None) -> "Event":
+        """Let an event, a new one unless given, happen when all that is in the stream has ended."""
+        made = Event(self.device) if event is None else event
+        _require_same(made.device, self.device, "an event is recorded")
+        self._space.require_mine("an event is recorded")
+        made._within = self._space.capture
+        if made._within is None:
+            self._driver.record(made.number, self.number)
+        else:
+            self._require_own("an event is recorded in a stream of another library")
+        return made
+
+    def _require_own(self, what: str) -> None:
+        """Raise LaunchError in a capture, in which streams of other libraries take no part."""
+        if self.number and not self._space.stream_sync.is_open(self.number):
+            self._space.require_free(what)
+
+    def wait_event(self, event: "Event") -> None:
+        """Let what comes into the stream wait for an event, which may be of another device.
+
+        Captured launches wait for those before them anyhow, and for all that came before the capture.  Raises
+        LaunchError for an event that was recorded in another capture, or then for one of another device.
+        """
+        self._space.require_mine("a stream is to wait")
+        capture = self._space.capture
+        if capture is None or _event(event)._within is not capture:
+            _event(event)._require_outside()
+        if capture is None:
+            self._driver.hold(self.number, event.number)
+            return
+        self._require_own("a stream of another library is to wait")
+        if event.device != self.device:
+            self._space.require_free(f"a stream is to wait for {event.device}")
+
+    def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:
+        """Let what comes into the stream wait for all that is in another now."""
+        self.wait_event(stream_of(other).record_event(event))
+
+    def synchronize(self) -> None:
+        """Return when all that is in the stream has ended; raises what went wrong in launches there."""
+        self._space.synchronize(self.number)
+
+
+class Event:
+    """A moment in a stream: others wait for it, and with `enable_timing` it notes the time.
+
+    Raises LaunchError for the CPU, which has no streams.
+    """
+
+    def __init__(self, device: Device | str | None = None, *, enable_timing: bool = False) -> None:
+        self.device, space = _cuda(device, "an event")
+        self.enable_timing = bool(enable_timing)
+        self._space = space
+        self._driver: Driver = space.driver
+        made = self._driver.open_event(self.enable_timing)
+        self._handle = _Handle(made, space, self._driver.close_event)
+        self._within: Capture | None = None
+        """The capture in which it was last recorded: then it happens in a graph."""
+
+    def __repr__(self) -> str:
+        return f"<event of {self.device}>"
+
+    def _require_outside(self) -> None:
+        """Raise LaunchError where it was recorded in a capture: outside of the graph it never happens."""
+        if self._within is not None:
+            message = "this event was recorded while launches were captured: it is a part of their graph"
+            hint = "record one behind kl.capture_launch(graph): kl.record_event()"
+            raise LaunchError(Diagnostic(message, caller().span, "capture", hint=hint))
+
+    @property
+    def number(self) -> int:
+        """The driver's number of it."""
+        return self._handle.number
+
+    @property
+    def cuda_event(self) -> int:
+        """The driver's number of it."""
+        return self.number
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has happened since it was last recorded."""
+        self._require_outside()
+        return self._driver.happened(self.number)
+
+    def synchronize(self) -> None:
+        """Return when it has happened; raises what went wrong in launches by then."""
+        self._require_outside()
+        self._driver.wait_for(self.number)
+        self._space.backend.pending.check()
+
+
+class ScopedStream:
+    """Run the launches of a ``with`` block in a stream, on whose device new arrays are made.
+
+    With `sync_enter` the stream first waits for the one that was in use, with `sync_exit` that one waits for
+    it afterwards.  None changes nothing.
+    """
+
+    def __init__(self, stream: Stream | None, sync_enter: bool = True, sync_exit: bool = False) -> None:
+        self.stream = None if stream is None else stream_of(stream)
+        self._sync_enter, self._sync_exit = sync_enter, sync_exit
+        self._tokens: list[tuple[Stream, Token[Any], Token[Device]]] = []
+
+    def __enter__(self) -> Stream | None:
+        stream = self.stream
+        if stream is None:
+            return None
+        before = get_stream(stream.device)
+        if self._sync_enter:
+            stream.wait_stream(before)
+        self._tokens.append((before, _flow(stream), DEFAULT.set(stream.device)))
+        return stream
+
+    def __exit__(self, *_: object) -> None:
+        if self.stream is None:
+            return
+        before, streams, device = self._tokens.pop()
+        DEFAULT.reset(device)
+        STREAMS.reset(streams)
+        if self._sync_exit:
+            before.wait_stream(self.stream)
+
+
+def get_stream(device: Device | str | None = None) -> Stream:
+    """The stream in which launches on a device run now; raises LaunchError for the CPU."""
+    own = Stream._own(device)
+    number = STREAMS.get().get(own.device.name, 0)
+    return Stream(own.device, cuda_stream=number) if number else own
+
+
+def set_stream(stream: Stream, device: Device | str | None = None, sync: bool = False) -> None:
+    """Run launches on the stream's device in it from now on; with `sync` it first waits for the one before.
+
+    The stream has to live as long as it is in use.  Raises LaunchError where it is not of `device`.
+    """
+    place = stream_of(stream).device
+    if device is not None:
+        _require_same(get_device(device), place, "a stream is set")
+    if sync:
+        stream.wait_stream(get_stream(place))
+    _flow(stream)
+    _KEPT[place.name] = stream
+
+
+_KEPT: dict[str, Stream] = {}
+
+
+def record_event(event: Event | None = None) -> Event:
+    """Record an event, a new one unless given, in the stream in use of its device, or of the default one."""
+    return get_stream(None if event is None else _event(event).device).record_event(event)
+
+
+def wait_event(event: Event) -> None:
+    """Let launches in the stream in use of the default device wait for an event."""
+    get_stream().wait_event(event)
+
+
+def wait_stream(other_stream: Stream, event: Event | None = None) -> None:
+    """Let launches in the stream in use of the default device wait for all that is in another stream."""
+    get_stream().wait_stream(other_stream, event)
+
+
+def synchronize_event(event: Event) -> None:
+    """Return when an event has happened."""
+    _event(event).synchronize()
+
+
+def synchronize_stream(stream_or_device: Stream | Device | str | None = None) -> None:
+    """Return when all that is in a stream, or in the one in use of a device, has ended."""
+    chosen = stream_or_device
+    (chosen if isinstance(chosen, Stream) else get_stream(chosen)).synchronize()
+
+
+def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bool = True) -> float:
+    """The milliseconds between two events by the device's clock; with `synchronize` it waits for the last.
+
+    Raises LaunchError for events that note no time.
+    """
+    for event in (start_event, end_event):
+        if not _event(event).enable_timing:
+            hint = "make it by kl.Event(enable_timing=True)"
+            raise LaunchError(Diagnostic("this event notes no time", code="event", hint=hint))
+        event._require_outside()
+    _require_same(start_event.device, end_event.device, "time is taken between two events")
+    if synchronize:
+        end_event.synchronize()
+    return start_event._driver.elapsed(start_event.number, end_event.number)
+
+
+def stream_of(given: object) -> Stream:
+    """What was given as a stream; raises LaunchError where it is none."""
+    if not isinstance(given, Stream):
+        raise _no("a stream", given, "kl.Stream()")
+    return given
+
+
+@contextmanager
+def flowing(stream: Stream | None) -> Iterator[None]:
+    """Run launches in a stream within; None changes nothing."""
+    if stream is None:
+        yield
+        return
+    token = _flow(stream)
+    try:
+        yield
+    finally:
+        STREAMS.reset(token)
+
+
+@contextmanager
+def configured(config: LaunchConfig) -> Iterator[None]:
+    """Run launches with a launch configuration within; the default leaves that of a launch around them."""
+    if config is DEFAULT_CONFIG:
+        yield
+        return
+    token = LAUNCH_CONFIG.set(config)
+    try:
+        yield
+    finally:
+        LAUNCH_CONFIG.reset(token)
+
+
+def _event(given: Event) -> Event:
+    if not isinstance(given, Event):
+        raise _no("an event", given, "kl.Event()")
+    return given
+
+
+def _flow(stream: Stream) -> Token[Any]:
+    return STREAMS.set({**STREAMS.get(), stream.device.name: stream.number})
+
+
+def _cuda(device: Device | str | None, what: str) -> tuple[Device, Space]:
+    place = get_device(device)
+    if place.space is None:
+        named = "the default device is the CPU" if device is None else "the CPU has none"
+        hint = (
+            'name one, kl.Stream("cuda"); without a GPU leave streams and events out: launches run in order'
+        )
+        raise LaunchError(Diagnostic(f"{what} is of a CUDA device, and {named}", code="device", hint=hint))
+    return place, place.space
+
+
+def _require_same(one: Device, other: Device, what: str) -> None:
+    if one != other:
+        message = f"{what} on one device, and these are of {one} and {other}"
+        raise LaunchError(Diagnostic(message, code="device", hint=f'pass "{other}" where it is made'))
+
+
+def _no(what: str, found: object, instead: str) -> LaunchError:
+    return LaunchError(
+        Diagnostic(f"{what} is needed here, not {a_thing(found)}", code="stream", hint=f"make one: {instead}")
+    )
+
+
+__all__ = [
+    "Event",
+    "ScopedStream",
+    "Stream",
+    "get_event_elapsed_time",
+    "get_stream",
+    "record_event",
+    "set_stream",
+    "synchronize_event",
+    "synchronize_stream",
+    "wait_event",
+    "wait_stream",
+]

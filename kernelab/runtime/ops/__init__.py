@@ -1,0 +1,1 @@
+"""Operations on whole arrays, which are launches of kernels."""

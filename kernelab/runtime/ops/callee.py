@@ -1,0 +1,139 @@
+"""Callees: what a function of the host is to a kernel that applies it to elements.
+
+    lambda x: x * s        the text of the lambda, with the `s` of this moment, lowered for each type
+    kl.sin, abs, np.sin    def sin_(x): return sin(x)
+
+Knows texts and the names around them; must not know arrays or launches.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelTypeError, Source, label_of
+from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
+from kernelab.lang.types import LARGEST, Scalar, Value
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.host.closure_names import closure
+from kernelab.runtime.kernel.kernel import Kernel
+
+
+def callee_of(func: Any, count: int) -> UserFunction:
+    """What a map's function is to a kernel; raises KernelTypeError where it is nothing."""
+    found = getattr(func, "__kernelab_function__", None)
+    if isinstance(found, UserFunction):
+        return found
+    word = getattr(func, "__kernelab_name__", None) or (str(func) if isinstance(func, Scalar) else None)
+    if isinstance(func, np.ufunc) or (inspect.isbuiltin(func) and func.__module__ == "math"):
+        module = np if isinstance(func, np.ufunc) else inspect.getmodule(func)
+        return _foreign(func.__name__, module, count)
+    if isinstance(word, str):
+        return _word(word, count)
+    if inspect.isbuiltin(func) and func in (abs, min, max, round):
+        return _word(func.__name__, count)
+    if inspect.isfunction(func):
+        return _python(func)
+    raise _no_function(func)
+
+
+def _no_function(found: Any) -> KernelTypeError:
+    named = getattr(found, "__name__", None)
+    called = f"`{named}`" if named else described(found)
+    hint = "write kl.map(lambda x: x * x, a), or pass a function of a %%kernel cell"
+    if isinstance(found, Kernel):
+        hint = f"launch a kernel: kl.launch({named}, dim=x.shape, inputs=[x], outputs=[y])"
+    message = f"map() takes a function of numbers first, not {called}"
+    return KernelTypeError(Diagnostic(message, code="map", hint=hint))
+
+
+def is_written_by_users(func: Any) -> bool:
+    """Whether it is no operation of the language, NumPy's or Python's."""
+    return inspect.isfunction(func) or isinstance(getattr(func, "__kernelab_function__", None), UserFunction)
+
+
+def _word(name: str, count: int) -> UserFunction:
+    names = ", ".join(f"x{k}" if k else "x" for k in range(count))
+    return function_of(name, f"def {name}_({names}):\n    return {name}({names})")
+
+
+@lru_cache(maxsize=256)
+def _foreign(name: str, module: ModuleType | None, count: int) -> UserFunction:
+    names = ", ".join(f"x{k}" if k else "x" for k in range(count))
+    text = f"def {name}_({names}):\n    return module.{name}({names})"
+    return _only(lower_source(Source(text, f"<{name}>"), {"module": module}))
+
+
+@lru_cache(maxsize=256)
+def function_of(title: str, text: str, names: tuple[tuple[str, Value], ...] = ()) -> UserFunction:
+    """The one function of a text, which `names` are known to."""
+    return _only(lower_source(Source(text, f"<{title}>"), dict(names)))
+
+
+def _only(lowered: Lowered) -> UserFunction:
+    lowered.raise_errors()
+    (found,) = lowered.definitions.values()
+    assert isinstance(found, UserFunction)
+    return found
+
+
+def _python(func: Callable[..., Any]) -> UserFunction:
+    code: Any = func.__code__
+    used = named_in(func)
+    words = tuple(dict.fromkeys(_names_of(code)))
+    key = tuple((name, _same(value, words)) for name, value in used.items())
+    return _lowered(Keyed((code, repr(func.__defaults__), key), (func, used)))
+
+
+def named_in(func: Callable[..., Any]) -> dict[str, Any]:
+    """What the names in a function's text stand for around it."""
+    names = {**func.__globals__, **closure(func)}
+    return {name: names[name] for name in dict.fromkeys(_names_of(func.__code__)) if name in names}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyed:
+    """A function and the names around it, equal to another if its code and what it names are the same."""
+
+    key: Any
+    held: tuple[Callable[..., Any], dict[str, Any]]
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyed) and self.key == other.key
+
+
+@lru_cache(maxsize=256)
+def _lowered(keyed: Keyed) -> UserFunction:
+    function, names = keyed.held
+    return lower_python(function, names, label_of(function.__code__.co_filename))
+
+
+def _names_of(code: Any) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if inspect.iscode(constant):
+            yield from _names_of(constant)
+
+
+_DEEPEST = 4
+"""How many dots a function may write behind a name, as in `scene.water.density`, for a change to count."""
+
+
+def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
+    """What has to be equal for a captured value to be the same, as far as a text of these words tells."""
+    if isinstance(value, bool | int | float | np.generic):
+        return type(value), repr(value)
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes() if value.size <= LARGEST else id(value)
+    if depth == _DEEPEST or isinstance(value, UserFunction | Kernel):
+        return id(value)
+    parts = (word for word in words if hasattr(value, word))
+    return id(value), tuple((word, _same(getattr(value, word), words, depth + 1)) for word in parts)

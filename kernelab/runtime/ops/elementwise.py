@@ -1,0 +1,391 @@
+"""Functions applied to arrays element by element: `map`, and the operators of arrays.
+
+    map(lambda x, s: x * s, x, 2.0)      runs
+
+    def map_lambda(a0: array[float32], a1: float32, out: array[float32]):
+        i = tid()
+        out[i] = function(a0[i], a1)
+
+Each is one launch of a kernel that is written here as text, once for each combination of types, and so is
+recorded and differentiated as any launch is.
+"""
+
+import inspect
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from kernelab.backend.cuda.launch_config import config_of
+from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, a_thing
+from kernelab.frontend import Lowered, UserFunction
+from kernelab.frontend.meaning.frame import BrokenCall
+from kernelab.frontend.meaning.meanings import HostArray, Meaning, TupleOf, Typed, Weak
+from kernelab.frontend.meaning.promote import default_scalar
+from kernelab.host.traced import origins
+from kernelab.lang.structs import AnyType, Struct, has_derivative
+from kernelab.lang.types import Array, Scalar, Value, int32, is_differentiable, scalar_of, shape_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import readable, transfer
+from kernelab.runtime.array.viewing import is_picked
+from kernelab.runtime.context import hooks
+from kernelab.runtime.context.recorder import RECORDER, caller
+from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.launch.launch import run
+from kernelab.runtime.memory.device import CPU, Device, get_device
+from kernelab.runtime.memory.streams import configured
+from kernelab.runtime.ops.callee import callee_of, function_of, is_written_by_users, named_in
+from kernelab.runtime.ops.operands import (
+    INDICES,
+    Pattern,
+    apart,
+    argument,
+    arrays_of,
+    broadcast,
+    declared,
+    goes_through,
+    holds,
+    is_operand,
+    pattern,
+    plain,
+    refuse_structs,
+    require_place,
+    value_type_of,
+)
+
+LARGEST_EXPONENT = 16
+"""Up to which a power is compiled for its exponent."""
+
+_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "**": "pow", "abs": "abs",
+    "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge",
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ map
+
+
+def map(
+    func: Any,
+    *inputs: Any,
+    out: Any = None,
+    return_kernel: bool = False,
+    block_dim: int = 256,
+    device: Device | str | None = None,
+) -> Any:
+    """Apply `func` to every element of arrays and return the array of results, or write them to `out`.
+
+    `func` is a function of a kernel cell, an operation of the language, a NumPy function of the same meaning,
+    or a Python function or lambda of plain arithmetic; with several results they become a list of arrays.
+    `inputs` are arrays, whose shapes broadcast as NumPy's do, and numbers, vectors, matrices and structs that
+    are the same for all elements.  The results require gradients if an input does.  With `return_kernel` the
+    kernel is returned instead, for launches on arrays of these types: its arguments are the inputs, then the
+    results.  `block_dim` is that of a launch.  Raises KernelError where the function cannot be compiled,
+    or shapes do not fit.
+    """
+    place = None if device is None else get_device(device)
+    if isinstance(func, array):
+        message = "map() takes the function first, then the arrays that it goes through"
+        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
+    callee = callee_of(func, len(inputs))
+    if not is_written_by_users(func):
+        refuse_structs(arrays_of(inputs))
+    given = _inputs(callee, [plain(value) for value in inputs])
+    outs = None if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+    require_place(place, given)
+    name = f"map_{callee.name.strip('_')}"
+    if return_kernel:
+        kernel, *_ = _prepared(
+            name, callee, given, None if outs is None else tuple(plain(out) for out in outs)
+        )
+        return kernel
+    with configured(config_of(block_dim, 0)):
+        made = _into(name, callee, given, outs)
+        _tell_captured(func, made)
+    return made[0] if len(made) == 1 else list(made)
+
+
+def _tell_captured(func: Any, made: Sequence[Any]) -> None:
+    """Numbers of the host that the function captured are constants to a tape, which may have made them."""
+    recorder = RECORDER.get()
+    if recorder is None or not inspect.isfunction(func):
+        return
+    captured = named_in(func)
+    if origins(captured):
+        for results in made:
+            recorder.came_in(results, captured)
+
+
+def _into(name: str, callee: UserFunction, given: Sequence[Any], outs: tuple[Any, ...] | None) -> Any:
+    """Apply a function; results for picked elements go to where these come from."""
+    if outs is None or not any(is_picked(out) for out in outs):
+        return apply(name, callee, given, outs)
+    made = apply(name, callee, given, tuple(plain(out) for out in outs))
+    for out, results in zip(outs, made, strict=True):
+        if is_picked(out):
+            out.assign(results)
+    return outs
+
+
+@hooks.operate.provide
+def operate(symbol: str, operands: Sequence[Any]) -> Any:
+    """`a symbol b`, or `symbol a`, for each element; NotImplemented for an operand that is none."""
+    if not all(is_operand(operand) for operand in operands):
+        return NotImplemented
+    callee, given = _operation(symbol, [plain(operand) for operand in operands])
+    try:
+        return apply(f"array_{_NAMES[symbol]}", callee, given, None)[0]
+    except KernelTypeError as error:
+        raise _no_operation(error, given) from None
+
+
+@hooks.change.provide
+def change(symbol: str, target: Any, other: Any) -> Any:
+    """`target symbol= other`, in place."""
+    if not is_operand(other):
+        return NotImplemented
+    if is_picked(target):
+        return target.assign(change(symbol, target.contiguous(), other))
+    callee, (first, *rest) = _operation(symbol, (target, plain(other)))
+    broadcast(first, *rest, within=target.shape)
+    rest = [apart(operand, target) for operand in rest]
+    key = tuple(pattern(operand, target.shape) for operand in rest)
+    try:
+        kernel = _changing(f"array_i{_NAMES[symbol]}", callee, target.type, key)
+    except KernelTypeError as error:
+        raise _no_operation(error, [target, *rest]) from None
+    run(kernel, target.shape, [target, *rest])
+    return target
+
+
+def _no_operation(error: KernelTypeError, operands: Sequence[Any]) -> KernelTypeError:
+    """The mistake in the text of the operator's kernel, as one of the line that uses the operator."""
+    types = {scalar_of(value_type_of(operand)) for operand in operands}
+    hint = "say what is meant: kl.map(lambda a, b: ..., x, y)"
+    if len(types) > 1:
+        hint = f"convert one of them: kl.map(kl.{max(types, key=lambda type: (type.is_float, type.bits))}, x)"
+    return KernelTypeError(Diagnostic(error.diagnostics[0].message, caller().span, "type", hint=hint))
+
+
+@hooks.store.provide
+def store(part: array, values: array) -> None:
+    """``x[...] = values``, where `part` is what the index means: a copy, cast and stretched as needed."""
+    if values.size == part.size == 1 and values.ndim != part.ndim:
+        values = values.reshape(part.shape)
+    if (part.packed, part.dtype) == (values.packed, values.dtype):
+        return  # `x[...] += 1` has changed the elements in place already
+    if (part.shape, part.dtype) == (values.shape, values.dtype):
+        transfer(part, values, "item assignment")
+    elif RECORDER.get() is not None and shape_of(part.dtype) == shape_of(values.dtype):
+        apply("item_assignment", cast_function(part.dtype), [values], (part,))
+    else:
+        part.assign(np.broadcast_to(readable(values), part.outline().shape))
+
+
+def cast_function(elem: Value) -> UserFunction:
+    """The function that casts each component to a type of elements."""
+    components = ", ".join(f"S(x[{index}])" for index in component_indices(elem))
+    value = "S(x)" if isinstance(elem, Scalar) else f"T({components})"
+    names = (("T", elem), ("S", scalar_of(elem)))
+    return function_of("cast", f"def cast(x):\n    return {value}", names)
+
+
+def component_indices(elem: Value) -> list[str]:
+    """The indices of the components of an element, as text."""
+    return [", ".join(str(k) for k in index) for index in np.ndindex(shape_of(elem))]
+
+
+def apply(
+    name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
+) -> tuple[array, ...]:
+    """Launch a function on all elements; the arrays that hold the results."""
+    kernel, given, results = _prepared(name, callee, inputs, outs)
+    run(kernel, results[0].shape, [*given, *results])
+    return results
+
+
+def _prepared(
+    name: str, callee: UserFunction, inputs: Sequence[Any], outs: tuple[Any, ...] | None
+) -> tuple[Kernel, Sequence[Any], tuple[array, ...]]:
+    """The kernel that applies a function, what it reads, and what it writes."""
+    shape = broadcast(*inputs)
+    results = _results(callee, _types(callee, inputs))
+    if outs is None:
+        traced = any(isinstance(given, array) and given.requires_grad for given in inputs)
+        place = next((given.device for given in inputs if isinstance(given, array)), CPU)
+        outs = tuple(_made(shape, elem, traced, place) for elem in results)
+    _check(callee, outs, len(results), shape)
+    for out in outs:
+        inputs = [apart(given, out) for given in inputs]
+    key = tuple(pattern(given, outs[0].shape) for given in inputs)
+    try:
+        return _mapping(name, callee, key, tuple(out.type for out in outs)), inputs, outs
+    except KernelTypeError as error:
+        raise _other_results(error, callee, results, outs) from None
+
+
+def _types(callee: UserFunction, inputs: Sequence[Any]) -> tuple[AnyType, ...]:
+    """The types that a function is called with: numbers become what its parameters state, as in any call."""
+    given = (value_type_of(value) for value in inputs)
+    stated = (parameter.type for parameter in callee.signature())
+    return tuple(
+        wanted if isinstance(wanted, Scalar) and isinstance(found, Scalar) else found
+        for wanted, found in zip(stated, given, strict=False)
+    )
+
+
+def _other_results(
+    error: KernelTypeError, callee: UserFunction, results: Sequence[AnyType], outs: Sequence[array]
+) -> KernelTypeError:
+    """The mistake in the text of the kernel as what it is to the caller: results that `out` does not hold."""
+    for result, out in zip(results, outs, strict=True):
+        if result != out.dtype:
+            message = f"`{callee.name}` gives {result}, and out= is an array of {out.dtype}"
+            hint = f"make it so: kl.zeros({out.shape}, dtype=kl.{result}), or convert in the function"
+            return KernelTypeError(Diagnostic(message, caller().span, "out", hint=hint))
+    return error
+
+
+def _made(shape: tuple[int, ...], elem: Any, traced: bool, place: Device) -> array:
+    has_gradient = has_derivative(elem) if isinstance(elem, Struct) else is_differentiable(elem)
+    made: array = array(shape=shape, dtype=elem, device=place, requires_grad=traced and has_gradient)
+    return made
+
+
+def _check(callee: UserFunction, outs: tuple[Any, ...], results: int, shape: tuple[int, ...]) -> None:
+    if len(outs) != results:
+        message = f"`{callee.name}` has {results} results, and out= has {len(outs)} arrays"
+        raise KernelValueError(Diagnostic(message, code="out"))
+    for out in outs:
+        if not isinstance(out, array):
+            message = f"out= takes an array, not {a_thing(out)}"
+            raise KernelTypeError(Diagnostic(message, code="out", hint="make one: kl.empty_like(x)"))
+        if out.shape != outs[0].shape or not _stretches(shape, out.shape):
+            message = f"the results have shape {shape}, and out= has {out.shape}"
+            raise KernelValueError(Diagnostic(message, code="shape"))
+
+
+def _stretches(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, wanted) == wanted
+    except ValueError:
+        return False
+
+
+# ------------------------------------------------------------------------------------------ functions
+
+
+def _inputs(callee: UserFunction, given: Sequence[Any]) -> list[Any]:
+    """The arguments of a map: arrays as arrays, numbers as NumPy scalars of the type that they get."""
+    if not any(goes_through(value) for value in given):
+        message = "map() needs an array to go through, and was given none"
+        raise KernelTypeError(Diagnostic(message, code="map", hint="write kl.map(func, x, ...)"))
+    try:
+        signature = callee.signature()
+    except BrokenCall as broken:
+        raise _error(broken) from None
+    needed = [parameter for parameter in signature if parameter.default is None]
+    if not len(needed) <= len(given) <= len(signature):
+        names = ", ".join(parameter.name for parameter in signature)
+        message = f"`{callee.name}({names})` was given {len(given)} arrays and numbers"
+        hint = "give one for each of its parameters"
+        raise KernelTypeError(Diagnostic(message, callee.span, "count", hint=hint))
+    types = [parameter.type for parameter in signature]
+    arrays = arrays_of(given)
+    return [argument(value, types[i], arrays) for i, value in enumerate(given)]
+
+
+def _operation(symbol: str, operands: Sequence[Any]) -> tuple[UserFunction, list[Any]]:
+    """An operator as a function of the operands that change from call to call, and these."""
+    arrays = arrays_of(operands)
+    refuse_structs(arrays)
+    given = [argument(operand, None, arrays) for operand in operands]
+    if len(given) == 1:
+        return function_of(symbol, f"def {_NAMES[symbol]}_(a):\n    return {symbol}(a)"), given
+    text = f"def {_NAMES[symbol]}_(a, b):\n    return a {symbol} b"
+    exponent = operands[1]
+    if symbol == "**" and isinstance(exponent, int) and abs(exponent) <= LARGEST_EXPONENT:
+        return function_of(symbol, f"def power(a):\n    return a ** {exponent}"), given[:1]
+    if symbol == "**" and isinstance(exponent, int | float):
+        # A power whose type no array decides: an int stays one, so that x ** 20 is defined for x < 0.
+        given[1] = int32(exponent) if isinstance(exponent, int) and holds(int32, exponent) else given[1]
+    return function_of(symbol, text), given
+
+
+# ------------------------------------------------------------------------------------------ kernels
+
+
+def _results(callee: UserFunction, types: tuple[AnyType, ...]) -> tuple[AnyType, ...]:
+    """The types of what a function returns for these types."""
+    try:
+        defaults = [parameter.default for parameter in callee.signature()[len(types) :]]
+        found = callee.instantiate(
+            (*types, *(value for value in defaults if isinstance(value, Weak)))
+        ).results
+    except BrokenCall as broken:
+        raise _error(broken) from None
+    items = found.items if isinstance(found, TupleOf) and found.struct is None else (found,)
+    results = tuple(_result(item) for item in items)
+    if not results or None in results:
+        message = f"`{callee.name}` does not return a number, a vector, a matrix or a struct"
+        raise KernelTypeError(Diagnostic(message, callee.span, "func"))
+    return tuple(result for result in results if result is not None)
+
+
+def _result(meaning: Meaning | None) -> AnyType | None:
+    match meaning:
+        case Weak(number):
+            return default_scalar(number)
+        case Typed() | HostArray():
+            return meaning.type
+        case TupleOf():
+            return meaning.struct
+        case _:
+            return None
+
+
+def _error(broken: BrokenCall) -> KernelError:
+    try:
+        Lowered({}, {}, (), broken.diagnostics).raise_errors()
+    except KernelError as error:
+        return error
+    raise AssertionError("a call is broken for a reason")
+
+
+@lru_cache(maxsize=1024)
+def _mapping(name: str, callee: UserFunction, inputs: tuple[Pattern, ...], outs: tuple[Array, ...]) -> Kernel:
+    """The kernel that maps a function: one launch index an element."""
+    read = [f"a{k}" for k in range(len(inputs))] if len(inputs) > 1 else ["a"]
+    written = [f"out{k}" for k in range(len(outs))] if len(outs) > 1 else ["out"]
+    ndim = outs[0].ndim
+    whole = tuple(range(ndim))
+    values = ", ".join(p.read(n) for n, p in zip(read, inputs, strict=True))
+    targets = ", ".join(Pattern(type, whole).read(n) for n, type in zip(written, outs, strict=True))
+    body = [f"{', '.join(INDICES[:ndim])} = tid()", f"{targets} = function({values})"]
+    return _kernel(name, [*read, *written], [*(p.type for p in inputs), *outs], body, callee)
+
+
+@lru_cache(maxsize=1024)
+def _changing(name: str, callee: UserFunction, target: Array, inputs: tuple[Pattern, ...]) -> Kernel:
+    """The kernel that replaces each element of its first argument by the function of it."""
+    first = Pattern(target, tuple(range(target.ndim)))
+    read = [f"b{k}" if k else "b" for k in range(len(inputs))]
+    values = ", ".join([first.read("a"), *(p.read(n) for n, p in zip(read, inputs, strict=True))])
+    body = [f"{', '.join(INDICES[: target.ndim])} = tid()", f"{first.read('a')} = function({values})"]
+    return _kernel(name, ["a", *read], [target, *(p.type for p in inputs)], body, callee)
+
+
+def _kernel(
+    name: str, params: Sequence[str], types: Sequence[AnyType], body: Sequence[str], callee: UserFunction
+) -> Kernel:
+    head, words = declared(params, types)
+    lines = [f"def {name}({', '.join(head)}):", *(f"    {line}" for line in body)]
+    compiled = compile_source(Source("\n".join(lines), f"<{name}>"), {"function": callee} | words)
+    compiled.raise_errors()
+    made = compiled.definitions[name]
+    assert isinstance(made, Kernel)
+    return made
+
+
+__all__ = ["apply", "change", "map", "operate"]

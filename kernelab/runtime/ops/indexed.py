@@ -1,0 +1,354 @@
+"""The class `indexedarray`: some elements of an array, picked along each axis by arrays of indices.
+
+A launch reads them into an array of their own and, where the kernel writes, writes them back: to a tape these
+are launches too, so gradients reach the array behind.  Nothing else in the package knows of picked elements.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError, Source
+from kernelab.host.traced import traced
+from kernelab.lang.structs import Struct
+from kernelab.lang.types import int32
+from kernelab.runtime.array.array import array, duplicate, require_array
+from kernelab.runtime.array.attribute_hints import Hints
+from kernelab.runtime.array.fixed import Fixed
+from kernelab.runtime.array.host_annotations import array_annotation
+from kernelab.runtime.array.host_operators import Arithmetic
+from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
+from kernelab.runtime.array.viewing import keys_of, require_inside
+from kernelab.runtime.context import hooks
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.recorder import RECORDER
+from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.launch.gathered import Gathered
+from kernelab.runtime.launch.launch import run
+from kernelab.runtime.memory.device import CPU, Device, get_device
+from kernelab.runtime.memory.interop import HostArray
+
+_TEXT = """
+def gather(data: {array}[T], {indices}, out: {array}[T]):
+    {threads} = tid()
+    out[{threads}] = data[{picked}]
+
+def scatter(data: {array}[T], {indices}, out: {array}[T]):
+    {threads} = tid()
+    data[{picked}] = out[{threads}]
+"""
+
+
+class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know)
+    """Elements of `data` at `indices`: one array of int32 for each axis, or None for the whole axis.
+
+    ``indexedarray(x, [rows, None])`` stands wherever a kernel takes an array of as many dimensions; gradients
+    reach `x`.  ``indexedarray(dtype=float)`` and ``indexedarray[float]`` are annotations, and mean what those
+    of `array` mean.  Raises KernelTypeError for indices of other types.
+    """
+
+    __kernelab_name__ = "indexedarray"
+    __slots__ = ("_extents", "data", "indices")
+
+    def __new__(
+        cls, data: Any = None, indices: Any = None, dtype: Any = None, ndim: int | None = None
+    ) -> Any:
+        return array_annotation(dtype, ndim or 1) if data is None else super().__new__(cls)
+
+    def __class_getitem__(cls, dtype: Any) -> Any:
+        return array_annotation(dtype, 1)
+
+    def __init__(self, data: array, indices: Any = None, dtype: Any = None, ndim: int | None = None) -> None:
+        require_array(data, "what is picked from is")
+        elem: Any = data.dtype
+        if isinstance(elem, Struct):
+            message = f"elements of {data.dtype} cannot be picked by indices"
+            raise KernelTypeError(Diagnostic(message, code="dtype", hint="pick from a field: ps['mass']"))
+        if ndim is not None and ndim != data.ndim:
+            message = f"the array has {data.ndim} dimensions, not {ndim}"
+            raise KernelTypeError(Diagnostic(message, code="ndim"))
+        self.data = data
+        self.indices = _checked(data, indices)
+        self._extents = tuple(
+            extent if picked is None else picked.size
+            for extent, picked in zip(data.shape, self.indices, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        behind = (self.data, *(picked for picked in self.indices if picked is not None))
+        readable = all(unreadable(each) is None for each in behind)
+        values = self.numpy() if readable else "<other values in each lane>"
+        return f"indexedarray({values}, shape={self.shape}, dtype={self.dtype}, device={self.device})"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return indexedarray, (self.data, list(self.indices))
+
+    # -------------------------------------------------------------------------------------- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._extents
+
+    @property
+    def dtype(self) -> Any:
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.data.ndim
+
+    @property
+    def type(self) -> Any:
+        """The type of arrays that it stands for."""
+        return self.data.type
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape))
+
+    @property
+    def device(self) -> Device:
+        return self.data.device
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements stand in memory in order: nobody knows, so no."""
+        return False
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether tapes compute a gradient with respect to the array behind."""
+        return self.data.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        self.data.requires_grad = wanted
+
+    @property
+    def grad(self) -> "indexedarray | None":
+        """The gradient of the array behind, at the same indices."""
+        gradient = self.data.grad
+        return None if gradient is None else indexedarray(gradient, list(self.indices))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an element is picked twice, so that it cannot be written by a launch."""
+        pairs = zip(self.indices, self.data.shape, strict=True)
+        return any(picked is not None and _repeats(picked, extent) for picked, extent in pairs)
+
+    # -------------------------------------------------------------------------------------- elements
+
+    def contiguous(self) -> array:
+        """The elements in an array of their own; a tape differentiates through it."""
+        made = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=self.requires_grad)
+        self._move("gather", made)
+        assert isinstance(made, array)
+        return made
+
+    def __getitem__(self, key: Any) -> Any:
+        """An element for integers along all axes, else some of these elements: an `indexedarray` too."""
+        return self.data[self._within(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.data[self._within(key)] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def flatten(self) -> array:
+        """The elements in one row, in an array of their own."""
+        return self.contiguous().flatten()
+
+    def gathered(self) -> Gathered:
+        """The same, for a launch."""
+        plain = self.contiguous()
+        made: Gathered = object.__new__(Gathered)
+        made.place(plain.allocation, plain.offset, plain.shape, plain.strides, plain.dtype)
+        made.source = self
+        return made
+
+    def assign(self, src: Any) -> "indexedarray":
+        """Copy the elements of an array, or of host data of this shape, to where these come from."""
+        if isinstance(src, indexedarray):
+            src = src.contiguous()
+        values = src if isinstance(src, array) else array(src, self.dtype, device=self.device)
+        if (values.shape, values.dtype) != (self.shape, self.dtype):
+            message = (
+                f"the picked elements are {self.dtype} {self.shape}, the data {values.dtype} {values.shape}"
+            )
+            raise KernelValueError(Diagnostic(message, code="shape"))
+        self._move("scatter", values)
+        return self
+
+    def put(self, values: Any) -> None:
+        """What ``x[indices] = values`` means: an assignment that converts and stretches as needed."""
+        if isinstance(values, indexedarray):
+            values = values.contiguous()
+        if not isinstance(values, array) or (values.shape, values.dtype) != (self.shape, self.dtype):
+            wanted = self.requires_grad or getattr(values, "requires_grad", False) is True
+            made = array(shape=self.shape, dtype=self.dtype, device=self.device, requires_grad=wanted)
+            made[...] = values
+            values = made
+        self.assign(values)
+
+    def fill_(self, value: Any) -> "indexedarray":
+        """Set every picked element to `value`."""
+        made = array(shape=self.shape, dtype=self.dtype, device=self.device)
+        return self.assign(made.fill_(value))
+
+    def zero_(self) -> "indexedarray":
+        """Set every picked element to zero."""
+        return self.fill_(0)
+
+    def numpy(self) -> HostArray:
+        """A copy of the elements as a NumPy array."""
+        origins = look_at(self.data)
+        found: HostArray = traced(self.data.seen()[self._places()].copy(), origins)
+        return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        return self.numpy() if dtype is None else self.numpy().astype(dtype)
+
+    def list(self) -> list[Any]:
+        """The elements in order, as Python numbers, or as NumPy vectors and matrices."""
+        made = array(self.numpy(), self.dtype, self.shape, CPU)
+        found: list[Any] = made.list()
+        return found
+
+    def to(self, device: Device | str | None) -> "indexedarray":
+        """These elements on a device: itself where it is there already."""
+        place = get_device(device)
+        if place == self.device:
+            return self
+        moved = [None if picked is None else picked.to(place) for picked in self.indices]
+        return indexedarray(self.data.to(place), moved)
+
+    # -------------------------------------------------------------------------------------- parts
+
+    def _move(self, how: str, elements: array) -> None:
+        if RECORDER.get() is not None:
+            if elements.overlaps(self.data):
+                elements = duplicate(elements, elements.requires_grad, "clone")
+            run(
+                _kernels(self.type)[how], self.shape, [self.data, *map(self._row, range(self.ndim)), elements]
+            )
+        elif how == "gather":
+            elements.blank()[...] = self.data.seen()[self._places()]
+        else:
+            whole = self.data.seen().copy()
+            whole[self._places()] = elements.seen()
+            self.data._overwrite(whole, how)
+
+    def _within(self, key: Any) -> tuple[Any, ...]:
+        """An index of these elements as one of the array behind."""
+        keys = keys_of(self, key)
+        require_inside(self.shape, keys)
+        found = []
+        for axis, wanted in enumerate(keys):
+            part = self._row(axis)[wanted]
+            found.append(part.contiguous() if isinstance(part, indexedarray) else part)
+        return tuple(found)
+
+    def _row(self, axis: int) -> array:
+        picked = self.indices[axis]
+        if picked is not None:
+            return picked
+        made: array = array(np.arange(self.shape[axis], dtype=np.int32), device=self.device)
+        return made
+
+    def _places(self) -> tuple[Any, ...]:
+        rows = [readable(self._row(axis)) for axis in range(self.ndim)]
+        for axis, (row, extent) in enumerate(zip(rows, self.data.shape, strict=True)):
+            outside = row[(row < -extent) | (row >= extent)]
+            if outside.size:
+                message = f"index {outside[0]} is out of bounds for axis {axis} with size {extent}"
+                raise KernelIndexError(Diagnostic(message, code="index"))
+        return np.ix_(*rows)
+
+
+class Ranked:
+    """``indexedarray2d(...)`` picks from two dimensions; ``indexedarray2d[float]`` annotates a parameter."""
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim = ndim
+        self.__name__ = self.__kernelab_name__ = name = f"indexedarray{ndim}d"
+        axes = f"{ndim} dimension{'s' * (ndim > 1)}"
+        self.__doc__ = f"``{name}(data, indices)`` picks from {axes}, ``{name}[float]`` annotates."
+
+    def __repr__(self) -> str:
+        return f"<kernelab {self.__name__}>"
+
+    def __getitem__(self, dtype: Any) -> Any:
+        return array_annotation(dtype, self.ndim)
+
+    def __call__(self, data: Any = None, indices: Any = None, dtype: Any = None) -> Any:
+        """Picked elements; raises KernelTypeError where the array has another number of dimensions."""
+        return indexedarray(data, indices, dtype, ndim=self.ndim)
+
+
+indexedarray1d, indexedarray2d, indexedarray3d, indexedarray4d = (Ranked(ndim) for ndim in (1, 2, 3, 4))
+
+
+@hooks.pick.provide
+def pick(data: array, keys: Sequence[Any]) -> indexedarray:
+    """``data[rows, :]``: the elements at arrays of indices, one for an axis."""
+    # Integers and slices first: what remains has the axes that the indices pick from.
+    simple = tuple(key if isinstance(key, slice | int | np.integer) else slice(None) for key in keys)
+    rest = [key for key in keys if not isinstance(key, int | np.integer)]
+    indices = [None if isinstance(key, slice) else _row_of(key, data.device) for key in rest]
+    view: Any = data
+    return indexedarray(view[simple], indices)
+
+
+def _row_of(key: Any, place: Device) -> array:
+    made: array = key if isinstance(key, array) else array(key, int32, device=place)
+    return made
+
+
+def _checked(data: array, indices: Any) -> tuple[array | None, ...]:
+    several = isinstance(indices, Sequence) and not isinstance(indices, array)
+    given = list(indices) if several else [indices]
+    given += [None] * (data.ndim - len(given))
+    if len(given) > data.ndim:
+        message = f"there are indices for {len(given)} axes of an array of {data.ndim} dimensions"
+        raise KernelTypeError(Diagnostic(message, code="index"))
+    for picked in given:
+        if picked is None:
+            continue
+        require_array(picked, "indices are", "write kl.array([0, 2], dtype=int)")
+        if picked.dtype != int32 or picked.ndim != 1:
+            message = f"indices are an array of int32 of 1 dimension, not {described(picked)} {picked.type}"
+            raise KernelTypeError(Diagnostic(message, code="index", hint="write kl.array(..., dtype=int)"))
+    return tuple(given)
+
+
+def _repeats(picked: array, extent: int) -> bool:
+    """Whether indices of an axis name one of its places twice, in any lane."""
+    found: list[bool] = []
+
+    def look(values: HostArray) -> HostArray:
+        found.append(len(np.unique(np.where(values < 0, values + extent, values))) < values.size)
+        return np.zeros(1, np.int32)
+
+    tabulate(array(shape=1, dtype=int32, device=picked.device), [picked], look)
+    return any(found)
+
+
+@cache
+def _kernels(type: Any) -> dict[str, Kernel]:
+    threads = "abcd"[: type.ndim]
+    text = _TEXT.strip("\n").format(
+        array=f"array{type.ndim}d",
+        indices=", ".join(f"index_{axis}: array[int]" for axis in threads),
+        threads=", ".join(threads),
+        picked=", ".join(f"index_{axis}[{axis}]" for axis in threads),
+    )
+    compiled = compile_source(Source(text, "<indexedarray>"), {"T": type.elem})
+    compiled.raise_errors()
+    return {name: made for name, made in compiled.definitions.items() if isinstance(made, Kernel)}

@@ -1,0 +1,261 @@
+"""Sums, inner products, casts and scans of arrays: kernels that every kernelab program may use.
+
+Each is one launch, two with the clearing of its result, and so recorded and differentiated as any launch is.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError, Source
+from kernelab.lang.structs import Struct
+from kernelab.lang.types import Array, Scalar, Value, bool_, scalar_of, shape_of
+from kernelab.runtime.array.array import array, duplicate, require_array
+from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.launch.launch import run
+from kernelab.runtime.memory.device import Device
+from kernelab.runtime.ops.elementwise import apply, cast_function, component_indices
+from kernelab.runtime.ops.operands import plain
+
+BLOCK = 1024
+"""How many elements a thread adds up by itself: of a float32 sum fewer digits are lost than one by one."""
+
+_SUM = """
+def array_sum(values: {array}[T], out: array[T]):
+    {threads} = tid()
+    first = block * BLOCK
+    total = values[{row}first]
+    for k in range(first + 1, min(first + BLOCK, values.shape[{axis}])):
+        total += values[{row}k]
+    atomic_add(out, {to}, total)
+"""
+
+_INNER = """
+def array_inner(a: {array}[T], b: {array}[T], out: array[S]):
+    {threads} = tid()
+    first = block * BLOCK
+    total = inner(a[{row}first], b[{row}first])
+    for k in range(first + 1, min(first + BLOCK, a.shape[{axis}])):
+        total += inner(a[{row}k], b[{row}k])
+    atomic_add(out, {to}, total)
+
+def inner(x, y):
+    return {product}
+"""
+
+_ONE = {"array": "array", "threads": "block", "row": "", "axis": "0", "to": "0"}
+_ROWS = {"array": "array2d", "threads": "row, block", "row": "row, ", "axis": "1", "to": "row"}
+
+_SCAN = """
+def array_scan(values: array[T], out: array[T]):
+    total = values[0]
+    out[0] = total
+    for k in range(1, values.shape[0]):
+        total += values[k]
+        out[k] = total
+"""
+
+_EXCLUSIVE_SCAN = """
+def array_scan(values: array[T], out: array[T]):
+    total = values[0] - values[0]
+    for k in range(values.shape[0]):
+        out[k] = total
+        total += values[k]
+"""
+
+
+def array_sum(
+    values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None
+) -> Any:
+    """The sum of all elements, or along one axis, which then has the extent 1.
+
+    Into `out`, an array of one element (with `axis`, of the shape that remains), a tape differentiates it.
+    Without `out` the sum of all is a number or a NumPy vector, which no gradient flows through, and the
+    sum along an axis a new array.  `value_count` takes the first elements only, along the axis where one is
+    given.  Raises KernelTypeError or KernelValueError where `out` does not fit.
+    """
+    values = _first(plain(values), value_count, axis)
+    rows, shape = _rows(values, axis)
+    target = _target(out, shape, values.dtype, values.requires_grad, values.device)
+    _accumulate(_SUM, [rows], target)
+    return _value(target) if out is None and axis is None else target
+
+
+def array_inner(
+    a: array, b: array, out: array | None = None, count: int | None = None, axis: int | None = None
+) -> Any:
+    """The sum of the products of elements (of vectors and matrices, of their components), as `array_sum`."""
+    a, b = plain(a), plain(b)
+    _require_alike(a, b)
+    a, b = _first(a, count, axis), _first(b, count, axis)
+    (left, shape), (right, _) = _rows(a, axis), _rows(b, axis)
+    traced = a.requires_grad or b.requires_grad
+    target = _target(out, shape, scalar_of(a.dtype), traced, a.device)
+    _accumulate(_INNER, [left, right], target)
+    return _value(target) if out is None and axis is None else target
+
+
+def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> None:
+    """The running sums of a one-dimensional array; without `inclusive`, of the elements before each one.
+
+    Both have the same length and dtype; a tape differentiates through it.  Raises KernelTypeError for others.
+    """
+    in_array = plain(in_array)
+    _require_alike(in_array, out_array)
+    if in_array.ndim != 1:
+        message = f"a scan goes along one dimension, and the array has {in_array.ndim}"
+        raise KernelTypeError(Diagnostic(message, code="ndim", hint="write x.flatten()"))
+    if in_array.overlaps(out_array):
+        in_array = duplicate(in_array, in_array.requires_grad, "clone")
+    if in_array.size:
+        run(_compiled(_SCAN if inclusive else _EXCLUSIVE_SCAN, in_array.type), 1, [in_array, out_array])
+
+
+def array_cast(in_array: array, out_array: array, count: int | None = None) -> None:
+    """Convert the elements of one array to the scalar type of another; `count` takes the first ones only.
+
+    Arrays of other shapes, or whose elements have, are taken number by number, in the order of memory.  A
+    tape differentiates through it, between floats.  Raises KernelValueError where the numbers do not fill the
+    other array, and no `count` says how many are meant.
+    """
+    source, target = plain(in_array), out_array
+    _require_numbers(source)
+    _require_numbers(target)
+    if source.ndim != target.ndim or shape_of(source.dtype) != shape_of(target.dtype):
+        count = None if count is None else count * math.prod(shape_of(source.dtype))
+        source, target = _numbers(source.contiguous()), _numbers(target)
+        if count is None and source.size != target.size:
+            message = f"{source.size} numbers cannot be cast into an array that has room for {target.size}"
+            raise KernelValueError(Diagnostic(message, code="count", hint="say how many elements: count=..."))
+    if count is not None:
+        source, target = _first(source, count), _first(target.flatten(), count)
+    apply("array_cast", cast_function(target.dtype), [source], (target,))
+
+
+def _numbers(values: array) -> array:
+    """The numbers of a contiguous array in one row, as a view."""
+    row = values.flatten()
+    if not isinstance(row.dtype, Scalar):
+        row = row.view(scalar_of(row.dtype)).flatten()
+    return row
+
+
+# ------------------------------------------------------------------------------------------ parts
+
+
+def _accumulate(text: str, inputs: Sequence[array], target: array) -> None:
+    if any(given.overlaps(target) for given in inputs):
+        inputs = [duplicate(given, given.requires_grad, "clone") for given in inputs]
+    flat = target if target.ndim == 1 else target.flatten()
+    flat.zero_()
+    *rows, length = inputs[0].shape
+    if length:
+        run(_compiled(text, inputs[0].type), (*rows, -(-length // BLOCK)), [*inputs, flat])
+
+
+def _rows(values: array, axis: int | None) -> tuple[array, tuple[int, ...]]:
+    """The elements in one row, or in rows, that are to be added up, and the shape of the sums."""
+    if axis is None:
+        return values if values.ndim == 1 else values.contiguous().flatten(), (1,)
+    axis = _axis(values, axis)
+    shape = tuple(1 if k == axis else n for k, n in enumerate(values.shape))
+    if values.ndim == 1:
+        return values, shape
+    last = values.transpose([*(k for k in range(values.ndim) if k != axis), axis])
+    rows = math.prod(last.shape[:-1])
+    return last if last.ndim == 2 else last.contiguous().reshape(rows, last.shape[-1]), shape
+
+
+def _first(values: array, count: int | None, axis: int | None = None) -> array:
+    """The first elements, all of them for None: of the array in one row, or along an axis."""
+    _require_numbers(values)
+    if axis is not None:
+        axis = _axis(values, axis)
+    if count is None:
+        return values
+    extent = values.size if axis is None else values.shape[axis]
+    if isinstance(count, bool) or not hasattr(count, "__index__") or not 0 <= count <= extent:
+        along = "" if axis is None else f" along axis {axis}"
+        message = f"an array of shape {values.shape} has no first {count} elements{along}"
+        raise KernelValueError(Diagnostic(message, code="count"))
+    if axis is None:
+        row = values if values.ndim == 1 else values.contiguous().flatten()
+        part: array = row[:count]
+    else:
+        part = values[(slice(None),) * axis + (slice(count),)]
+    return part
+
+
+def _require_numbers(values: array) -> None:
+    require_array(values, "a reduction takes")
+    elem: Any = values.dtype
+    if isinstance(elem, Struct):
+        hint = f"reduce the array of a field: x['{elem.fields[0].name}']"
+        raise KernelTypeError(Diagnostic(f"elements of {elem} have no sum", code="struct", hint=hint))
+    if scalar_of(elem) == bool_:
+        hint = "count what is true: kl.map(kl.int32, x) makes numbers of them"
+        raise KernelTypeError(Diagnostic("truth values have no sum", code="dtype", hint=hint))
+
+
+def _axis(values: array, axis: int) -> int:
+    whole = hasattr(axis, "__index__") and not isinstance(axis, bool)
+    if not whole or not -values.ndim <= axis < values.ndim:
+        message = f"there is no axis {axis!r} of an array of shape {values.shape}"
+        hint = f"the axes are 0 to {values.ndim - 1}, or none for the sum of all"
+        raise KernelValueError(Diagnostic(message, code="axis", hint=hint))
+    return axis % values.ndim
+
+
+def _target(out: array | None, shape: tuple[int, ...], elem: Value, traced: bool, place: Device) -> array:
+    if out is not None:
+        require_array(out, "out is")
+    if out is None:
+        wanted = traced and scalar_of(elem).is_float
+        made: array = array(shape=shape, dtype=elem, device=place, requires_grad=wanted)
+        return made
+    if out.dtype != elem or out.shape != shape:
+        message = f"the result is {elem} of shape {shape}, and out is {out.dtype} of shape {out.shape}"
+        hint = f"make it with kl.zeros({shape}, dtype=kl.{elem})"
+        raise KernelTypeError(Diagnostic(message, code="out", hint=hint))
+    if out.is_contiguous:
+        return out
+    message = "out has to be contiguous"
+    raise KernelValueError(Diagnostic(message, code="out", hint="write into a new array, then copy it"))
+
+
+def _value(target: array) -> Any:
+    (value,) = target.list()
+    return value
+
+
+def _require_alike(a: array, b: array) -> None:
+    require_array(a, "the first argument is")
+    require_array(b, "the second argument is")
+    if a.shape != b.shape or a.dtype != b.dtype:
+        message = f"{a.dtype} of shape {a.shape} and {b.dtype} of shape {b.shape} do not go together"
+        hint = "both have to have the same shape and dtype"
+        raise KernelTypeError(Diagnostic(message, code="shape", hint=hint))
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, rows: Array) -> Kernel:
+    elem = rows.elem
+    text = text.strip("\n").format(**(_ONE if rows.ndim == 1 else _ROWS), product=_product(elem))
+    name = text.partition("(")[0].removeprefix("def ")
+    names = {"T": elem, "S": scalar_of(elem), "BLOCK": BLOCK}
+    compiled = compile_source(Source(text, f"<{name}>"), names)
+    compiled.raise_errors()
+    made = compiled.definitions[name]
+    assert isinstance(made, Kernel)
+    return made
+
+
+def _product(elem: Value) -> str:
+    """The inner product of two elements, spelled out."""
+    if isinstance(elem, Scalar):
+        return "x * y"
+    return " + ".join(f"x[{index}] * y[{index}]" for index in component_indices(elem))
+
+
+__all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]

@@ -1,0 +1,312 @@
+"""Jacobians as heatmaps: inputs across, outputs down, one colour scale centred on zero.
+
+Thick lines separate elements, thin dashed ones the components of vectors.  A zero is white, what was left out
+is hatched grey, an infinity or a NaN that was computed is black; a line below the figure says so, in words
+that stay true where a dark theme turns white and black over.  Figures are Matplotlib's, made without pyplot;
+the text form needs nothing.  Must not know how the numbers were computed.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians
+from kernelab.lang.types import size_of
+from kernelab.views.checks import hover
+from kernelab.views.pages import figures
+from kernelab.views.pages.markup import Drawing, Node
+
+Values = np.ndarray[Any, Any]
+
+MOST_CELLS = 400
+"""How many rows or columns are drawn; larger matrices are binned, each bin shown by its largest entry."""
+
+MOST_LINES = 64
+"""How many rows or columns are still separated by lines between elements."""
+
+FEW_LINES = 24
+"""Up to how many rows or columns the lines are dark, and components have some, too."""
+
+WIDEST = 9.6
+"""How many inches a row of panels takes at most: what fits beside a notebook's prompt."""
+
+TEXT_CELLS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One matrix with its labels, which entries were computed, and how many components elements have.
+
+    The shapes are those of input and output with components as last axes; None counts numbers only.
+    """
+
+    input: str
+    output: str
+    values: Values
+    evaluated: Values
+    input_size: int = 1
+    output_size: int = 1
+    input_shape: tuple[int, ...] | None = None
+    output_shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a figure looks: colours by Matplotlib's name, one scale for all panels or one each, exponents.
+
+    `positive` numbers have colours from zero up, others are centred on zero.
+    """
+
+    colormap: str = "coolwarm"
+    colorbar: bool = True
+    scale_each: bool = False
+    log_scale: bool = False
+    title: str | None = None
+    positive: bool = False
+
+
+def panels(
+    found: Mapping[Any, Any], labels: tuple[Sequence[str], Sequence[str]] | None = None
+) -> list[Panel]:
+    """The panels of Jacobians, or of plain matrices by pairs of positions."""
+    return [_panel(key, value, labels) for key, value in found.items()]
+
+
+def _panel(key: Any, value: Any, labels: tuple[Sequence[str], Sequence[str]] | None) -> Panel:
+    if isinstance(value, Jacobian):
+        sizes = size_of(value.input.elements.dtype), size_of(value.output.elements.dtype)
+        shapes = value.input.shape, value.output.shape
+        return Panel(value.input.label, value.output.label, value.numpy(), value.evaluated, *sizes, *shapes)
+    values = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    names = [
+        side[k] if labels and isinstance(k, int) and k < len(side) else str(k)
+        for k, side in zip(key, labels or ((), ()), strict=True)
+    ]
+    return Panel(names[0], names[1], values, ~np.isnan(values))
+
+
+def _ordered(parts: Sequence[Panel]) -> tuple[list[str], list[str]]:
+    return list(dict.fromkeys(p.input for p in parts)), list(dict.fromkeys(p.output for p in parts))
+
+
+# ------------------------------------------------------------------------------------------ a figure
+
+
+def figure(parts: Sequence[Panel], style: Style | None = None) -> Any:
+    """A `matplotlib.figure.Figure` of all panels, on a grid of inputs and outputs."""
+    chosen = style or Style()
+    inputs, outputs = _ordered(parts)
+    side = max(1.8, min(3.2, WIDEST / max(1, len(inputs))))
+    size = (1.2 + side * len(inputs), 0.8 + (side - 0.4) * len(outputs))
+    drawn = figures.new(*size)
+    axes = drawn.subplots(len(outputs), len(inputs), squeeze=False)
+    limit = max((_largest(p, chosen) for p in parts), default=0.0)
+    by_place = {(p.output, p.input): p for p in parts}
+    images = []
+    for place, axis in zip(itertools.product(outputs, inputs), axes.flat, strict=True):
+        panel = by_place.get(place)
+        if panel is None:
+            axis.set_axis_off()
+            continue
+        images.append(_draw(axis, panel, chosen, _largest(panel, chosen) if chosen.scale_each else limit))
+        if chosen.colorbar and chosen.scale_each:
+            drawn.colorbar(images[-1], ax=axis, shrink=0.85)
+    if chosen.colorbar and images and not chosen.scale_each:
+        drawn.colorbar(images[0], ax=axes, shrink=0.85, label="log10 of the size" if chosen.log_scale else "")
+    if chosen.title:
+        drawn.suptitle(chosen.title)
+    marks = _marks(parts, chosen)
+    if marks:
+        drawn.supxlabel(marks, fontsize=8)
+    return drawn
+
+
+def _shown(panel: Panel, style: Style) -> Values:
+    values = panel.values.astype(np.float64)
+    if not style.log_scale:
+        return values
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log10(np.abs(values)))
+
+
+def _is_infinite(shown: Values, style: Style) -> Values:
+    """Where something is infinite or no number; the logarithm of a zero is neither."""
+    return np.asarray(np.isnan(shown) | (np.isposinf(shown) if style.log_scale else np.isinf(shown)))
+
+
+def _marks(parts: Sequence[Panel], style: Style) -> str:
+    """What black and hatched cells mean, where there are any."""
+    infinite = any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts)
+    left_out = any(not p.evaluated.all() for p in parts)
+    told = ["in the colour of this text: infinite or not a number"] * infinite + [
+        "hatched: not computed"
+    ] * left_out
+    return ", ".join(told)
+
+
+def _largest(panel: Panel, style: Style) -> float:
+    values = _shown(panel, style)
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _draw(axis: Any, panel: Panel, style: Style, limit: float) -> Any:
+    from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
+
+    values = _shown(panel, style)
+    rows, columns = values.shape
+    binned, known = _binned(np.where(panel.evaluated, values, 0.0), panel.evaluated)
+    colours = colormaps[style.colormap].with_extremes(bad="white")
+    top = limit or 1.0
+    low = 0.0 if style.positive else -top
+    drawn = {"extent": (-0.5, columns - 0.5, rows - 0.5, -0.5), "aspect": "auto", "interpolation": "nearest"}
+    nothing = ~known | (binned == 0) | ~np.isfinite(binned)
+    image = axis.imshow(np.ma.masked_where(nothing, binned), cmap=colours, vmin=low, vmax=top, **drawn)
+    infinite = known & _is_infinite(binned, style)
+    if infinite.any():
+        undefined = np.ma.masked_where(~infinite, np.ones(binned.shape))
+        axis.imshow(undefined, cmap="gray", vmin=1, vmax=2, **drawn)
+    count_rows, count_columns = panel.evaluated.any(1).sum(), panel.evaluated.any(0).sum()
+    left_out = [(-0.5, count_rows - 0.5, columns, rows - count_rows)]
+    left_out.append((count_columns - 0.5, -0.5, columns - count_columns, count_rows))
+    for x, y, width, height in left_out:
+        if width > 0 and height > 0:
+            axis.add_patch(
+                Rectangle((x, y), width, height, facecolor="0.85", edgecolor="0.6", hatch="///", lw=0)
+            )
+    _lines(axis, panel)
+    figures.whole_ticks(axis)
+    axis.set_label(_key(panel))
+    axis.set_xlabel(panel.input)
+    axis.set_ylabel(panel.output)
+    return image
+
+
+def _lines(axis: Any, panel: Panel) -> None:
+    """Thick lines between elements, thin dashed ones between components."""
+    rows, columns = panel.values.shape
+    for count, size, draw in (
+        (rows, panel.output_size, axis.axhline),
+        (columns, panel.input_size, axis.axvline),
+    ):
+        if max(rows, columns) > MOST_LINES:
+            continue
+        few = max(rows, columns) <= FEW_LINES
+        for k in range(1, count):
+            if k % size == 0:
+                draw(k - 0.5, color="0.25" if few else "0.8", lw=1.1 if few else 0.5)
+            elif few:
+                draw(k - 0.5, color="0.25", lw=0.5, ls=(0, (4, 4)))
+
+
+def _binned(values: Values, known: Values) -> tuple[Values, Values]:
+    """A large matrix in bins, each with its entry of the largest size, NaN where there is one."""
+    rows, columns = (-(-n // MOST_CELLS) for n in values.shape)
+    if rows <= 1 and columns <= 1:
+        return values, known
+    for axis, step in ((0, rows), (1, columns)):
+        if step > 1:
+            starts = np.arange(0, values.shape[axis], step)
+            highest = np.maximum.reduceat(values, starts, axis)
+            lowest = np.minimum.reduceat(values, starts, axis)
+            values = np.where(-lowest > highest, lowest, highest)
+            known = np.logical_or.reduceat(known, starts, axis)
+    return values, known
+
+
+# ------------------------------------------------------------------------------------------ views
+
+
+def figure_view(drawn: Any, parts: Sequence[Panel]) -> Node:
+    """A figure as it stands in a notebook, with tooltips, and with the text form for a terminal."""
+    encoded = figures.png(drawn)
+    described = "; ".join(
+        f"d {p.output} / d {p.input}, {p.values.shape[0]} x {p.values.shape[1]}" for p in parts
+    )
+    places = {axis.get_label(): axis.get_position() for axis in drawn.axes}
+    shown = [_hovered(p, places[_key(p)]) for p in parts if p.values.size and _key(p) in places]
+    html = hover.picture(encoded, figures.pixels(drawn), f"heatmaps: {described}", shown)
+    return Drawing("", html, tuple(text_lines(parts)))
+
+
+def _key(panel: Panel) -> str:
+    return f"{panel.output} by {panel.input}"
+
+
+def _hovered(panel: Panel, box: Any) -> hover.Matrix:
+    rows, columns = panel.values.shape
+    return hover.Matrix(
+        panel.input,
+        panel.output,
+        panel.values,
+        panel.evaluated,
+        (columns,) if panel.input_shape is None else panel.input_shape,
+        (rows,) if panel.output_shape is None else panel.output_shape,
+        (box.x0, 1.0 - box.y1, box.width, box.height),
+    )
+
+
+def jacobians_view(found: Jacobians) -> Node:
+    """What a notebook shows for a dict of Jacobians."""
+    parts = panels(found)
+    return figure_view(figure(parts, Style(title=f"Jacobians of {found.subject}")), parts)
+
+
+def jacobians_text(found: Jacobians) -> str:
+    """A dict of Jacobians as text."""
+    return "\n".join(text_lines(panels(found)))
+
+
+def text_lines(parts: Sequence[Panel]) -> list[str]:
+    """The matrices as text: numbers where they are few, else the sizes of entries as shades."""
+    lines: list[str] = []
+    for panel in parts:
+        rows, columns = panel.values.shape
+        nonzero = int(np.count_nonzero(panel.evaluated & (panel.values != 0)))
+        lines.append(f"d {panel.output} / d {panel.input}   {rows} x {columns}, {nonzero} not zero")
+        lines += _numbers(panel) if max(rows, columns) <= 8 else _shades(panel)
+        lines.append("")
+    return lines[:-1]
+
+
+def _numbers(panel: Panel) -> list[str]:
+    rows = [
+        [_number(v, k) for v, k in zip(*line, strict=True)]
+        for line in zip(panel.values, panel.evaluated, strict=True)
+    ]
+    width = max((len(text) for row in rows for text in row), default=0)
+    return ["  " + "  ".join(f"{text:>{width}}" for text in row) for row in rows]
+
+
+def _number(value: Any, known: Any) -> str:
+    return "." if value == 0 else f"{value:.4g}" if known else "/"
+
+
+SHADES = "·░▒▓█"
+
+
+def _shades(panel: Panel) -> list[str]:
+    """A shade a cell: · zero, / not computed, N not a number."""
+    values = np.where(panel.evaluated, panel.values, 0.0).astype(np.float64)
+    step = [max(1, -(-n // TEXT_CELLS)) for n in values.shape]
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    lines = []
+    for i in range(0, values.shape[0], step[0]):
+        cells = []
+        for j in range(0, values.shape[1], step[1]):
+            block = np.s_[i : i + step[0], j : j + step[1]]
+            cells.append(_shade(values[block], panel.evaluated[block], largest))
+        lines.append("  " + "".join(cells))
+    return lines
+
+
+def _shade(values: Values, known: Values, largest: float) -> str:
+    if not known.any():
+        return "/"
+    if np.isnan(values).any():
+        return "N"
+    top = float(np.abs(values).max())
+    return SHADES[0] if top == 0 else SHADES[min(4, 1 + int(3.999 * min(1.0, top / largest)))]

@@ -1,0 +1,1 @@
+"""Views of kernels: source, adjoint, generated code, machine code."""

@@ -1,0 +1,296 @@
+"""The view of a kernel: its source beside its adjoint, then tangent and generated code, lines linked.
+
+    spring   reads x, rest   adds to energy
+    Cell In[3]                    │ adjoint
+    3 │ d = length(...) - rest    │ 3 │ d = length(...) - rest
+    4 │ atomic_add(energy, ...)   │ 4 │ d_bar = ...
+
+Pure functions from what is known of a kernel to markup.  Knows listings and generated text; must not know how
+a kernel is compiled, nor HTML.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from kernelab.codegen.common.entry import Line as GeneratedLine
+from kernelab.codegen.common.entry import Unit
+from kernelab.codegen.listing.listing import Line, Listing, Saving
+from kernelab.errors import NOWHERE, BuildError, Source, Span
+from kernelab.lang.ir import Function, walk
+from kernelab.lang.types import Array
+from kernelab.passes.ad.loop_savings import LoopStorage
+from kernelab.passes.common.effects import effects
+from kernelab.runtime.kernel.stale_constants import short
+from kernelab.views.kernel import highlight
+from kernelab.views.kernel.lines import facts_of, lines_table
+from kernelab.views.pages.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, Words, words
+
+MAX_GENERATED = 140
+"""How many lines of generated text a view folds in, so that notebooks stay small."""
+
+WIDTH = 76
+"""How many characters of a derived program stand on a line."""
+
+_BREAK = re.compile(r"(?<=,) | (?=(?:if|else|and|or|[-+*/<>]|[<>=]=) )")
+
+_COMPONENT = re.compile(r"\[\d+\]$")
+
+
+PANES: dict[str, str] = {
+    "source": "source",
+    "adjoint": "adjoint",
+    "tangent": "tangent",
+    "cpp": "C++ for the CPU",
+    "cuda": "CUDA",
+    "ptx": "PTX",
+    "sass": "SASS",
+    "lines": "what each line does",
+}
+"""The panes of a view, and what their titles are."""
+
+DEFAULT = ("source", "adjoint")
+
+FOLDED = ("tangent", "cpp", "cuda")
+"""What can be unfolded below the default ones; what each line does is told in the pane of the source too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a view shows of a kernel: `refused` says why it has no adjoint, `residuals` what a tape keeps.
+
+    `units` are the generated texts by pane, `glimpses` the same of the first programs, enough to fill a fold.
+    `loops` are those of the kernel, `spilled` counts the sweeps in which they kept checkpoints instead.
+    """
+
+    name: str
+    source: Source
+    primal: Function
+    adjoint: Listing | None = None
+    refused: str = ""
+    residuals: tuple[Saving, ...] = ()
+    tangent: Callable[[], Listing] | None = None
+    units: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
+    glimpses: Mapping[str, Callable[[], Unit]] = field(default_factory=dict)
+    captured: Mapping[str, object] = field(default_factory=dict)
+    loops: tuple[LoopStorage, ...] = ()
+    spilled: int = 0
+
+
+def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
+    """The named panes beside each other; with the default ones, the others can be unfolded below."""
+    places = _Places(parts)
+    beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
+    folds: list[Node] = []
+    if tuple(shown) == DEFAULT:
+        panes = ((PANES[name], pane) for name in FOLDED for pane in _pane(name, parts, places, whole=False))
+        folds = [Fold(title, _untitled(pane)) for title, pane in panes]
+    return Below((_title(parts), *_notes(parts), Beside(tuple(beside)), *folds))
+
+
+def _untitled(pane: Node) -> Node:
+    return replace(pane, title="") if isinstance(pane, Code) else pane
+
+
+def _pane(name: str, parts: Parts, places: "_Places", whole: bool = True) -> list[Node]:
+    """The pane of that name, if there is such a program; generated text without helpers unless `whole`."""
+    match name:
+        case "source":
+            panes = tuple(places.panes())
+            return [Below(panes) if len(panes) > 1 else panes[0]]
+        case "adjoint":
+            return [] if parts.adjoint is None else [_listing(PANES[name], parts.adjoint, places)]
+        case "lines":
+            return [places.table()]
+        case "tangent":
+            return [] if parts.tangent is None else [_listing(PANES[name], parts.tangent(), places)]
+        case "ptx" | "sass":
+            return [_machine(name, parts, places)] if name in parts.units else []
+        case _:
+            if name not in parts.units:
+                return []
+            return [_unit(name, parts.units[name](), places) if whole else _glimpse(name, parts, places)]
+
+
+class _Places:
+    """Numbers the lines of all sources that went into a kernel: its own first, other cells' with a mark."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.used: dict[Source, set[int]] = {parts.source: {parts.primal.span.line}}
+        for span in (stmt.span for stmt in walk(parts.primal.body)):
+            if span.source is not NOWHERE.source:
+                self.used.setdefault(span.source, set()).add(span.line)
+        saved = () if parts.adjoint is None else parts.adjoint.savings
+        self.facts = facts_of(parts.primal, saved, parts.residuals, parts.loops)
+
+    def line(self, runs: Iterable[Run], span: Span | None, goes_on: bool = False) -> CodeLine:
+        if span is None or span.source not in self.used:
+            return CodeLine(tuple(runs))
+        return CodeLine(tuple(runs), span.line, list(self.used).index(span.source), goes_on)
+
+    def panes(self) -> Iterator[Code]:
+        """The text of every definition that went into the kernel, a pane for each cell."""
+        for number, (source, used) in enumerate(self.used.items()):
+            runs = highlight.python(source.text)
+            wanted = _definitions(source, used)
+            lines = tuple(CodeLine(runs[n - source.first_line], n, number) for n in wanted)
+            yield Code(source.label, lines, tuple(self._told(source, wanted)))
+
+    def _told(self, source: Source, wanted: Iterable[int]) -> Iterator[CodeLine]:
+        number = list(self.used).index(source)
+        for n in wanted:
+            facts = self.facts.get((source, n))
+            if facts is not None:
+                yield CodeLine((Run(facts.sentence),), n, number)
+
+    def table(self) -> Table:
+        """What each line does, the kernel's own cell first, called as in the gutters."""
+        names = {
+            (source, n): CodeLine((), n, number).mark
+            for number, (source, used) in enumerate(self.used.items())
+            for n in sorted(used)
+        }
+        return lines_table(PANES["lines"], self.facts, names)
+
+
+def _definitions(source: Source, used: set[int]) -> list[int]:
+    """The lines of the top-level definitions that hold the used lines; of all if the text is no Python."""
+    every = range(source.first_line, source.first_line + len(source.text.split("\n")))
+    try:
+        tree = ast.parse(source.text)
+    except SyntaxError:
+        return list(every)
+    shown: list[int] = []
+    for node in tree.body:
+        decorators = [d.lineno for d in getattr(node, "decorator_list", [])]
+        first = min([node.lineno, *decorators]) + source.first_line - 1
+        lines = range(first, (node.end_lineno or node.lineno) + source.first_line)
+        if not used.isdisjoint(lines):
+            shown += lines
+    return shown or list(every)
+
+
+def _listing(title: str, listing: Listing, places: _Places) -> Code:
+    """A derived program; the comments that name source lines give way to the numbers in the gutter."""
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
+    runs = highlight.python("\n".join(line.text for line in shown))
+    lines = (places.line(run, line.span, line.goes_on) for run, line in zip(runs, shown, strict=True))
+    return Code(title, tuple(lines))
+
+
+def listing_view(listing: Listing) -> Code:
+    """A program by itself, each line with the number of the source line that it comes from."""
+    shown = [part for line in listing.lines if not line.is_comment for part in _broken(line)]
+    runs = highlight.python("\n".join(line.text for line in shown))
+    numbered = zip(runs, shown, strict=True)
+    lines = (CodeLine(tuple(run), line.source_line, 0, line.goes_on) for run, line in numbered)
+    return Code(listing.name, tuple(lines))
+
+
+def _broken(line: Line) -> Iterator[Line]:
+    """The line in parts that fit beside the source, broken before an operator or behind a comma."""
+    indent = len(line.text) - len(line.text.lstrip()) + 8
+    text, goes_on = line.text, line.goes_on
+    while len(text) > WIDTH:
+        places = [place.end() for place in _BREAK.finditer(text, indent, WIDTH)]
+        if not places:
+            break
+        yield replace(line, text=text[: places[-1]].rstrip(), goes_on=goes_on)
+        text, goes_on = " " * indent + text[places[-1] :], True
+    yield replace(line, text=text, goes_on=goes_on)
+
+
+def _unit(name: str, unit: Unit, places: _Places) -> Code:
+    """Generated text, all of it."""
+    return Code(PANES[name], tuple(_generated(unit.lines, places)))
+
+
+def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
+    """Where the entries of generated text begin, without the helpers above them."""
+    unit = parts.glimpses[name]()
+    first = min((entry.lines.start for entry in unit.entries), default=0)
+    shown = [*_generated(unit.lines[first : first + MAX_GENERATED], places)]
+    hidden = str(max(len(unit.lines) - first - MAX_GENERATED, 0) or "")
+    if len(unit.entries) <= (parts.adjoint is not None):
+        hidden = "many"
+    if hidden:
+        shown.append(CodeLine((Run(f"... and {hidden} more lines: %%kernel --show {name}", "comment"),)))
+    return Code(PANES[name], tuple(shown))
+
+
+def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[CodeLine]:
+    runs = highlight.cpp("\n".join(line.text for line in lines))
+    return (places.line(run, line.span) for run, line in zip(runs, lines, strict=True))
+
+
+def _machine(name: str, parts: Parts, places: _Places) -> Node:
+    """What NVIDIA's tools make of the CUDA text, or why they make nothing."""
+    try:
+        unit = parts.units[name]()
+    except BuildError as problem:
+        return words(f"There is no {PANES[name]} to show: {problem}")
+    return _unit(name, unit, places)
+
+
+def _title(parts: Parts) -> Words:
+    runs = [Run("kernel ", "dim"), Run(parts.name, "strong")]
+    for verb, names in _effects(parts.primal).items():
+        if names:
+            runs += [Run(f" · {verb} ", "dim"), Run(", ".join(names))]
+    return Words(tuple(runs), level=1)
+
+
+def _effects(primal: Function) -> dict[str, list[str]]:
+    found = effects(primal)
+    arrays = [param for param in primal.params if isinstance(param.type, Array)]
+    return {
+        "reads": [param.hint for param in arrays if param in found.reads],
+        "writes": [param.hint for param in arrays if param in found.writes],
+        "adds to": [param.hint for param in arrays if param in found.accumulates],
+    }
+
+
+def _notes(parts: Parts) -> Iterator[Words]:
+    if parts.captured:
+        values = ", ".join(_captured(name, value) for name, value in parts.captured.items())
+        yield words(Run("captured from the notebook: ", "dim"), values)
+    if parts.adjoint is not None:
+        yield words(Run("saved for the sweep: ", "dim"), _savings(parts.adjoint.savings, parts.loops))
+    if parts.residuals:
+        yield words(Run("kept by a tape: ", "dim"), _savings(tuple(_whole(parts.residuals))))
+    if parts.spilled:
+        yield words(Run("beyond the memory for loops: ", "dim"), spill(parts.spilled))
+    if parts.refused:
+        yield words(Run("no adjoint: ", "dim"), parts.refused)
+
+
+def _captured(name: str, value: object) -> str:
+    return f"{name}()" if callable(value) else f"{name} = {short(value)}"
+
+
+def _savings(savings: tuple[Saving, ...], loops: tuple[LoopStorage, ...] = ()) -> str:
+    kept = [saving for saving in savings if saving.names]
+    idle = [f"loop of line {loop.line}: nothing" for loop in loops if not loop.bytes]
+    return "; ".join([*map(_saving, kept), *(idle if kept else [])]) or "nothing"
+
+
+def _whole(savings: Iterable[Saving]) -> Iterator[Saving]:
+    """The savings with the components of one value, which are kept one by one, as that value again."""
+    for _, group in groupby(savings, lambda one: (one.span, one.loop, one.when)):
+        parts = tuple(group)
+        names = dict.fromkeys(_COMPONENT.sub("", name) for one in parts for name in one.names)
+        yield replace(parts[0], names=tuple(names), bytes=sum(one.bytes for one in parts))
+
+
+def _saving(saving: Saving) -> str:
+    where = f"loop of line {saving.loop.line}" if saving.loop else f"line {saving.span.line}"
+    return f"{where}: {', '.join(saving.names)} ({saving.size})"
+
+
+def spill(sweeps: int) -> str:
+    """What it means that the adjoint of a kernel did not fit into the memory for loops."""
+    times = "a sweep" if sweeps == 1 else f"{sweeps} sweeps"
+    return f"{times} kept checkpoints, and ran the iterations between them again"

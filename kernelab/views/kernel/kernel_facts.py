@@ -1,0 +1,136 @@
+"""What is known of a kernel, collected for its view: derived programs as listings, generated text by target.
+
+Knows `Kernel`, the emitter and its flavors; must not know markup beyond calling the view.  Nothing is built:
+the text is emitted, and no compiler runs but for the pane of PTX.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from kernelab.codegen.common.entry import Unit
+from kernelab.codegen.cpp.emitter import emit
+from kernelab.codegen.cpp.targets import Cpu, Cuda
+from kernelab.codegen.listing.listing import Listing, listing
+from kernelab.errors import KernelError
+from kernelab.lang.ir import Function, walk
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.ad.loop_savings import loop_storage
+from kernelab.passes.ad.vjp import Vjp
+from kernelab.passes.common.scalarise import scalarise
+from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.views.kernel.code_view import DEFAULT, MAX_GENERATED, Parts, kernel_view, listing_view
+from kernelab.views.pages.markup import Below, Node
+
+
+@put_off()
+def view(kernel: Kernel, shown: Sequence[str] = DEFAULT) -> Node:
+    """The view of a kernel; `shown` names the panes that are open, the default also folds the others in."""
+    return kernel_view(parts_of(kernel), shown)
+
+
+def program_view(function: Function) -> Node:
+    """A program, such as ``kernel.primal`` or ``kernel.jvp(["x"])``, as readable text."""
+    return listing_view(listing(function))
+
+
+def program_text(function: Function) -> str:
+    """The same as plain text."""
+    return str(listing(function))
+
+
+def vjp_view(pair: Vjp) -> Node:
+    """The two programs of reverse mode, one below the other."""
+    return Below((program_view(pair.primal), program_view(pair.adjoint)))
+
+
+def parts_of(kernel: Kernel) -> Parts:
+    """What can be shown of a kernel, each part worked out when it is asked for."""
+    active = differentiable(kernel)
+    refused = refusal(kernel)
+    program = None if refused else kernel.vjp(active)
+    primal = kernel.primal if program is None else program.primal
+    functions = [primal] if program is None else [primal, program.adjoint]
+    return Parts(
+        kernel.name,
+        kernel.source,
+        kernel.primal,
+        None if program is None else listing(program.adjoint),
+        refused,
+        () if program is None else listing(program.primal).savings,
+        _tangent(kernel, active, refused),
+        _units(functions),
+        _glimpses(functions),
+        kernel.definition.captured,
+        () if program is None else loop_storage(kernel.primal, program.adjoint),
+        kernel.spilled,
+    )
+
+
+def differentiable(kernel: Kernel) -> list[str]:
+    """The names of the parameters that can carry derivatives."""
+    return [param.hint for param in kernel.primal.params if is_differentiable(param.type)]
+
+
+def refusal(kernel: Kernel) -> str:
+    """Why a kernel has no adjoint; empty if it has one."""
+    active = differentiable(kernel)
+    if not active:
+        return "no parameter is a float or an array of floats"
+    try:
+        kernel.vjp(active)
+    except KernelError as error:
+        return str(error)
+    return ""
+
+
+def _tangent(kernel: Kernel, active: list[str], refused: str) -> Callable[[], Listing] | None:
+    return None if refused or not _has_tangent(kernel, active) else lambda: listing(kernel.jvp(active))
+
+
+def _has_tangent(kernel: Kernel, active: list[str]) -> bool:
+    if kernel.laid_out is kernel.primal:
+        return True
+    # A surrogate gradient that a user wrote may have no tangent.
+    try:
+        kernel.jvp(active)
+    except KernelError:
+        return False
+    return True
+
+
+def _units(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
+    scalarised = cache(lambda: [scalarise(function) for function in functions])
+    cuda = cache(lambda: emit(scalarised(), Cuda()))
+    return {
+        "cpp": lambda: emit(scalarised(), Cpu()),
+        "cuda": cuda,
+        "ptx": lambda: _ptx(cuda()),
+        "sass": lambda: _sass(cuda()),
+    }
+
+
+def _glimpses(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
+    """The same of as many programs as a folded pane has room for: what it would not show is not made."""
+    first = cache(lambda: [scalarise(functions[0])])
+    every = cache(lambda: first() + [scalarise(function) for function in functions[1:]])
+
+    def shown() -> list[Function]:
+        statements = sum(1 for _ in walk(first()[0].body))
+        return first() if statements >= MAX_GENERATED else every()
+
+    return {"cpp": lambda: emit(shown(), Cpu()), "cuda": lambda: emit(shown(), Cuda())}
+
+
+def _ptx(unit: Unit) -> Unit:
+    from kernelab.views.kernel.ptx import (
+        ptx,  # NVIDIA's tools are looked for when somebody asks for what they say
+    )
+
+    return ptx(unit)
+
+
+def _sass(unit: Unit) -> Unit:
+    from kernelab.views.kernel.sass import sass
+
+    return sass(unit)

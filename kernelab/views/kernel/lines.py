@@ -1,0 +1,96 @@
+"""What each line of a kernel does: the arrays that it reads, writes and adds to, and what is kept of it.
+
+Pure functions from programs and savings to a table and to sentences.  A loop is told of at its own line.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kernelab.codegen.listing.listing import Saving
+from kernelab.errors import NOWHERE, Source, Span
+from kernelab.lang.ir import Function, Var
+from kernelab.passes.ad.loop_savings import LoopStorage
+from kernelab.passes.common.effects import Effects, effects_by_line
+from kernelab.views.pages.markup import Cell, Table, cell
+
+Place = tuple[Source, int]
+
+NOTHING = "touches no array"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a line does to the arrays of a kernel, by their names there, and what is kept of it, in words."""
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The same as one line of text."""
+        verbs = {"reads": self.reads, "writes": self.writes, "adds to": self.adds, "keeps": self.kept}
+        return " · ".join(f"{verb} {', '.join(names)}" for verb, names in verbs.items() if names) or NOTHING
+
+
+def facts_of(
+    primal: Function,
+    saved: Sequence[Saving],
+    residuals: Sequence[Saving],
+    loops: Sequence[LoopStorage],
+) -> dict[Place, Facts]:
+    """The lines that the kernel runs, each with what it does, in the order in which the kernel comes to them.
+
+    `saved` is kept by the adjoint, `residuals` by a tape; of `loops` those are told of which keep nothing.
+    """
+    kept: dict[Place, list[str]] = {}
+    for saving in (one for one in saved if one.names):
+        kept.setdefault(_place(saving.loop or saving.span), []).append(_saving(saving))
+    for saving in (one for one in residuals if one.names):
+        kept.setdefault(_place(saving.span), []).append(f"{_saving(saving)} by a tape")
+    for loop in (one for one in loops if not one.bytes):
+        kept.setdefault(_place(loop.span), []).append("nothing of its iterations")
+    found = effects_by_line(primal)
+    return {
+        place: _facts(primal, found.get(place), kept.get(place, ()))
+        for place in dict.fromkeys([*found, *kept])
+        if place[0] is not NOWHERE.source
+    }
+
+
+def lines_table(title: str, facts: Mapping[Place, Facts], names: Mapping[Place, str]) -> Table:
+    """A row for each line, called by its number in the gutters of the view."""
+    rows = tuple(_row(names[place], place, facts[place]) for place in names if place in facts)
+    head = ("line", "source", "reads", "writes", "adds to", "kept for the sweep")
+    return Table(title, head, rows)
+
+
+def _row(name: str, place: Place, facts: Facts) -> tuple[Cell, ...]:
+    source, line = place
+    lists = (facts.reads, facts.writes, facts.adds, facts.kept)
+    return (
+        cell(name, is_number=True),
+        cell(source.line(line).strip()),
+        *(cell(", ".join(one)) for one in lists),
+    )
+
+
+def _facts(primal: Function, found: Effects | None, kept: Iterable[str]) -> Facts:
+    if found is None:
+        return Facts(kept=tuple(kept))
+    several = (found.reads, found.writes, found.accumulates)
+    reads, writes, adds = (tuple(_named(primal, one)) for one in several)
+    return Facts(reads, writes, adds, tuple(kept))
+
+
+def _named(primal: Function, arrays: frozenset[Var]) -> Iterator[str]:
+    return (param.hint for param in primal.params if param in arrays)
+
+
+def _saving(saving: Saving) -> str:
+    return f"{', '.join(saving.names)} ({saving.size})"
+
+
+def _place(span: Span) -> Place:
+    return span.source, span.line

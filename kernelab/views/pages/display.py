@@ -1,0 +1,102 @@
+"""Gives objects of other layers their display, so that they show the same in any notebook, loaded or not.
+
+Knows IPython's protocols by name only: `_repr_mimebundle_` and `_render_traceback_`.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kernelab.views.pages import page, text
+from kernelab.views.pages.markup import Node
+
+Bundle = dict[str, str]
+
+Live = Callable[[Any, Bundle], dict[str, Any]]
+"""What a running notebook shows of an object, given its static forms."""
+
+Picture = Callable[[Any], str]
+"""An object as the text of an SVG file."""
+
+
+class View:
+    """A view that a notebook shows and a terminal prints."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __str__(self) -> str:
+        return text.render(self.node)
+
+    __repr__ = __str__
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Bundle:
+        return bundle(self, lambda view: view.node)
+
+
+def bundle(shown: Any, view: Callable[[Any], Node], svg: Picture | None = None) -> Bundle:
+    """The view of an object as text and HTML, and as a picture where there is one.
+
+    Where the view fails, the object as text and the reason.
+    """
+    try:
+        node = view(shown)
+        pictures = {} if svg is None else {"image/svg+xml": svg(shown)}
+        return {"text/plain": text.render(node), "text/html": page.render(node), **pictures}
+    except Exception as error:  # noqa: BLE001  a view must never stand between a user and a result
+        reason = f"(it cannot be shown: {type(error).__name__}: {error})"
+        return {"text/plain": f"{_name(shown)}\n{reason}"}
+
+
+def show(shown: Any, view: Callable[[Any], Node]) -> None:
+    """Show a view now: in the notebook that is running, else on standard output."""
+    notebook = sys.modules.get("IPython.display")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if notebook is not None and shell is not None:
+        notebook.display(bundle(shown, view), raw=True)
+    else:
+        sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
+
+
+def attach(
+    cls: type, view: Callable[[Any], Node], live: Live | None = None, svg: Picture | None = None
+) -> None:
+    """Make instances of a class show a view, and in a running notebook what `live` makes of it."""
+
+    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        static = bundle(self, view, svg)
+        return static if live is None else live(self, static)
+
+    cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]
+
+
+def attach_once(cls: type, view: Callable[[Any], Node]) -> None:
+    """The same for reports that a cell may have shown when they were made: it does not show them again."""
+    attach(cls, view)
+
+    def unless_shown(self: Any) -> None:
+        if self.shown_in is None or self.shown_in != cell():
+            show(self, view)
+
+    cls._ipython_display_ = unless_shown  # type: ignore[attr-defined]
+
+
+def cell() -> int | None:
+    """The number of the cell that runs, None outside of notebooks."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return None if shell is None else int(shell.execution_count)
+
+
+def show_now(shown: Any) -> None:
+    """Show an object as the value of a cell is shown."""
+    notebook = sys.modules.get("IPython.display")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if notebook is not None and shell is not None:
+        notebook.display(shown)
+        return
+    forms: dict[str, Any] = getattr(shown, "_repr_mimebundle_", dict)()
+    sys.stdout.write(forms.get("text/plain", repr(shown)) + "\n")
+
+
+def _name(shown: Any) -> str:
+    return object.__repr__(shown) if isinstance(shown, View) else repr(shown)

@@ -1,0 +1,1 @@
+"""Views of tapes, arrays and gradients."""

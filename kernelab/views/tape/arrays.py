@@ -1,0 +1,215 @@
+"""An array as the value of a cell: a table of a small one, a picture of a larger one, its gradient beside it.
+
+Pure functions from an array to markup; must not change or expose its memory.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernelab.lang.structs import placed
+from kernelab.lang.types import Scalar, Vec, scalar_of, shape_of
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import require_readable
+from kernelab.runtime.context.recorder import unrecorded
+from kernelab.runtime.host.structarray import structarray
+from kernelab.runtime.ops.indexed import indexedarray
+from kernelab.views.pages.markup import Below, Beside, Cell, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.pages.picture import LEFT, WIDTH, Values, curves, heatmap, number, photograph
+
+LONGEST_ROW, LARGEST_SIDE = 12, 8
+"""Up to how many elements a table shows them all."""
+
+PIXELS = 36_000
+"""How many bytes the pictures of one view take together, before they are encoded as text."""
+
+LOOKED_AT = 2**22
+"""Of a larger array not every element is looked at, so that it shows at once."""
+
+COMPONENTS = ("x", "y", "z", "w")
+
+
+def array_view(shown: array, *, asks: bool = False) -> Node:
+    """What an array holds, and its gradient where it has one.
+
+    With `asks`, the elements of the gradient are marked for a live page, which asks who added to them.
+    """
+    require_readable(shown)
+    gradient = shown.grad if shown.allocation.adjoint is not None else None
+    budget = PIXELS if gradient is None else PIXELS // 2
+    parts = [_values("" if gradient is None else "values", shown, budget)]
+    if gradient is not None:
+        asked = asks and not isinstance(shown, structarray)
+        parts.append(_values("gradient", gradient, budget, asked))
+    return Below((_heading(shown), Beside(tuple(parts)) if len(parts) > 1 else parts[0]))
+
+
+def picked_view(shown: indexedarray) -> Node:
+    """What elements picked from an array hold."""
+    with unrecorded():
+        elements = shown.contiguous()
+    described = f" of an array of {_extents(shown.data)} {shown.dtype} on {shown.device}"
+    heading = words(Run(f"{_extents(shown)} picked elements", "strong"), described, level=1)
+    return Below((heading, _values("", elements, PIXELS)))
+
+
+def _extents(shown: array | indexedarray) -> str:
+    return " × ".join(map(str, shown.shape))
+
+
+def _heading(shown: array) -> Words:
+    extents = _extents(shown)
+    traced = ", requires gradients" if shown.requires_grad else ""
+    described = f" of {extents} {shown.dtype} on {shown.device}{traced}"
+    return words(Run("array", "strong"), described, level=1)
+
+
+def _values(title: str, shown: array, budget: int, asks: bool = False) -> Node:
+    values = shown.host()
+    if not shown.size:
+        return words("no elements")
+    if isinstance(shown, structarray):
+        return _structs(title, shown)
+    if _is_small(shown):
+        table = _table(title, shown, values)
+        return _asking(table, shown) if asks else table
+    step = math.ceil((shown.size / LOOKED_AT) ** (1 / shown.ndim))
+    some: array = shown[(slice(None, None, step),) * shown.ndim]
+    heading = _title(title, some, some.host()) + (
+        f", of one element in {step**shown.ndim}" if step > 1 else ""
+    )
+    picture = _picture(some, some.host(), budget, shown.shape[0] - 1)
+    return Drawing(heading, _clickable(picture, some, step) if asks else picture, _lines(values))
+
+
+def _is_small(shown: array) -> bool:
+    if shown.ndim == 1:
+        return shown.size <= LONGEST_ROW
+    largest = LARGEST_SIDE if isinstance(shown.dtype, Scalar) else LARGEST_SIDE // 2
+    return shown.ndim == 2 and max(shown.shape) <= largest
+
+
+# ------------------------------------------------------------------------------------------ tables
+
+
+def _table(title: str, shown: array, values: Values) -> Table:
+    match shown.dtype:
+        case Vec(_, n) if shown.ndim == 1:
+            names = COMPONENTS[:n] if n <= len(COMPONENTS) else tuple(map(str, range(n)))
+            return Table(title, ("", *names), tuple(_row(str(i), row) for i, row in enumerate(values)))
+        case _ if shown.ndim == 1:
+            return Table(title, tuple(map(str, range(shown.size))), (tuple(map(_cell, values)),))
+        case _:
+            head = ("", *map(str, range(shown.shape[1])))
+            return Table(title, head, tuple(_row(str(i), row) for i, row in enumerate(values)))
+
+
+def _structs(title: str, shown: structarray) -> Table:
+    """A row for each of the first structs, a column for each field."""
+    fields = [leaf.host() for leaf in shown.leaves]
+    names = [leaf.name.removeprefix(".") for leaf in placed(shown.dtype)]
+    first = itertools.islice(np.ndindex(shown.shape), LONGEST_ROW)
+    rows = tuple(_row(", ".join(map(str, place)), [values[place] for values in fields]) for place in first)
+    parts = [title] if title else []
+    if shown.size > LONGEST_ROW:
+        parts.append(f"the first {LONGEST_ROW} of {shown.size}")
+    return Table(", ".join(parts), ("", *names), rows)
+
+
+def _row(name: str, entries: Iterable[Any]) -> tuple[Cell, ...]:
+    return (cell(name, "dim", is_number=True), *map(_cell, entries))
+
+
+def _cell(value: Any) -> Cell:
+    return cell(_written(value), is_number=True)
+
+
+def _written(value: Any) -> str:
+    """A number, or a vector or matrix by its rows."""
+    if np.ndim(value) == 0:
+        return number(value)
+    inner = ", ".join(map(_written, value))
+    return f"({inner})" if np.ndim(value) == 1 else inner
+
+
+def _asking(table: Table, shown: array) -> Table:
+    """The table with its numbers marked: a vector or matrix is one element, with all its components."""
+
+    def asked(entry: Cell, row: int, column: int) -> Cell:
+        by_rows = shown.ndim == 1 and len(table.rows) == shown.size and isinstance(shown.dtype, Vec)
+        place = f"{row}" if by_rows else f"{column}" if shown.ndim == 1 else f"{row},{column}"
+        return replace(entry, asks=f"element {place}")
+
+    first = 0 if table.head[0] else 1
+    rows = (
+        (*row[:first], *(asked(entry, i, j) for j, entry in enumerate(row[first:])))
+        for i, row in enumerate(table.rows)
+    )
+    return replace(table, rows=tuple(rows))
+
+
+# ------------------------------------------------------------------------------------------ pictures
+
+
+def _picture(shown: array, values: Values, budget: int, last: int) -> str:
+    alt = f"{shown.dtype} of shape {shown.shape}"
+    components = shape_of(shown.dtype)
+    if shown.ndim == 1 and len(components) <= 1 and np.prod(components, dtype=int) <= len(COMPONENTS):
+        columns = values.reshape(shown.size, -1).astype(np.float64)
+        return curves(columns, COMPONENTS[: columns.shape[1]] if components else ("",), alt, last)
+    matrix = _matrix(shown, values).astype(np.float64)
+    if _is_photograph(shown, matrix):
+        return photograph(matrix, alt, budget)
+    if components:
+        matrix = np.sqrt((matrix.reshape(*matrix.shape[:2], -1) ** 2).sum(axis=2))
+    return heatmap(matrix, alt, budget)
+
+
+def _clickable(picture: str, shown: array, step: int) -> str:
+    """The picture, with what tells a page which element of `shown`, every `step`-th of an array, is where."""
+    extents = ",".join(map(str, shown.shape))
+    left = LEFT / WIDTH if 'class="kl-curves"' in picture else 0
+    return f'<div data-elements="{extents}" data-step="{step}" data-left="{left:.4f}">{picture}</div>'
+
+
+def _matrix(shown: array, values: Values) -> Values:
+    """The rows and columns that a picture shows: of more dimensions the last two, of one a single row."""
+    if shown.ndim == 1:
+        return values[None]
+    matrix: Values = values[(0,) * (shown.ndim - 2)]
+    return matrix
+
+
+def _is_photograph(shown: array, matrix: Values) -> bool:
+    is_color = isinstance(shown.dtype, Vec) and shown.dtype.n == 3 and scalar_of(shown.dtype).is_float
+    return is_color and shown.ndim > 1 and bool(((matrix >= 0) & (matrix <= 1)).all())
+
+
+def _title(title: str, shown: array, values: Values) -> str:
+    parts = [title] if title else []
+    if shown.ndim > 2:
+        parts.append(f"[{', '.join(['0'] * (shown.ndim - 2))}], the first of {shown.shape[0]}")
+    if isinstance(shown.dtype, Scalar):
+        parts.append(_range(values))
+    elif shown.ndim > 1 and not _is_photograph(shown, _matrix(shown, values)):
+        parts.append(f"the length of each {shown.dtype}")
+    return ": ".join(parts)
+
+
+def _range(values: Values) -> str:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return "no finite number"
+    lost = values.size - finite.size
+    mean = number(float(finite.mean(dtype=np.float64)))
+    rest = f", {lost} not finite" if lost else ""
+    return f"{number(finite.min())} to {number(finite.max())}, mean {mean}{rest}"
+
+
+def _lines(values: Values) -> tuple[str, ...]:
+    with np.printoptions(precision=4, threshold=60, edgeitems=3, linewidth=100):
+        return tuple(str(values).splitlines())

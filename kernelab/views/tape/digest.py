@@ -1,0 +1,305 @@
+"""A tape as plain data that a page can draw: what it holds, and what has come since one looked last.
+
+    {"epoch": 0, "from": 0,
+     "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients
+     "layouts": [["float32", [1000]], ...],            dtype, shape
+     "arrays": [[0, 0], ...],                          views: memory, layout
+     "kinds": [{"title": "square", "kind": "launch", "grid": [1000], "device": "cpu",
+                "place": "Cell In[2], line 3", "reads": ["x"], "writes": ["y"]}, ...],  names of parameters
+     "steps": [[0, [0], [1]], ...],                    kind, arrays read, arrays written
+     "records": [0, 1, 0, 1, ...],                     the tape, by numbers of steps
+     "times": [12.5, ...],                             microseconds, -1 where nobody measured
+     "clashes": [{"outcome": "saved", "read": [place, line], "wrote": [place, line]}, ...],
+     "overwrites": [[0, 3, 5, 0, 4000, [0]], ...],     clash, reader, writer, array, bytes, memories affected
+     "sweep": [[1, [[0, 2.5]]], ...],                  the last backward: record, norms of adjoints by arrays
+     "sweeps": 1,                                      how often `sweep` began anew
+     "scopes": [["forward", 0, 4], ...],               name, first record, one behind the last
+     "names": [[0, "x"], ...],                         memory, what it is called; later rows count
+     "findings": [...]}
+
+A step is what records have in common that do the same to the same arrays at the same line, a kind what they
+have in common but for the arrays: so a long tape is mostly numbers.  Knows the tape; must not know markup,
+nor who reads the data.  It keeps no array alive.
+"""
+
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from kernelab.autodiff.overwrites.hazards import Overwrite
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.tape.graph import flow_of
+from kernelab.autodiff.tape.magnitudes import Magnitude
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.errors import Diagnostic, Span
+from kernelab.runtime.array.array import array
+from kernelab.runtime.context.recorder import Place
+from kernelab.runtime.memory.memory import Allocation
+
+Names = Callable[[Iterable[Allocation]], Mapping[Allocation, str]]
+"""What the user calls arrays over some memory, as far as it has names."""
+
+GROWING = (
+    *("memories", "layouts", "arrays", "kinds", "steps"),
+    *("records", "times", "clashes", "overwrites", "sweep", "scopes", "names"),
+)
+"""The parts that only grow while an epoch lasts; `sweep` while `sweeps` stays the same."""
+
+NOBODY = -1
+"""The number of a record that is none: what wrote stands outside of the tape."""
+
+RELIEF = 20
+"""How many times as long as a search for names took the next is put off while records come."""
+
+
+class Digest:
+    """What is known of one tape, brought up to date by `look`."""
+
+    def __init__(self, tape: Tape, names: Names, clock: Callable[[], float] = perf_counter) -> None:
+        self.tape = weakref.ref(tape)
+        self.names = names
+        self._clock = clock
+        self._due = clock()
+        self._begin(tape)
+
+    def _begin(self, tape: Tape) -> None:
+        self.epoch = tape.epoch
+        self.parts: dict[str, list[Any]] = {part: [] for part in GROWING}
+        self.others: dict[str, Any] = {"findings": [], "sweeps": tape.sweeps}
+        self._memories: dict[int, int] = {}
+        self._arrays: dict[Hashable, int] = {}
+        self._steps: dict[Hashable, int] = {}
+        self._tables: dict[str, dict[Hashable, int]] = {"layouts": {}, "kinds": {}, "clashes": {}}
+        self._held: list[weakref.ref[array]] = []
+        self._owners: list[weakref.ref[Allocation]] = []
+        self._called: dict[int, str] = {}
+        self._asked = 0
+        self._writes: dict[tuple[Place, int], list[int]] = {}
+        self._indexed = 0
+        self._calls: dict[int, int] = {}
+        self._seen = 0
+        self._writers = 0
+        self._sent = dict.fromkeys(GROWING, 0)
+        self._changed: set[str] = set()
+
+    # -------------------------------------------------------------------------------------- what is given out
+
+    def news(self) -> dict[str, Any] | None:
+        """What has changed since the last news; None if nothing has."""
+        fresh = {part: rows[self._sent[part] :] for part, rows in self.parts.items()}
+        found: dict[str, Any] = {part: rows for part, rows in fresh.items() if rows}
+        found |= {name: self.others[name] for name in self._changed}
+        if not found:
+            return None
+        head = {"epoch": self.epoch, "from": {part: self._sent[part] for part in fresh if fresh[part]}}
+        self._sent = {part: len(rows) for part, rows in self.parts.items()}
+        self._changed.clear()
+        return head | found
+
+    def whole(self) -> dict[str, Any]:
+        """Everything that is known."""
+        return {"epoch": self.epoch, "from": dict.fromkeys(GROWING, 0), **self.parts, **self.others}
+
+    def held(self, number: int) -> array | None:
+        """An array by its number, if anybody still has it."""
+        return self._held[number]() if 0 <= number < len(self._held) else None
+
+    # -------------------------------------------------------------------------------------- what is looked at
+
+    def look(self) -> bool:
+        """Take in what the tape has got since the last look; whether it is a tape still."""
+        tape = self.tape()
+        if tape is None:
+            return False
+        if tape.epoch != self.epoch:
+            self._begin(tape)
+            self._changed = set(self.others)
+        records = tape.since(self._seen)
+        for number, record in enumerate(records, self._seen):
+            self.parts["records"].append(self._step_of(record))
+            self.parts["times"].append(_microseconds(tape.times.get(number, -1)))
+            if isinstance(record, LaunchRecord):
+                self._calls[id(record.call)] = number
+        self._seen += len(records)
+        self._look_at_overwrites(tape)
+        self._name_new()
+        scopes = self.parts["scopes"]
+        scopes += [[scope.name, scope.begin, scope.end] for scope in tape.scopes[len(scopes) :]]
+        self._change("findings", [_finding(found) for found in tape.findings])
+        self._look_at_sweep(tape)
+        return True
+
+    def look_for_names(self) -> None:
+        """Ask again what all arrays are called: many get their names after they are used."""
+        self._ask(range(len(self._owners)))
+
+    def _name_new(self) -> None:
+        """Ask what new arrays are called, but not so often that recording threads would wait for it."""
+        began = self._clock()
+        if self._asked == len(self._owners) or began < self._due:
+            return
+        self._ask(number for number in range(len(self._owners)) if number not in self._called)
+        ended = self._clock()
+        self._due = ended + RELIEF * (ended - began)
+
+    def _ask(self, numbers: Iterable[int]) -> None:
+        self._asked = len(self._owners)
+        owners = {owner: number for number in numbers if (owner := self._owners[number]()) is not None}
+        for owner, name in self.names(owners).items():
+            number = owners[owner]
+            if self._called.get(number) != name:
+                self._called[number] = name
+                self.parts["names"].append([number, name])
+
+    def _change(self, name: str, value: Any) -> None:
+        if self.others[name] != value:
+            self.others[name] = value
+            self._changed.add(name)
+
+    # -------------------------------------------------------------------------------------- records
+
+    def _step_of(self, record: Record) -> int:
+        """The number of what a record does.  The tape holds its arrays, so their identities stay theirs."""
+        place = record.place
+        if isinstance(record, LaunchRecord):
+            arrays = [id(record.call.arguments[i]) for i in record.kernel.plan.arrays]
+            key: Hashable = (record.kernel, record.grid.packed, place.filename, place.line, *arrays)
+        else:
+            arrays = [id(one) for one in (*record.read, *record.written)]
+            key = (record.title, place.filename, place.line, *arrays)
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = len(self._steps)
+            self.parts["steps"].append(self._described(record))
+        return found
+
+    def _entry(self, table: str, key: Hashable, entry: Callable[[], Any]) -> int:
+        """The number of an entry in one of the tables of what much has in common."""
+        known = self._tables[table]
+        if key not in known:
+            known[key] = len(known)
+            self.parts[table].append(entry())
+        return known[key]
+
+    def _described(self, record: Record) -> list[Any]:
+        flow = flow_of(record)
+        title, kind = record.title.strip("`"), "other"
+        grid: tuple[int, ...] = ()
+        device = ""
+        if isinstance(record, LaunchRecord):
+            title, kind, grid = record.kernel.name, "launch", record.grid.extents
+            device = " and ".join({str(one.device): None for one in (*record.read, *record.written)})
+        read, written = ([self._array(*pair) for pair in side] for side in (flow.read, flow.written))
+        names = [[parameter for parameter, _ in side] for side in (flow.read, flow.written)]
+
+        def common() -> dict[str, Any]:
+            described = {"title": title, "kind": kind, "place": str(record.place)}
+            sides = {"reads": names[0], "writes": names[1]}
+            return described | sides | ({"grid": list(grid), "device": device} if grid else {})
+
+        key = (title, kind, grid, device, record.place, tuple(names[0]), tuple(names[1]))
+        return [self._entry("kinds", key, common), read, written]
+
+    def _array(self, parameter: str, elements: array) -> int:
+        key = elements.packed, str(elements.dtype)
+        found = self._arrays.get(key)
+        if found is None:
+            found = self._arrays[key] = len(self._arrays)
+            memory = self._memory(parameter, elements.allocation)
+            layout = str(elements.dtype), elements.shape
+            number = self._entry("layouts", layout, lambda: [layout[0], list(layout[1])])
+            self.parts["arrays"].append([memory, number])
+            self._held.append(weakref.ref(elements))
+        return found
+
+    def _memory(self, parameter: str, memory: Allocation) -> int:
+        found = self._memories.get(id(memory))
+        if found is None:
+            found = self._memories[id(memory)] = len(self._memories)
+            name = parameter or f"array {found + 1}"
+            self.parts["memories"].append([name, memory.nbytes, memory.requires_grad])
+            self._owners.append(weakref.ref(memory))
+        return found
+
+    # -------------------------------------------------------------------------------------- what goes wrong
+
+    def _look_at_overwrites(self, tape: Tape) -> None:
+        known = self.parts["overwrites"]
+        events = tape.overwrites[len(known) :]
+        if events:
+            self._index_writes(tape)
+        for event in events:
+            reader = self._calls.get(id(event.reader.call), NOBODY)
+            writer = self._writer(event, reader)
+            if writer == NOBODY and tape.is_recording and event.outcome != "refused":
+                return  # the record of what writes comes after the write
+            known.append(self._overwrite(event, reader, writer))
+
+    def _index_writes(self, tape: Tape) -> None:
+        """Which records each line has made that change a memory."""
+        fresh = tape.since(self._indexed)[: self._seen - self._indexed]
+        for number, record in enumerate(fresh, self._indexed):
+            for memory in {id(one.allocation) for one in record.written}:
+                self._writes.setdefault((record.place, memory), []).append(number)
+        self._indexed += len(fresh)
+
+    def _writer(self, event: Overwrite, reader: int) -> int:
+        """The record that overwrote: the first after the reader at the same line that changes the memory.
+
+        Events come in the order of their writers.
+        """
+        numbers = self._writes.get((event.place, id(event.elements.allocation)), [])
+        at = bisect_left(numbers, max(reader + 1, self._writers))
+        if at == len(numbers):
+            return NOBODY
+        self._writers = numbers[at]
+        return self._writers
+
+    def _overwrite(self, event: Overwrite, reader: int, writer: int) -> list[Any]:
+        parameter = event.reader.call.kernel.plan.parameters[event.reader.region.position].name
+        affected = {self._memory("", one.allocation) for one in event.reader.affected()}
+        places = event.reader.place, event.place
+
+        def clash() -> dict[str, Any]:
+            read, wrote = (_line(place.span) for place in places)
+            return {"outcome": event.outcome, "read": read, "wrote": wrote}
+
+        number = self._entry("clashes", (event.outcome, *places), clash)
+        array = self._array(parameter, event.elements)
+        return [number, reader, writer, array, event.nbytes, sorted(affected)]
+
+    def _look_at_sweep(self, tape: Tape) -> None:
+        known = self.parts["sweep"]
+        sweeps, magnitudes = tape.sweeps, tape.magnitudes
+        if sweeps != self.others["sweeps"]:
+            known.clear()
+            self._sent["sweep"] = 0
+            self._change("sweeps", sweeps)
+        fresh = [self._sweep_step(found) for found in magnitudes[len(known) :]]
+        if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time
+            known += fresh
+
+    def _sweep_step(self, found: Magnitude) -> list[Any]:
+        return [found.record, [[self._array("", primal), _short(norm)] for primal, norm in found.norms]]
+
+
+def _microseconds(nanoseconds: int) -> float:
+    return -1 if nanoseconds < 0 else float(f"{nanoseconds / 1000:.3g}")
+
+
+def _short(norm: float) -> float | str:
+    """Four digits of a norm; what JSON has no number for, as text."""
+    return float(f"{norm:.4g}") if abs(norm) < float("inf") else str(norm)
+
+
+def _line(span: Span) -> list[str]:
+    """Where a line stands, and its text."""
+    return [str(span), span.source.line(span.line).strip()]
+
+
+def _finding(found: Diagnostic) -> dict[str, Any]:
+    related: Sequence[list[str]] = [[other.message, *_line(other.span)] for other in found.related]
+    at = ["", ""] if found.span is None else _line(found.span)
+    return {"code": found.code, "message": found.message, "hint": found.hint, "at": at, "related": related}

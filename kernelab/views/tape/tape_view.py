@@ -1,0 +1,137 @@
+"""A tape as a picture and a table: one row for each record, in order, with what it read and what it changed,
+and what was overwritten meanwhile.
+
+Pure functions from a tape to markup; must not know how a tape records or sweeps.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.tape.tape import Tape
+from kernelab.runtime.array.array import array
+from kernelab.runtime.memory.memory import Allocation
+from kernelab.views.kernel.code_view import spill
+from kernelab.views.pages.markup import Below, Cell, Drawing, Node, Run, Table, Words, cell, words
+from kernelab.views.tape.array_names import names_now
+from kernelab.views.tape.digest import Digest
+from kernelab.views.tape.timeline import timeline
+
+HEAD = ("", "record", "grid", "reads", "changes", "where")
+SHOWN_FIRST, SHOWN_LAST = 12, 4
+"""Of a long tape, how many records are shown at its ends."""
+
+MOST_WARNINGS = 6
+"""How many different warnings are shown."""
+
+
+def tape_view(tape: Tape) -> Node:
+    """What the tape holds."""
+    records = tuple(tape)
+    if not records:
+        return words("This tape is empty: launch kernels inside `with tape:` to record them.")
+    data = _data(tape)
+    picture = Drawing("", timeline(data), ())
+    told = (*_spills(records), *_warnings(data))
+    return Below((_summary(tape, records), *told, picture, Table("", HEAD, _rows(records))))
+
+
+def svg_of(tape: Tape) -> str:
+    """The tape as an SVG file: time down, arrays across; needs neither Graphviz nor a running kernel."""
+    return timeline(_data(tape))
+
+
+def _data(tape: Tape) -> Mapping[str, Any]:
+    digest = Digest(tape, names_now)
+    digest.look()
+    return digest.whole()
+
+
+def _warnings(data: Mapping[str, Any]) -> list[Words]:
+    """What was overwritten though an adjoint needs it, and what the last `backward` found."""
+    told: dict[str, None] = {}
+    names = dict(data["names"])
+    for clash, _, _, held, *_ in data["overwrites"]:
+        if data["clashes"][clash]["outcome"] != "saved":
+            memory = data["arrays"][held][0]
+            name = names.get(memory, data["memories"][memory][0])
+            read, wrote = (data["clashes"][clash][side][0] for side in ("read", "wrote"))
+            told[f"{name} is overwritten at {wrote}, but the adjoint of {read} needs its old values"] = None
+    told |= dict.fromkeys(f"{found['at'][0]}: {found['message']}" for found in data["findings"])
+    more = [f"and {len(told) - MOST_WARNINGS} more"] if len(told) > MOST_WARNINGS else []
+    return [words(Run("⚠ ", "bad"), sentence) for sentence in (*list(told)[:MOST_WARNINGS], *more)]
+
+
+def _spills(records: tuple[Record, ...]) -> Iterator[Words]:
+    """Which kernels had loops that did not fit into memory."""
+    for kernel in dict.fromkeys(record.kernel for record in records if isinstance(record, LaunchRecord)):
+        if kernel.spilled:
+            yield words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))
+
+
+def _summary(tape: Tape, records: tuple[Record, ...]) -> Words:
+    kept = f", {_size(tape.saved_bytes)} saved from being overwritten" if tape.saved_bytes else ""
+    return words(Run(f"tape of {len(records)} record{'s' * (len(records) != 1)}", "strong"), kept, level=1)
+
+
+def _size(count: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count} {unit}"
+        count = round(count / 1000)
+    return f"{count} GB"
+
+
+def _rows(records: tuple[Record, ...]) -> tuple[tuple[Cell, ...], ...]:
+    numbered = list(enumerate(records, 1))
+    if len(records) <= SHOWN_FIRST + SHOWN_LAST + 1:
+        return _named_rows(numbered)
+    left_out = len(records) - SHOWN_FIRST - SHOWN_LAST
+    gap = (cell("⋮"), cell(f"{left_out} more", "dim"), *(cell("") for _ in HEAD[2:]))
+    rows = _named_rows([*numbered[:SHOWN_FIRST], *numbered[-SHOWN_LAST:]])
+    return (*rows[:SHOWN_FIRST], gap, *rows[SHOWN_FIRST:])
+
+
+def _named_rows(numbered: Sequence[tuple[int, Record]]) -> tuple[tuple[Cell, ...], ...]:
+    held = {one.allocation: None for _, record in numbered for one in (*record.read, *record.written)}
+    names = names_now(held)
+    return tuple(_row(number, record, names) for number, record in numbered)
+
+
+def _row(number: int, record: Record, names: Mapping[Allocation, str]) -> tuple[Cell, ...]:
+    where = cell(str(record.place), "dim")
+    if isinstance(record, LaunchRecord):
+        plan = record.kernel.plan
+        read, written = (_arguments(record, positions, names) for positions in (plan.read, plan.written))
+        grid = " × ".join(map(str, record.grid.extents))
+        name = cell(record.kernel.name, "name")
+        return (cell(str(number), is_number=True), name, cell(grid), read, written, where)
+    read, written = (
+        _listed([_described(one, names) for one in side]) for side in (record.read, record.written)
+    )
+    title = cell(record.title.strip("`"), "name")
+    return (cell(str(number), is_number=True), title, cell(""), read, written, where)
+
+
+def _arguments(record: LaunchRecord, positions: Sequence[int], names: Mapping[Allocation, str]) -> Cell:
+    """Arrays by their names in the notebook, and dim by those of their parameters where they have none."""
+    found = []
+    for i in positions:
+        parameter, name = (
+            record.kernel.plan.parameters[i].name,
+            names.get(record.call.arguments[i].allocation),
+        )
+        _, dot, field = parameter.partition(".")
+        found.append(Run(parameter, "dim") if name is None else Run(f"{name}{dot}{field}"))
+    return _listed(found)
+
+
+def _described(elements: array, names: Mapping[Allocation, str]) -> Run:
+    name = names.get(elements.allocation)
+    shape = " × ".join(map(str, elements.shape))
+    return Run(f"{elements.dtype}, shape {shape}", "dim") if name is None else Run(name)
+
+
+def _listed(runs: Sequence[Run]) -> Cell:
+    distinct = list(dict.fromkeys(runs))
+    return Cell(tuple(run for one in distinct for run in (Run(", "), one))[1:])

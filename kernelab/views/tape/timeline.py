@@ -1,0 +1,201 @@
+"""A tape as a picture in SVG: time down, arrays across, what each record reads and changes as marks.
+
+    launch          x      y
+    1 square        ○──────■ v1
+    2 scale                ○──
+
+Needs no script, no Graphviz and no running kernel.  Pure functions from a digest to text; colours follow the
+page where it says what they are, else the reader's preference for light or dark.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from kernelab.views.tape.digest import NOBODY
+
+ROW, LANE, LABELS, HEAD = 22, 84, 250, 40
+FIRST, LAST, LANES = 24, 6, 12
+"""Of a long tape, how many records are drawn at its ends; of many arrays, how many."""
+
+CHARACTER = 7.2
+"""How wide a character is, about."""
+
+STYLE = """<style>
+.klp{--klp-ink:var(--kl-ink,#1b1f24);--klp-dim:var(--kl-dim,#59636e);--klp-edge:var(--kl-edge,#d1d5da);
+--klp-paper:var(--kl-paper,#fff);--klp-good:var(--kl-good,#1a7f37);--klp-bad:var(--kl-bad,#cf222e);
+font:12px system-ui,sans-serif}
+@media (prefers-color-scheme:dark){.klp:root{--klp-ink:#e6e6e6;--klp-dim:#a8b0b8;--klp-edge:#454b52;
+--klp-paper:#1e1e1e;--klp-good:#57ab5a;--klp-bad:#f47067}}
+.klp text{fill:var(--klp-ink)}.klp .d{fill:var(--klp-dim);font-size:11px}
+.klp .c{font-family:ui-monospace,Menlo,Consolas,monospace}.klp .t{font-weight:600}.klp .v{font-size:10px;
+paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px;stroke-linejoin:round}
+.klp .m{text-anchor:middle}.klp .e{text-anchor:end}.klp .p{fill:var(--klp-paper)}
+.klp .l{stroke:var(--klp-edge)}.klp .s{stroke:var(--klp-dim);opacity:.5}
+.klp .r{fill:var(--klp-paper);stroke:var(--klp-ink);stroke-width:1.6}.klp .w{fill:var(--klp-ink)}
+.klp .saved{fill:none;stroke:var(--klp-good);stroke-width:1.6}
+.klp .lost{fill:none;stroke:var(--klp-bad);stroke-width:2.4;stroke-dasharray:5 3}
+.klp .g{fill:var(--klp-good);font-size:10px}.klp .b{fill:var(--klp-bad);font-weight:600}
+.klp .h{paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px}</style>"""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is drawn: the data of a digest, the rows of the records and the memories that have room."""
+
+    data: Mapping[str, Any]
+    rows: Mapping[int, int]
+    memories: Sequence[int]
+    versions: Mapping[tuple[int, int], int]
+    names: Mapping[int, str]
+
+    def x(self, memory: int) -> float:
+        """The middle of an array's lane."""
+        return LABELS + LANE * (self.memories.index(memory) + 0.5)
+
+    def y(self, record: int) -> float:
+        """The middle of a record's row; that of the gap for a record that is left out."""
+        return HEAD + ROW * (self.rows.get(record, FIRST) + 0.5)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether records in the middle are left out."""
+        return len(self.rows) < len(self.data["records"])
+
+    @property
+    def width(self) -> float:
+        """In pixels."""
+        left_out = len(self.data["memories"]) - len(self.memories)
+        return LABELS + LANE * (len(self.memories) + bool(left_out))
+
+    @property
+    def height(self) -> float:
+        """In pixels, with a row for what is written outside of the tape."""
+        return HEAD + ROW * (len(self.rows) + self.is_cut + 0.5)
+
+    def kind(self, record: int) -> Mapping[str, Any]:
+        """What a record does."""
+        found: Mapping[str, Any] = self.data["kinds"][self.data["steps"][self.data["records"][record]][0]]
+        return found
+
+    def touched(self, record: int) -> tuple[list[int], list[int]]:
+        """The memories that a record reads, and those that it writes, each once."""
+        _, *sides = self.data["steps"][self.data["records"][record]]
+        arrays = self.data["arrays"]
+        read, written = (list(dict.fromkeys(arrays[number][0] for number in side)) for side in sides)
+        return read, written
+
+    def shape(self, memory: int) -> list[int]:
+        """That of the first array over a memory."""
+        layouts = (layout for one, layout in self.data["arrays"] if one == memory)
+        found: list[int] = self.data["layouts"][next(layouts)][1]
+        return found
+
+    def name(self, memory: int) -> str:
+        """What an array is called."""
+        given: str = self.data["memories"][memory][0]
+        return self.names.get(memory, given)
+
+
+def timeline(data: Mapping[str, Any]) -> str:
+    """The picture of a digest's data as an SVG file."""
+    count = len(data["records"])
+    rows = {record: record for record in range(count)}
+    if count > FIRST + LAST + 1:
+        ends = (*range(FIRST), *range(count - LAST, count))
+        rows = {record: row + (row >= FIRST) for row, record in enumerate(ends)}
+    lanes = range(len(data["memories"]))[:LANES]
+    picture = Picture(data, rows, lanes, _versions(data), dict(data["names"]))
+    body = "".join([*_lanes(picture), *_gap(picture), *_overwrites(picture), *_rows(picture)])
+    size = f'width="{picture.width:.0f}" height="{picture.height:.0f}"'
+    box = f'viewBox="0 0 {picture.width:.0f} {picture.height:.0f}"'
+    label = f'role="img" aria-label="tape of {count} records on {len(data["memories"])} arrays"'
+    space = 'xmlns="http://www.w3.org/2000/svg"'
+    paper = '<rect class="p" width="100%" height="100%"/>'
+    return f'<svg {space} class="klp" {size} {box} {label}>{STYLE}{paper}{body}</svg>'
+
+
+def _versions(data: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+    """How often the tape had written a memory, after each record that writes it."""
+    counts: dict[int, int] = {}
+    found: dict[tuple[int, int], int] = {}
+    for record, step in enumerate(data["records"]):
+        for memory in {data["arrays"][number][0] for number in data["steps"][step][2]}:
+            counts[memory] = found[record, memory] = counts.get(memory, 0) + 1
+    return found
+
+
+def _text(x: float, y: float, classes: str, text: str, room: float = 1e9) -> str:
+    """Text from a notebook is text, whatever it holds; what is longer than its room ends in dots."""
+    most = int(room / CHARACTER)
+    shown = text if len(text) <= most else text[: most - 1] + "…"
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{classes}">{escape(shown)}</text>'
+
+
+def _lanes(picture: Picture) -> Iterator[str]:
+    yield _text(30, 24, "d", "launch") + _text(LABELS - 14, 24, "d e", "grid")
+    for memory in picture.memories:
+        x = picture.x(memory)
+        gradient = picture.data["memories"][memory][2]
+        yield f'<line class="l" x1="{x}" x2="{x}" y1="{HEAD}" y2="{picture.height}"/>'
+        yield _text(x, 16, "c m", picture.name(memory) + "∇" * gradient, LANE - 4)
+        yield _text(x, 31, "d m", " × ".join(map(str, picture.shape(memory))), LANE - 4)
+    left_out = len(picture.data["memories"]) - len(picture.memories)
+    if left_out:
+        yield _text(picture.width - LANE / 2, 24, "d m", f"{left_out} more")
+
+
+def _gap(picture: Picture) -> Iterator[str]:
+    if picture.is_cut:
+        left_out = len(picture.data["records"]) - len(picture.rows)
+        yield _text(30, HEAD + ROW * (FIRST + 0.5) + 4, "d", f"⋮ {left_out} more")
+
+
+def _rows(picture: Picture) -> Iterator[str]:
+    outcomes = [clash["outcome"] for clash in picture.data["clashes"]]
+    lost = [ends for clash, *ends in picture.data["overwrites"] if outcomes[clash] != "saved"]
+    wrong = {record for reader, writer, *_ in lost for record in (reader, writer)}
+    for record in picture.rows:
+        y, kind = picture.y(record), picture.kind(record)
+        reads, writes = picture.touched(record)
+        shown = [memory for memory in (*reads, *writes) if memory in picture.memories]
+        title = f"<title>{escape(kind['place'])}</title>"
+        name = ("⚠ " if record in wrong else "") + kind["title"]
+        yield f"<g>{title}{_text(24, y + 4, 'd e', str(record + 1))}{_text(30, y + 4, 'c t', name, 130)}"
+        yield _text(LABELS - 14, y + 4, "d e", " × ".join(map(str, kind.get("grid", ()))), 90)
+        if shown:
+            ends = picture.x(min(shown)), picture.x(max(shown))
+            yield f'<line class="s" x1="{ends[0]}" x2="{ends[1]}" y1="{y}" y2="{y}"/>'
+        for memory in dict.fromkeys(shown):
+            yield _mark(picture.x(memory), y, memory in reads, picture.versions.get((record, memory)))
+        yield "</g>"
+
+
+WORDS = {"tainted": "⚠ lost", "refused": "⛔ refused"}
+
+
+def _mark(x: float, y: float, reads: bool, version: int | None) -> str:
+    """A circle reads, a square writes, a square with a hole does both."""
+    if version is None:
+        return f'<circle class="r" cx="{x}" cy="{y}" r="4.5"/>'
+    hole = f'<circle class="p" cx="{x}" cy="{y}" r="2.6"/>' if reads else ""
+    square = f'<rect class="w" x="{x - 5}" y="{y - 5}" width="10" height="10" rx="1"/>'
+    return square + hole + _text(x - 9, y + 3.5, "d v e", f"v{version}")
+
+
+def _overwrites(picture: Picture) -> Iterable[str]:
+    """Reader, writer and the array between them."""
+    drawn: dict[tuple[float, float, float], str] = {}
+    for clash, reader, writer, array, nbytes, _ in picture.data["overwrites"]:
+        memory = picture.data["arrays"][array][0]
+        if memory not in picture.memories or picture.rows.keys().isdisjoint({reader, writer}):
+            continue
+        x, begin = picture.x(memory), picture.y(reader)
+        end = picture.height - ROW / 4 if writer == NOBODY else picture.y(writer)
+        outcome = picture.data["clashes"][clash]["outcome"]
+        saved = outcome == "saved"
+        path = f'<path class="{"saved" if saved else "lost"}" d="M{x + 5} {begin}H{x + 18}V{end}H{x + 8}"/>'
+        label = f"kept {nbytes} B" if saved else WORDS[outcome]
+        drawn[x, begin, end] = path + _text(x + 21, end - ROW / 2 + 4, "g h" if saved else "b h", label)
+    return drawn.values()
