@@ -13,7 +13,7 @@ from kernelab.autodiff.checks import tapecheck
 from kernelab.autodiff.checks.gradcheck import VERDICTS, Fast, GradcheckReport, check, require_choice
 from kernelab.autodiff.checks.tapecheck import LaunchCheck, TapeReport
 from kernelab.autodiff.checks.taylor import TaylorReport, taylor
-from kernelab.autodiff.checks.tolerance import Tolerance, require_step
+from kernelab.autodiff.checks.witnesses import Tolerance, require_step
 from kernelab.autodiff.jacobians.differences import differences
 from kernelab.autodiff.jacobians.host_chains import through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobian, Jacobians, Selection

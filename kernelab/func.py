@@ -19,9 +19,10 @@ from typing import Any, Literal
 from kernelab.autodiff.jacobians.subject import mark_gradient
 from kernelab.autodiff.transforms import transforms
 from kernelab.autodiff.transforms.levels import current
-from kernelab.autodiff.transforms.struct_arguments import is_struct
+from kernelab.autodiff.transforms.transforms import taken_apart, together_by_argument
 from kernelab.autodiff.transforms.trees import (
     cotangents_of,
+    is_struct,
     is_whole,
     leaves,
     positions,
@@ -31,7 +32,6 @@ from kernelab.autodiff.transforms.trees import (
     scalar_shape,
     shaped,
 )
-from kernelab.autodiff.transforms.unpacked_structs import taken_apart, together_by_argument
 from kernelab.errors import GradientError, KernelValueError, a_thing
 from kernelab.guidance.offers import face
 from kernelab.runtime.array.array import array

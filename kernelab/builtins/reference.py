@@ -9,6 +9,7 @@ from kernelab.lang.ops import Op, Undefined, Zero
 from kernelab.lang.types import Mat, Vec
 
 SHOWN = ("vec2", "vec3", "vec4", "mat22", "mat33", "mat44", "quat", "transform")
+FIRST = ("Operators", "Conversions, constructors and components", "Scalar mathematics", "Vectors", "Matrices")
 INTRODUCTION = """\
 The operations of the kernel language, generated from the table in `kernelab/builtins/`. `Float`, `Number` and
 the like stand for a type of that kind, the same wherever the name stands in a signature; `vec[n, Float]` is a
@@ -20,7 +21,9 @@ def reference() -> str:
 
     Of the constructors of vectors and matrices those of float32 stand for all.
     """
-    sections = [_section(title, filter(_is_shown, records)) for title, records in families().items()]
+    records = families()
+    titles = [*FIRST, *(title for title in records if title not in FIRST)]
+    sections = [_section(title, filter(_is_shown, records[title])) for title in titles]
     sections.append(_words(library.__name__, language_words.functions()))
     sections.append(_words(language_words.__name__, language_words.WORDS.items()))
     return "\n".join(["# Operations", "", INTRODUCTION, "", *sections]).rstrip() + "\n"

@@ -6,10 +6,8 @@ Knows the language and the table of operations; must not know backends, arrays o
 from kernelab.frontend.definitions.anonymous import lower_python
 from kernelab.frontend.definitions.cell import Definition, Lowered, lower_source, lower_tree
 from kernelab.frontend.definitions.custom_derivatives import attach
-from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.definitions.generics import GenericKernel
-from kernelab.frontend.definitions.kernels import KernelDefinition
-from kernelab.frontend.definitions.overload_choice import Overloads
+from kernelab.frontend.definitions.functions import Overloads, UserFunction
+from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition
 from kernelab.frontend.definitions.rules import rule_from
 from kernelab.frontend.meaning.classes import StructDefinition, struct_of
 from kernelab.frontend.meaning.name_lookup import Constant

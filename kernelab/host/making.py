@@ -10,11 +10,34 @@ from typing import Any
 import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, KernelValueError
-from kernelab.host.aliases import base_of
 from kernelab.host.traced import follow, untraced
 from kernelab.host.values import Host, as_components, type_of, value_of
 from kernelab.lang.rounding import BFLOAT16, rounded, widened
 from kernelab.lang.types import Mat, Scalar, Transform, Vec
+
+
+class Alias(type):
+    """The class of bases that stand for a type of values; a class with such a base is that type."""
+
+    named: Any
+
+    def __new__(mcs, name: str, bases: tuple[Any, ...], members: dict[str, Any]) -> Any:
+        """The type of the base; raises KernelTypeError for a class that adds to it, or to several."""
+        added = [member for member in members if not member.startswith("__")]
+        if len(bases) != 1 or added:
+            what = f"add {added[0]}" if added else "inherit from several types"
+            message = f"the class {name} is another name of {bases[0].named}, and cannot {what}"
+            hint = "write pass, and functions with @func; @struct makes a class of several values"
+            raise KernelTypeError(Diagnostic(message, code="class", hint=hint))
+        return bases[0].named
+
+
+def base_of(value: Any) -> Any:
+    """The class that stands for a type of values among the bases of a class."""
+    return type.__new__(Alias, str(value), (), {"named": value})
+
+
+# ---------------------------------------------------------------------------------------------------- making
 
 
 def install() -> None:

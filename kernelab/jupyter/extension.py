@@ -9,8 +9,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 
 from kernelab.errors import KernelWarning
-from kernelab.jupyter.completion import matcher
-from kernelab.jupyter.inspection import Inspector, explain, explain_in_html
+from kernelab.jupyter.inspection import Inspector, explain, explain_in_html, matcher
 from kernelab.jupyter.magics import CHOICES, OPTIONS, KernelMagics, tell
 from kernelab.jupyter.stale import Watch
 from kernelab.views.pages.error_view import warning_lines

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
-from kernelab.autodiff.jacobians.coloring import color_columns, color_stars
 from kernelab.autodiff.jacobians.jacobian import jacobians
-from kernelab.autodiff.jacobians.pattern import Pattern, patterns
+from kernelab.autodiff.jacobians.pattern import Pattern, color_columns, color_stars, patterns
 from kernelab.autodiff.jacobians.sparse import Stars
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel
 

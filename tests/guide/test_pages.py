@@ -13,7 +13,7 @@ import pytest
 import kernelab as kl
 from kernelab.lang.show import show
 from kernelab.views.kernel.kernel_facts import view
-from kernelab.views.pages.text import render
+from kernelab.views.pages.markup import render
 
 ROOT = Path(__file__).resolve().parents[2]
 _CELL = re.compile(

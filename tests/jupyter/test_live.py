@@ -15,7 +15,7 @@ from comm.base_comm import BaseComm
 
 import kernelab as kl
 from kernelab.jupyter import live
-from kernelab.jupyter.pump import Pump
+from kernelab.jupyter.live import Pump
 
 SQUARE = kl.compile("def square(x: array[float], y: array[float]):\n    i = tid()\n    y[i] = x[i] * x[i]\n")[
     "square"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.jacobians.coloring import color_columns, color_stars
+from kernelab.autodiff.jacobians.pattern import color_columns, color_stars
 from kernelab.errors import KernelIndexError, KernelMemoryError, KernelWarning, LaunchError
 from tests.support.devices import opened
 from tests.support.hardware import ON_GPU, Watched, open_device

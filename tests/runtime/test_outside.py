@@ -289,7 +289,7 @@ def test_tensors_share_memory_and_wait_for_each_other(
             class dlpack:  # noqa: N801
                 from_dlpack = staticmethod(dlpack.taken)
 
-    monkeypatch.setattr("kernelab.runtime.array.outside.import_module", lambda _: Torch)
+    monkeypatch.setattr("kernelab.runtime.array.exchange.import_module", lambda _: Torch)
     monkeypatch.setattr("kernelab.runtime.host.foreign.import_module", lambda _: Torch)
     y.stream = used
     mine, out = kl.from_torch(x), kl.from_torch(y)

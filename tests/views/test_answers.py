@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelab as kl
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from kernelab.views.tape import answers
 from kernelab.views.tape.answers import answer
 from kernelab.views.tape.arrays import array_view
@@ -56,7 +56,7 @@ def swept() -> tuple[kl.Tape, kl.array, kl.array]:
 
 def asked(tape: kl.Tape, number: int, *index: int) -> str:
     question = {"ask": "element", "number": number, "index": list(index)}
-    return text.render(answer(digest(tape), question))
+    return markup.render(answer(digest(tape), question))
 
 
 def test_an_element_of_a_gradient_tells_launch_thread_and_line(

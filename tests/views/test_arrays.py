@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import kernelab as kl
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from kernelab.views.tape.arrays import array_view, picked_view
 from tests.views.test_markup import Page
 
@@ -22,7 +22,7 @@ def html(x: kl.array) -> str:
 
 
 def shown(x: kl.array) -> str:
-    return text.render(array_view(x))
+    return markup.render(array_view(x))
 
 
 def pictures(x: kl.array, paper: int = 255) -> list[Any]:
@@ -199,7 +199,7 @@ def test_structs_have_a_row_each_and_a_column_for_each_field() -> None:
 def test_picked_elements_are_shown_as_an_array_is_and_not_recorded() -> None:
     x = kl.array([1.5, 2.5, 3.5], requires_grad=True)
     with kl.Tape() as tape:
-        found = text.render(picked_view(x[[2, 0]]))
+        found = markup.render(picked_view(x[[2, 0]]))
     assert found.startswith("2 picked elements of an array of 3 float32 on cpu")
     assert "3.5" in found and "2.5" not in found and not len(tape)
 

@@ -6,7 +6,7 @@ import kernelab as kl
 from kernelab.codegen.listing.listing import listing as kernel_listing
 from kernelab.views.kernel.code_view import PANES, WIDTH
 from kernelab.views.kernel.kernel_facts import parts_of, view
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from tests.support import zoo
 
 LOOP = """
@@ -32,7 +32,7 @@ def scan() -> kl.Kernel:
 
 
 def lines(kernel: kl.Kernel, *panes: str) -> list[str]:
-    return text.render(view(kernel, panes)).splitlines()
+    return markup.render(view(kernel, panes)).splitlines()
 
 
 def test_the_first_lines_say_what_the_kernel_does_to_arrays_and_what_it_captured(scan: kl.Kernel) -> None:
@@ -102,7 +102,7 @@ def test_what_a_tape_keeps_is_said() -> None:
     square = kl.compile(IN_PLACE)["square"]
     assert isinstance(square, kl.Kernel)
     assert [saving.bytes for saving in parts_of(square).residuals] == [4]
-    assert "kept by a tape: line 2: " in text.render(view(square))
+    assert "kept by a tape: line 2: " in markup.render(view(square))
 
 
 def test_a_kernel_whose_text_is_unusual_is_still_shown() -> None:
@@ -126,7 +126,7 @@ def test_long_generated_text_is_cut_when_folded_and_whole_when_asked_for() -> No
     made = kl.compile(zoo.SEARCH.text)["search"]
     assert isinstance(made, kl.Kernel)
     assert "more lines: %%kernel --show cpp" in page.render(view(made))
-    whole = text.render(view(made, ("cpp",)))
+    whole = markup.render(view(made, ("cpp",)))
     assert "more lines" not in whole
     assert "search_adjoint_entry" in whole
 

@@ -11,10 +11,10 @@ import kernelab as kl
 from kernelab.autodiff.records import records
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.memory import Allocation
-from kernelab.views.pages.text import render
+from kernelab.views.pages.markup import render
 from kernelab.views.tape.answers import answer
-from kernelab.views.tape.array_names import names_of
 from kernelab.views.tape.digest import Digest
+from kernelab.views.tape.tape_view import names_of
 
 KERNELS = kl.compile(
     """def square(x: array[float], y: array[float]):

@@ -5,7 +5,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.views.kernel.kernel_facts import view
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 
 CELL = """
 def pull(x: array[vec3], i: int, by: array[float]):
@@ -35,7 +35,7 @@ def decay() -> kl.Kernel:
 
 def rows(kernel: kl.Kernel) -> dict[str, tuple[str, ...]]:
     """The rows of the table by number, each entry told from its column."""
-    lines = text.render(view(kernel, ("lines",))).splitlines()
+    lines = markup.render(view(kernel, ("lines",))).splitlines()
     start = lines.index("what each line does")
     ends = np.cumsum([len(rule) + 2 for rule in lines[start + 2].split("  ")])
     cut = [[line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] for line in lines[start + 3 :]]

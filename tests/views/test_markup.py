@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from kernelab.views.kernel import highlight
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Below, Beside, Code, CodeLine, Fold, Node, Run, Table, cell, words
 
 SOURCE = Code("Cell In[3]", (CodeLine((Run("y = sin(x)"),), 9), CodeLine((Run("z = y"),), 10)))
@@ -40,13 +40,13 @@ def text_of(html: str) -> str:
 
 
 def test_a_terminal_shows_code_with_the_numbers_of_the_source_lines() -> None:
-    assert text.render(SOURCE) == "Cell In[3]\n 9 │ y = sin(x)\n10 │ z = y"
-    assert text.render(ADJOINT).endswith("9 │ x_bar += y_bar\n  │ pass")
+    assert markup.render(SOURCE) == "Cell In[3]\n 9 │ y = sin(x)\n10 │ z = y"
+    assert markup.render(ADJOINT).endswith("9 │ x_bar += y_bar\n  │ pass")
 
 
 def test_a_terminal_shows_parts_one_under_the_other_and_leaves_out_what_is_folded() -> None:
     view = Below((words("a"), words("b"), Beside((SOURCE, ADJOINT)), Fold("C++", SOURCE)))
-    shown = text.render(view)
+    shown = markup.render(view)
     assert shown.startswith("a\nb\n\nCell In[3]\n")
     assert "\n\nadjoint\n" in shown
     assert "C++" not in shown
@@ -55,7 +55,7 @@ def test_a_terminal_shows_parts_one_under_the_other_and_leaves_out_what_is_folde
 def test_a_table_is_aligned_with_numbers_to_the_right() -> None:
     rows = ((cell("x"), cell("1.5", is_number=True)), (cell("long"), cell("10")))
     table = Table("", ("name", "value"), rows)
-    assert text.render(table).splitlines() == ["name  value", "----  -----", "x       1.5", "long  10"]
+    assert markup.render(table).splitlines() == ["name  value", "----  -----", "x       1.5", "long  10"]
 
 
 def bases(view: Beside) -> list[float]:
@@ -128,7 +128,7 @@ def test_lines_of_two_cells_with_one_number_are_not_linked() -> None:
     other = Code("Cell In[2]", (CodeLine((Run("helper"),), 9, 1),))
     html = page.render(Beside((SOURCE, other)))
     assert "<span class=l9-1 tabindex=0>" in html
-    assert text.render(other).endswith("9' │ helper")
+    assert markup.render(other).endswith("9' │ helper")
 
 
 def test_without_style_the_numbers_still_stand_before_the_lines() -> None:

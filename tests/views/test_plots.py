@@ -10,7 +10,7 @@ import kernelab as kl
 from kernelab.errors import GradientError, KernelTypeError
 from kernelab.views.checks import heatmap, hover, sparsity
 from kernelab.views.checks.taylor_view import figure, taylor_view
-from kernelab.views.pages import display, figures, page, text
+from kernelab.views.pages import display, figures, markup, page
 
 CELL = """
 def band(x: array[float], y: array[float]):
@@ -183,7 +183,7 @@ def test_a_gradient_that_is_off_by_a_hundredth_leaves_one_of_first_order(
     shown = capsys.readouterr().out
     assert "FAIL  Taylor test of off: the remainder falls as h^1.0" in shown
     assert "1.0e-08" in shown
-    assert "FAIL" in text.render(taylor_view(report))
+    assert "FAIL" in markup.render(taylor_view(report))
     low, high = figure(report).axes[1].get_ylim()
     assert high > 10 * low  # errors that hardly differ are a level line
 
@@ -192,7 +192,7 @@ def test_a_linear_function_leaves_rounding(kernels: dict[str, Any]) -> None:
     report = kl.autograd.taylor_test(kernels["linear"], 6, [reals(6)], [kl.zeros(6)], show_summary=False)
     assert report
     assert np.isnan(report.slope)
-    assert "rounding at every step" in text.render(taylor_view(report))
+    assert "rounding at every step" in markup.render(taylor_view(report))
 
 
 def test_functions_are_tested_as_kernels_are_and_the_plots_hold_both_curves(kernels: dict[str, Any]) -> None:

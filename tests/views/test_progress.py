@@ -9,7 +9,7 @@ import pytest
 import kernelab as kl
 from kernelab.autodiff.transforms import transforms
 from kernelab.autodiff.transforms.progress import Progress, steps
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Node
 from kernelab.views.pages.progress_bar import Bar, finished, running
 
@@ -31,7 +31,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[str]]:
         shown: list[str] = []
 
         def write(node: Node, is_last: bool) -> None:
-            shown.append(text.render(node).splitlines()[-1])
+            shown.append(markup.render(node).splitlines()[-1])
 
         monkeypatch.setattr(Progress, "watcher", lambda progress: Bar(progress, write, Seconds(seconds)))
         return shown
@@ -68,8 +68,8 @@ def test_a_notebook_gets_a_bar_of_its_own() -> None:
     progress = Progress("rows", 4, 1)
     assert '<progress max="4" value="1"></progress>' in page.render(running(progress, 2.0))
     assert "rows: 1 of 4, 6 s left" in page.render(running(progress, 2.0))
-    assert "1 of 4, 10 min left" in text.render(running(progress, 200.0))
-    assert text.render(finished(progress, 1.25)) == "rows: 1 in 1.2 s"
+    assert "1 of 4, 10 min left" in markup.render(running(progress, 200.0))
+    assert markup.render(finished(progress, 1.25)) == "rows: 1 in 1.2 s"
 
 
 def test_a_stretch_of_rows_counts_as_so_many(told: Any) -> None:

@@ -5,7 +5,7 @@ import pytest
 import kernelab as kl
 from kernelab.backend.cuda import nvrtc
 from kernelab.errors import BuildError, Diagnostic
-from kernelab.views.kernel import ptx as machine
+from kernelab.views.kernel import kernel_facts as machine
 from kernelab.views.kernel.code_view import FOLDED, PANES
 from kernelab.views.kernel.kernel_facts import parts_of, view
 from kernelab.views.pages.markup import Node

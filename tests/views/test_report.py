@@ -9,14 +9,14 @@ import pytest
 from kernelab.autodiff.checks.gradcheck import Entry, GradcheckReport, PairResult
 from kernelab.views.checks import reports
 from kernelab.views.checks.report import gradcheck_view
-from kernelab.views.pages import display, page, text
+from kernelab.views.pages import display, markup, page
 
 RIGHT = PairResult("x", "out", 1.5e-7, 1e-7, (3, 0), (0,), -1.25, -1.25, 18, True)
 WRONG = PairResult("rest", "out", 0.125, 0.5, (), (0,), 0.125, 0.25, 1, False)
 
 
 def test_a_report_that_passed_says_so_and_shows_the_worst_entry_of_each_pair() -> None:
-    assert text.render(gradcheck_view(GradcheckReport("f", (RIGHT,)))).splitlines() == [
+    assert markup.render(gradcheck_view(GradcheckReport("f", (RIGHT,)))).splitlines() == [
         "✓ PASS  gradcheck of f: adjoint and float64 differences agree in 18 entries",
         "",
         "        derivative   entries  worst error  relative  worst entry           adjoint  differences",
@@ -26,7 +26,7 @@ def test_a_report_that_passed_says_so_and_shows_the_worst_entry_of_each_pair() -
 
 
 def test_a_report_with_a_failure_says_fail_in_words_and_shows_both_values() -> None:
-    shown = text.render(gradcheck_view(GradcheckReport("f", (RIGHT, WRONG))))
+    shown = markup.render(gradcheck_view(GradcheckReport("f", (RIGHT, WRONG))))
     assert shown.startswith("✗ FAIL  gradcheck of f: 1 of 2 pairs")
     (line,) = [line for line in shown.splitlines() if line.startswith("✗ FAIL  d out / d rest")]
     assert "d out[0] / d rest " in line
@@ -41,7 +41,7 @@ def test_the_next_worst_entries_have_errors_as_the_worst_has(autodiff: float, nu
     assert entry.abs_error == (2.0 if numeric == 0.0 else inf)
     assert entry.rel_error == inf
     first = PairResult("x", "out", entry.abs_error, inf, (0,), (0,), autodiff, numeric, 4, False)
-    shown = text.render(gradcheck_view(GradcheckReport("f", (replace(first, others=(entry,)),))))
+    shown = markup.render(gradcheck_view(GradcheckReport("f", (replace(first, others=(entry,)),))))
     worst, other = (line.split() for line in shown.splitlines() if "d out[0] / d x[" in line)
     assert worst[:8] == ["✗", "FAIL", "d", "out", "/", "d", "x", "4"]
     assert worst[8:10] == other[:2]

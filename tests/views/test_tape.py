@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import kernelab as kl
-from kernelab.views.pages import text
+from kernelab.views.pages import markup
 from kernelab.views.tape.tape_view import SHOWN_FIRST, SHOWN_LAST, tape_view
 from kernelab.views.tape.timeline import FIRST, LAST, timeline
 
@@ -29,7 +29,7 @@ SQUARE, LIFT, NODE = (KERNELS[name] for name in ("square", "lift", "Node"))
 
 
 def shown(tape: kl.Tape) -> list[str]:
-    return text.render(tape_view(tape)).splitlines()
+    return markup.render(tape_view(tape)).splitlines()
 
 
 def recorded(launches: int) -> kl.Tape:

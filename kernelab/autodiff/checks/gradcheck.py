@@ -19,8 +19,16 @@ import numpy as np
 from kernelab.autodiff.checks.blame import blame, blame_infinite
 from kernelab.autodiff.checks.order_check import Raced, races
 from kernelab.autodiff.checks.screening import Screened, screen
-from kernelab.autodiff.checks.tolerance import Tolerance, errors, relative, settle
-from kernelab.autodiff.checks.witnesses import Pair, Witnesses, by_pattern, of_all
+from kernelab.autodiff.checks.witnesses import (
+    Pair,
+    Tolerance,
+    Witnesses,
+    by_pattern,
+    errors,
+    of_all,
+    relative,
+    settle,
+)
 from kernelab.autodiff.jacobians.differences import Floats
 from kernelab.autodiff.jacobians.host_chains import through_host
 from kernelab.autodiff.jacobians.jacobian import Jacobians, Selection

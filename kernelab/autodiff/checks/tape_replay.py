@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
-from kernelab.autodiff.records.pieces import WHOLE, box_in
 from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.autodiff.records.steps import WHOLE, box_in
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import BASE, Level, fresh
@@ -22,10 +22,9 @@ from kernelab.lang.ir import Atomic, Store, Var, walk
 from kernelab.lang.types import HALVES, Value, bfloat16, float16, is_differentiable, scalar_of
 from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.arguments.arguments import Reference
-from kernelab.runtime.array.array import array
+from kernelab.runtime.array.array import Gathered, array
 from kernelab.runtime.array.transfers import transfer, write
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.launch.gathered import Gathered
 from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.memory import Allocation, duplicate_of

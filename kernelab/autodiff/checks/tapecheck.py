@@ -19,14 +19,13 @@ from kernelab.autodiff.checks.endtoend import (
 )
 from kernelab.autodiff.checks.gradcheck import Fast, GradcheckReport, check
 from kernelab.autodiff.checks.tape_replay import Line, NotReplayableError, extrema, move_away
-from kernelab.autodiff.checks.tolerance import Tolerance
+from kernelab.autodiff.checks.witnesses import Tolerance
 from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.overwrites.hazards import Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.steps import steps_of
-from kernelab.autodiff.tape.cuts import Passive
-from kernelab.autodiff.tape.flow import flow
+from kernelab.autodiff.tape.cuts import Passive, flow
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.progress import steps

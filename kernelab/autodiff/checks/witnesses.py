@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ from kernelab.autodiff.jacobians.sparse import (
 )
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.levels import BASE, Level
+from kernelab.autodiff.transforms.trees import refusal
 from kernelab.autodiff.transforms.wide import Wide
-from kernelab.errors import KernelError
+from kernelab.errors import KernelError, KernelValueError
 
 DOUBLE = float(np.finfo(np.float64).eps)
 
@@ -288,3 +290,144 @@ class _Compressed(Witnesses):
         except (KernelError, ChangedError):
             return None
         return [data.astype(np.float64) for data in found]
+
+
+# ------------------------------------------------------------------------------------------------- tolerance
+
+
+RELATIVE = 1e-3
+"""The default tolerance, relative to the entry of the Jacobian."""
+
+UNRESOLVED = 1e-9
+"""What differences of an entry may be off besides, relative to the entries of its row and column."""
+
+NOISE = 1e-5
+"""What an entry in float32 may be off besides, relative to the largest entry of its Jacobian."""
+
+ROUNDING = 16
+"""By how many units in the last place of its terms a sum may be off."""
+
+SHRINKS = 30.0
+"""By how much the error falls at least with a step a hundred times smaller, if differences approach it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """When an entry passes; a given `atol` or `rtol` means ``|ad - fd| <= atol + rtol |fd|``."""
+
+    eps: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.eps is not None:
+            require_step(self.eps)
+        for name, value in (("atol", self.atol), ("rtol", self.rtol)):
+            if value is not None and not (_is_number(value) and value >= 0):
+                message = f"{name}={value!r} is no tolerance"
+                raise refusal(KernelValueError, message, "gradcheck", "pass 0 or more, or leave it away")
+
+    def excess(self, pair: Pair) -> Floats:
+        """The error of each entry relative to what is allowed: above 1 it fails."""
+        adjoint, exact, numeric = (each[pair.known] for each in (pair.adjoint, pair.exact, pair.numeric))
+        found = np.zeros(pair.adjoint.shape)
+        if self.atol is None and self.rtol is None:
+            by_differences = _ratio(exact, numeric, _resolved(pair, exact, numeric))
+            by_precision = _ratio(adjoint, exact, _rounding(pair, adjoint, exact))
+            excused = pair.excused[pair.known]
+            found[pair.known] = np.maximum(np.where(excused, 0.0, by_differences), by_precision)
+        else:
+            atol = NOISE * min(_largest(adjoint), _largest(numeric)) if self.atol is None else self.atol
+            rtol = RELATIVE if self.rtol is None else self.rtol
+            found[pair.known] = _ratio(adjoint, numeric, atol + rtol * np.abs(numeric))
+        return found
+
+
+def errors(adjoint: Floats, numeric: Floats) -> Floats:
+    """The absolute errors; an infinite or undefined entry is right only where both say the same."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(adjoint - numeric)
+    return np.asarray(np.where(adjoint == numeric, 0.0, np.where(np.isfinite(error), error, np.inf)))
+
+
+def relative(error: float, numeric: float) -> float:
+    """An error relative to the difference quotient."""
+    scale = abs(numeric)
+    return error / scale if 0.0 < scale < np.inf else (np.inf if error > 0 else 0.0)
+
+
+def settle(pair: Pair, off: Any, looks: Sequence[Look], terms: Floats) -> None:
+    """Decide entries whose first differences are `off`, by differences over ever smaller steps.
+
+    The nearest of these is compared.  An entry is excused where they approach the adjoint as the step falls,
+    and where at every step it lies within the range over which they scatter, up to the rounding of the
+    `terms` that it is a sum of: then both are rounding.
+    """
+    pair.terms = np.where(off & np.isfinite(terms), terms, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = [np.abs(look.numeric - pair.exact) for look in looks]
+        for look, error in zip(looks, apart, strict=True):
+            nearer = off & (error < np.abs(pair.numeric - pair.exact))
+            pair.numeric = np.where(nearer, look.numeric, pair.numeric)
+        approached = np.all([np.isfinite(a) & (b <= a / SHRINKS) for a, b in pairwise(apart)], axis=0)
+        scattered = np.all([_scatters(look, pair) for look in looks], axis=0)
+        pair.excused |= off & (approached | scattered)
+
+
+def _scatters(look: Look, pair: Pair) -> Any:
+    margin = (look.highest - look.lowest) / 2 + ROUNDING * DOUBLE * pair.terms
+    return (look.lowest - margin <= pair.exact) & (pair.exact <= look.highest + margin)
+
+
+def _resolved(pair: Pair, exact: Floats, numeric: Floats) -> Floats:
+    sizes = np.minimum(_sizes(pair, exact), _sizes(pair, numeric))
+    return np.asarray(RELATIVE * np.abs(numeric) + UNRESOLVED * sizes)
+
+
+def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
+    """How far the adjoint may be from that in float64, in a precision of which 1 and the next float differ by
+    `pair.epsilon`."""
+    eps, largest = pair.epsilon, min(_largest(adjoint), _largest(exact))
+    scattered = ROUNDING * eps * pair.terms[pair.known]
+    least = float(np.finfo(np.float32).tiny) if eps > DOUBLE else 0.0
+    proportional = max(RELATIVE, 16 * eps) * np.abs(exact)
+    return np.asarray(proportional + max(NOISE, 4 * eps) * largest + scattered + least)
+
+
+def _sizes(pair: Pair, values: Floats) -> Floats:
+    """What is large beside each entry: its row, its column, and both if rows and columns were rescaled."""
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
+    rows, columns = pair.rows, pair.columns
+    by_row, by_column = _largest_by(rows, sizes), _largest_by(columns, sizes)
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = sizes / np.where(by_row > 0, by_row, 1.0)[rows]
+        both = by_row[rows] * _largest_by(columns, scaled)[columns]
+    return np.asarray(np.minimum(np.minimum(by_row[rows], by_column[columns]), both))
+
+
+def _largest_by(groups: Any, sizes: Floats) -> Floats:
+    found = np.zeros(int(groups.max(initial=-1)) + 1)
+    np.maximum.at(found, groups, sizes)
+    return found
+
+
+def _ratio(values: Floats, others: Floats, allowed: Floats) -> Floats:
+    found = errors(values, others)
+    with np.errstate(invalid="ignore", over="ignore"):
+        ratio = found / np.maximum(allowed, np.finfo(np.float64).tiny)
+    return np.asarray(np.where(np.isfinite(found), ratio, found))
+
+
+def _largest(values: Floats) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def require_step(eps: Any) -> None:
+    """Raise KernelValueError unless a step of differences is a number above zero."""
+    if not (_is_number(eps) and eps > 0):
+        message = f"eps={eps!r} is no step for differences"
+        raise refusal(KernelValueError, message, "differences", "pass a small number above 0, such as 1e-4")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))

@@ -14,11 +14,11 @@ import numpy as np
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.steps import steps_of
-from kernelab.autodiff.tape.flow import flow
-from kernelab.autodiff.tape.publication import publications
+from kernelab.autodiff.tape.cuts import flow
 from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.tape.sweep import publications
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.backend.interpreter.adding import Change, can_be_pointed, changes_of
+from kernelab.backend.interpreter.watch import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
 from kernelab.guidance.bad_calls import telling
 from kernelab.lang.types import bfloat16, float16, scalar_of

@@ -14,15 +14,14 @@ import numpy as np
 from kernelab.backend.interpreter.watch import Seen, watch
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError
 from kernelab.lang.types import Array, bytes_of, scalar_of
-from kernelab.runtime.arguments.arguments import Reference, require_arguments_readable
-from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.arguments.arguments import Reference, ordered, require_arguments_readable
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.derived import Reverse
 from kernelab.runtime.kernel.kernel import Groups, Kernel
+from kernelab.runtime.launch.command import no_grid
 from kernelab.runtime.launch.grid import Grid, grid_of
-from kernelab.runtime.launch.incomplete import no_grid
 from kernelab.runtime.launch.launch import bind, sharing
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.memory.memory import Allocation, allocate

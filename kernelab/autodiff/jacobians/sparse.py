@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelab.autodiff.jacobians.coloring import Numbers, color_columns, color_stars, starts
 from kernelab.autodiff.jacobians.jacobian import (
     Entries,
     Jacobian,
@@ -23,7 +22,15 @@ from kernelab.autodiff.jacobians.jacobian import (
     jacobians,
     tangents,
 )
-from kernelab.autodiff.jacobians.pattern import NotTraceableError, Pattern, patterns
+from kernelab.autodiff.jacobians.pattern import (
+    NotTraceableError,
+    Numbers,
+    Pattern,
+    color_columns,
+    color_stars,
+    patterns,
+    starts,
+)
 from kernelab.autodiff.jacobians.prepared import PreparedTangents, is_plain, prepared
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.transforms.batch_level import Batch

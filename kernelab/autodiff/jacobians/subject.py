@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 
 from kernelab.autodiff.transforms.levels import Level
-from kernelab.autodiff.transforms.struct_arguments import fields
+from kernelab.autodiff.transforms.trees import fields, name_of, refusal, scalar_shape
 from kernelab.autodiff.transforms.trees import leaves as arrays_of
-from kernelab.autodiff.transforms.trees import name_of, refusal, scalar_shape
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Var
 from kernelab.lang.structs import StructArray, leaves
 from kernelab.lang.types import Array, is_differentiable
-from kernelab.runtime.arguments.arguments import wrong_count
-from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.arguments.arguments import ordered, wrong_count
 from kernelab.runtime.arguments.signature import flattened
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, unrecorded

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from kernelab.autodiff.overwrites.keeps import Keep
+from kernelab.autodiff.overwrites.hazards import Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array

@@ -10,8 +10,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from kernelab.autodiff.overwrites.hazards import Guard, Reader, Watch
-from kernelab.autodiff.overwrites.keeps import Keep, Marked
+from kernelab.autodiff.overwrites.hazards import Guard, Keep, Marked, Reader, Watch
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, cleared, overwrite_of
 from kernelab.autodiff.records.outline import Outline, Pick, not_kept, outline_of, reverse_of
@@ -26,9 +25,8 @@ from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import set_to_computed
 from kernelab.runtime.context.recorder import Place, caller
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.derived import Culprit, Reverse
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.tracing import Culprit
 from kernelab.runtime.launch.grid import Grid
 from kernelab.runtime.launch.launch import Call
 from kernelab.runtime.memory.interop import HostArray

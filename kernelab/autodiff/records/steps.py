@@ -1,14 +1,142 @@
-"""Steps: what each record of a tape has read, reached and written, taken once for all who follow it.
+"""What each record of a tape has read, reached and written, as boxes of its arrays."""
 
-Knows records; must not compute any adjoint.
-"""
-
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from kernelab.autodiff.records.records import LaunchRecord, Record
+from kernelab.passes.access.access_regions import Axis, Box, covers
 from kernelab.runtime.array.array import array
+from kernelab.runtime.launch.touched import box_of, part
 from kernelab.runtime.memory.memory import Allocation
+
+MOST = 64
+"""How many boxes are told apart: what does not fit any more is left out."""
+
+
+class Coverage:
+    """Boxes over one array; it may cover less than was added, never more."""
+
+    __slots__ = ("_boxes",)
+
+    def __init__(self) -> None:
+        self._boxes: list[Box] = []
+
+    def __iter__(self) -> Iterator[Box]:
+        return iter(self._boxes)
+
+    def covers(self, box: Box) -> bool:
+        """Whether all elements of a box are in one of the boxes."""
+        return any(all(map(_within, box, one)) for one in self._boxes)
+
+    def add(self, box: Box) -> None:
+        """Count the elements of a box too."""
+        if self.covers(box):
+            return
+        for k, one in enumerate(self._boxes):
+            joined = _joined(one, box)
+            if joined is not None:
+                del self._boxes[k]
+                self.add(joined)
+                return
+        if not self.is_full:
+            self._boxes.append(box)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another box may be left out."""
+        return len(self._boxes) == MOST
+
+
+def _within(inner: Axis, outer: Axis) -> bool:
+    """Whether the indices `inner` are all among `outer`."""
+    (first, count, step), (start, total, stride) = inner, outer
+    if first < start or first + (count - 1) * step > start + (total - 1) * stride:
+        return False
+    return (first - start) % stride == 0 and (count == 1 or step % stride == 0)
+
+
+def _joined(a: Box, b: Box) -> Box | None:
+    """The box that holds the elements of two and nothing else, where they differ along one axis only."""
+    differing = [k for k, pair in enumerate(zip(a, b, strict=True)) if pair[0] != pair[1]]
+    if len(differing) != 1:
+        return None
+    k = differing[0]
+    axis = _continued(*sorted((a[k], b[k])))
+    return None if axis is None else (*a[:k], axis, *a[k + 1 :])
+
+
+def _continued(low: Axis, high: Axis) -> Axis | None:
+    """The indices of two in one, where `high` goes on with `low` or they overlap in step."""
+    (first, count, step), (start, total, stride) = low, high
+    if count == 1:
+        step = start - first if total == 1 else stride
+    if total == 1:
+        stride = step
+    if step != stride or step <= 0 or (start - first) % step or start > first + count * step:
+        return None
+    last = max(first + (count - 1) * step, start + (total - 1) * step)
+    return first, (last - first) // step + 1, step
+
+
+# ---------------------------------------------------------------------------------------------------- pieces
+
+
+WHOLE: Box = ()
+"""Stands for all elements of an array, where no box is known or it is all of them."""
+
+
+def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | None:
+    """The box of the k-th array that a record reads, or has written; None if it is empty."""
+    if not isinstance(record, LaunchRecord):
+        return WHOLE
+    call, outline, is_read = record.call, record.outline, how == "read"
+    i = (outline.read if is_read else outline.written)[k]
+    found = (call.kernel.regions_read_in_text if is_read else call.kernel.regions_changed).get(i)
+    argument = call.arguments[i]
+    if found is None or not isinstance(argument, array):
+        return WHOLE
+    box = box_of(found, call.grid.extents, call.arguments)
+    return WHOLE if box is not None and covers(box, argument.shape) else box
+
+
+class Written:
+    """What of an array has been written; found out when somebody asks."""
+
+    __slots__ = ("_boxes", "_records", "_whole", "target")
+
+    def __init__(self, target: array) -> None:
+        self.target = target
+        self._records: list[tuple[Record, int]] = []
+        self._boxes = Coverage()
+        self._whole = False
+
+    def add(self, record: Record, k: int) -> None:
+        """Count what a record wrote of its k-th array."""
+        if not self._whole:
+            self._records.append((record, k))
+
+    def parts(self) -> list[array]:
+        """The parts that have been written."""
+        for record, k in self._records:
+            box = box_in(record, "written", k)
+            self._whole = self._whole or box is WHOLE or self._boxes.is_full
+            if box is not None and not self._whole:
+                self._boxes.add(box)
+        self._records.clear()
+        return [self.target] if self._whole else [part(self.target, box) for box in self._boxes]
+
+    def unread(self, read: Coverage | None) -> list[array]:
+        """The written parts of which some element is not in what has been read."""
+        if read is None:
+            return [self.target]
+        parts = self.parts()
+        if self._whole:
+            return parts
+        return [part(self.target, box) for box in self._boxes if not read.covers(box)]
+
+
+# ----------------------------------------------------------------------------------------------------- steps
+
 
 Stretch = tuple[Allocation, int, tuple[int, ...], tuple[int, ...]]
 

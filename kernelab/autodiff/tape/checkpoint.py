@@ -14,14 +14,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kernelab.autodiff.overwrites.hazards import Guard
-from kernelab.autodiff.overwrites.keeps import Keep
+from kernelab.autodiff.overwrites.hazards import Guard, Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import Recording
 from kernelab.autodiff.records.steps import Stretch, retirements, steps_of, stretch
-from kernelab.autodiff.tape.cuts import warn_of
+from kernelab.autodiff.tape.cuts import flow, warn_of
 from kernelab.autodiff.tape.detours import detours
-from kernelab.autodiff.tape.flow import flow
 from kernelab.autodiff.tape.sweep import Pulling, Pulls, Sweep
 from kernelab.autodiff.transforms.narrow_sums import narrow_sums
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError

@@ -15,15 +15,14 @@ from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.records.steps import steps_of
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
-from kernelab.autodiff.tape.flow import flow
+from kernelab.autodiff.tape.cuts import flow
 from kernelab.autodiff.tape.seeds import Seeds, values_of
 from kernelab.backend.common.backends import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
 from kernelab.lang.types import shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import called, caller
-from kernelab.runtime.kernel.derived import Reverse
-from kernelab.runtime.kernel.tracing import Culprit
+from kernelab.runtime.kernel.derived import Culprit, Reverse
 from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of, zeros_beside
 
 

@@ -5,16 +5,62 @@ Reads a recording; must not know who looks, nor how a tape sweeps.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab.autodiff.overwrites.hazards import Overwrite
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import Record, Recording
-from kernelab.autodiff.tape.magnitudes import Magnitude
 from kernelab.autodiff.tape.seeds import Seeds, values_of
+from kernelab.autodiff.tape.sweep import Puller, Pulling
 from kernelab.errors import Diagnostic, NotFiniteError
+from kernelab.lang.rounding import widened
 from kernelab.runtime.array.array import array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Magnitude:
+    """The adjoints that the sweep through one record changed, each with its Euclidean norm after it."""
+
+    record: int
+    norms: tuple[tuple[array, float], ...]
+
+
+class Measured:
+    """Takes adjoints through records as another way does, and notes the norms."""
+
+    def __init__(self, records: Sequence[Record], inner: Puller, found: list[Magnitude]) -> None:
+        self._records = records
+        self._inner = inner
+        self._found = found
+
+    def pull(self, i: int, adjoints: Adjoints) -> None:
+        """Take the adjoints through record `i`, then measure what it reached."""
+        self._inner.pull(i, adjoints)
+        reached = [primal for primal in dict.fromkeys(self._records[i].reached) if primal.requires_grad]
+        bars = [(primal, adjoints.known(primal)) for primal in reached]
+        norms = tuple((primal, norm(bar)) for primal, bar in bars if bar is not None)
+        self._found.append(Magnitude(i, norms))
+
+
+def measuring(pulling: Pulling, found: list[Magnitude]) -> Pulling:
+    """The same way of pulling, which notes what it finds."""
+    return lambda records: Measured(records, pulling(records), found)
+
+
+def norm(bar: array) -> float:
+    """The Euclidean norm of an array of floats, in float64: it neither overflows nor vanishes too early."""
+    values = widened(bar.host()).reshape(-1).astype(np.float64)
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest == 0.0 or not np.isfinite(largest):
+        return largest
+    return float(np.linalg.norm(values / largest)) * largest
+
+
+# -------------------------------------------------------------------------------------------------- observed
+
 
 Values = np.ndarray[Any, Any]
 

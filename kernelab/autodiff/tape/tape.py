@@ -16,18 +16,20 @@ from typing import Any
 from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
 from kernelab.autodiff.records.records import LaunchRecord, Record, Recording, Scope
 from kernelab.autodiff.records.steps import Step, retirements, steps_of
-from kernelab.autodiff.tape.cuts import Cut, described, unrecorded, warn_of
-from kernelab.autodiff.tape.detours import detours
+from kernelab.autodiff.tape.cuts import Cut, Flow, described, flow, unrecorded, warn_of
+from kernelab.autodiff.tape.detours import detours, late_fields, tell_inputs_without_gradients
 from kernelab.autodiff.tape.finite import FiniteChecks, check_seeds, check_sums
-from kernelab.autodiff.tape.flow import Flow, flow
-from kernelab.autodiff.tape.forgotten import late_fields, tell_inputs_without_gradients
 from kernelab.autodiff.tape.graph import Options, dot
-from kernelab.autodiff.tape.magnitudes import measuring
-from kernelab.autodiff.tape.observed import Observed
-from kernelab.autodiff.tape.publication import Publications, publications, refuse_shared_gradients
-from kernelab.autodiff.tape.seeds import Seeds, refusal, seeded, seeds_of
-from kernelab.autodiff.tape.sweep import Pulling, Pulls, Sweep
-from kernelab.autodiff.tape.tape_hints import Gradients, Habits, no_function
+from kernelab.autodiff.tape.observed import Observed, measuring
+from kernelab.autodiff.tape.seeds import Gradients, Habits, Seeds, no_function, refusal, seeded, seeds_of
+from kernelab.autodiff.tape.sweep import (
+    Publications,
+    Pulling,
+    Pulls,
+    Sweep,
+    publications,
+    refuse_shared_gradients,
+)
 from kernelab.autodiff.transforms.narrow_sums import narrow_sums
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError

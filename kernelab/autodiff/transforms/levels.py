@@ -35,12 +35,12 @@ from kernelab.host.traced import Origins
 from kernelab.lang.types import Value
 from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array import inplace
-from kernelab.runtime.array.overlap import groups_sharing
+from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.array.transfers import set_to_computed
 from kernelab.runtime.context.recorder import RECORDER, caller, name_of_memory
 from kernelab.runtime.host.create import array
 from kernelab.runtime.host.structarray import leaves_of
-from kernelab.runtime.kernel.memory_budget import run_within_budget
+from kernelab.runtime.kernel.derived import run_within_budget
 from kernelab.runtime.launch.grid import grid_of
 from kernelab.runtime.launch.launch import Call, packed_slots
 from kernelab.runtime.launch.residual import Residual

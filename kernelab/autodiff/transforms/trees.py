@@ -9,14 +9,91 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.transforms.struct_arguments import fields, is_struct, parts, together
+from kernelab.autodiff.transforms.levels import current
 from kernelab.errors import Diagnostic, GradientError, KernelTypeError, a_thing, shown_type, type_name
-from kernelab.lang.types import bytes_of, is_differentiable, scalar_of, shape_of
+from kernelab.lang.structs import placed
+from kernelab.lang.types import Mat, Scalar, Vec, bytes_of, is_differentiable, scalar_of, shape_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.viewing import is_picked
-from kernelab.runtime.context.recorder import caller
+from kernelab.runtime.context.recorder import caller, unrecorded
+from kernelab.runtime.host.create import zeros
+from kernelab.runtime.host.struct_instances import Instance, cleared, held_in
+from kernelab.runtime.host.structarray import structarray
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.memory.memory import contiguous_strides
+
+
+def is_struct(value: object) -> bool:
+    """Whether a value is a struct, or an array of structs."""
+    return isinstance(value, Instance | structarray)
+
+
+def fields(value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The name, type and value of each field of floats in a struct or an array of structs, in order."""
+    if isinstance(value, structarray):
+        for leaf, part in zip(placed(value.dtype), value.leaves, strict=True):
+            if is_differentiable(leaf.type):
+                yield leaf.name, leaf.type, part
+        return
+    for entry in value.__kernelab_struct__.fields:
+        held = held_in(value, entry.name)
+        if is_struct(held):
+            yield from ((f"{entry.name}.{name}", type, inner) for name, type, inner in fields(held))
+        elif _has_floats(entry.type, held):
+            yield entry.name, entry.type, held
+
+
+def _has_floats(type: Any, held: Any) -> bool:
+    if isinstance(held, array):
+        return bool(held.size) and is_differentiable(held.dtype)
+    return isinstance(type, Scalar | Vec | Mat) and is_differentiable(type)
+
+
+def parts(value: Any) -> list[array]:
+    """An array for each field of floats."""
+    return [held if isinstance(held, array) else array([held], type, (1,)) for _, type, held in fields(value)]
+
+
+def assembled(value: Any, found: Iterator[array], made: Any = None) -> Any:
+    """A struct like another whose fields of floats are the given arrays; `made` is what has the rest."""
+    if isinstance(value, structarray):
+        return _filled(value, found)
+    made = value.copy() if made is None else made
+    for entry in value.__kernelab_struct__.fields:
+        held = getattr(value, entry.name)
+        if is_struct(held):
+            setattr(made, entry.name, assembled(held, found, getattr(made, entry.name)))
+        elif _has_floats(entry.type, held):
+            setattr(made, entry.name, next(found))
+    return made
+
+
+def _filled(value: structarray, found: Iterator[array]) -> Any:
+    """An array of structs with memory of its own, into which the given arrays are moved."""
+    with unrecorded():
+        made = zeros(value.shape, value.dtype, value.device)
+    assert isinstance(made, structarray)
+    for target, source in zip(made.leaves, value.leaves, strict=True):
+        is_float = is_differentiable(target.dtype)
+        current().move(target, next(found) if is_float else source)
+    return made
+
+
+def together(value: Any, found: Iterator[Any]) -> Any:
+    """What belongs to the fields of floats: a struct if it is like them, else a dict by their names."""
+    by_name = {name: (type, held, next(found)) for name, type, held in fields(value)}
+    given = [part for _, _, part in by_name.values()]
+    if not all(_is_like(type, held, part) for type, held, part in by_name.values()):
+        return dict(zip(by_name, given, strict=True))
+    return assembled(value, iter(given), None if isinstance(value, structarray) else cleared(value))
+
+
+def _is_like(type: Any, held: Any, part: Any) -> bool:
+    shape, dtype = (held.shape, held.dtype) if isinstance(held, array) else ((1,), type)
+    return isinstance(part, array) and (part.shape, part.dtype) == (shape, dtype)
+
+
+# ----------------------------------------------------------------------------------------------------- trees
 
 
 def name_of(func: Callable[..., Any]) -> str:
@@ -123,7 +200,7 @@ def _require_floats(func: Callable[..., Any], args: Sequence[Any], n: int, argnu
         count = "one argument" if len(args) == 1 else f"{len(args)} arguments"
         message = f"argnums={argnums!r}: {name_of(func)} was called with {count}"
         raise refusal(KernelTypeError, message, "argnums", "arguments are counted from 0")
-    if not _has_floats(args[n]):
+    if not _trees_has_floats(args[n]):
         raise _no_floats(args[n], f"argument {argument_name(func, n % len(args))} of {name_of(func)}")
 
 
@@ -139,7 +216,7 @@ def _require_callable(func: object) -> None:
         )
 
 
-def _has_floats(value: Any) -> bool:
+def _trees_has_floats(value: Any) -> bool:
     """Whether a value is an array of floats, or a struct that has some."""
     if is_struct(value):
         return any(True for _ in fields(value))

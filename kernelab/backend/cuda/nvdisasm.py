@@ -6,7 +6,6 @@ Knows where the package index and CUDA's toolkit put ``nvdisasm``; must not know
 import shutil
 import subprocess
 import tempfile
-from importlib import metadata
 from pathlib import Path
 
 from kernelab.errors import BuildError, Diagnostic
@@ -41,6 +40,8 @@ def sass(cubin: bytes) -> str:
 
 def find() -> str | None:
     """Where the program is: that of the package index, one on the path, or the toolkit's."""
+    from importlib import metadata  # takes its time, and few ask
+
     for package in PACKAGES:
         try:
             files = metadata.files(package) or []

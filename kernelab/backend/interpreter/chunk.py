@@ -11,13 +11,11 @@ from typing import Any, NoReturn, assert_never
 import numpy as np
 
 from kernelab.backend.common.print_output import Output
-from kernelab.backend.interpreter.lanes import Frame, LaneStack, Numpy
-from kernelab.backend.interpreter.sums import Sums
-from kernelab.backend.interpreter.turns import in_turn
+from kernelab.backend.interpreter.lanes import Frame, LaneStack, Numpy, Sums, in_turn
 from kernelab.codegen.common.entry import ASSERTION, DIVISION, FULL, INDEX, KEPT, ROOM, STATUS_FIELDS, Site
 from kernelab.codegen.common.print_formats import Message, message_of
-from kernelab.codegen.cpp.saving import early_saves
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
+from kernelab.codegen.cpp.writer import early_saves
 from kernelab.errors import Diagnostic, KernelTypeError, Span
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ir import (

@@ -17,14 +17,54 @@ from kernelab.backend.common import backends, packing
 from kernelab.backend.common.backends import Args
 from kernelab.backend.common.print_output import Output
 from kernelab.backend.interpreter.chunk import Bounds, Chunk, Failure, Program
-from kernelab.backend.interpreter.lanes import Frame, Numpy
-from kernelab.backend.interpreter.patience import Patient
-from kernelab.backend.interpreter.sums import Sums
+from kernelab.backend.interpreter.lanes import Frame, Numpy, Sums
 from kernelab.codegen.common.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
+from kernelab.errors import Diagnostic, KernelError
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Function, Var
+from kernelab.lang.ir import Function, Loop, Var, While
 from kernelab.lang.types import Array, bytes_of, scalar_of
 from kernelab.passes.access.independence import changed
+
+MOST = 1000
+"""How many iterations of `while` loops, each of all threads at once, a run may take: a tenth of a second."""
+
+
+class Patient(Chunk):
+    """A run of some threads; `given_up` says which of them had not left their loops when patience ended."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.trips = 0
+        self.given_up = np.zeros(len(self.threads), np.bool_)
+
+    def going(
+        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> Numpy:
+        """Which lanes enter another iteration."""
+        going = super().going(stmt, around, carried, trip, counts)
+        self.trips += isinstance(stmt, While)
+        if self.trips > MOST and isinstance(stmt, While):
+            self.given_up[self.own(around)[going]] = True
+            going[:] = False
+        return going
+
+
+class Strict(Patient):
+    """A run that ends with a KernelError where one of its threads would be given up."""
+
+    def going(
+        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+    ) -> Numpy:
+        """Which lanes enter another iteration."""
+        going = super().going(stmt, around, carried, trip, counts)
+        if self.given_up.any():
+            message = f"a loop has not ended after {MOST:,} iterations"
+            raise KernelError(Diagnostic(message, stmt.span, "value"))
+        return going
+
+
+# ----------------------------------------------------------------------------------------------- interpreter
+
 
 WIDTH = 1 << 14
 """How many threads run at once: enough to hide Python, few enough to stay in the cache."""

@@ -5,12 +5,14 @@ NumPy array with one item a lane.  A frame finds an outer variable in the frame 
 of its own lanes.  Must not know what any statement does.
 """
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, assert_never
 
 import numpy as np
 
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import Atom, Const, Var
+from kernelab.lang.ir import Atom, Atomic, AtomicKind, Const, Var
+from kernelab.lang.rounding import rounded, widened
 from kernelab.lang.types import scalar_of, shape_of
 
 Numpy = np.ndarray[Any, Any]
@@ -106,3 +108,87 @@ def _longer(array: Numpy, length: int) -> Numpy:
     grown = np.empty((length, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
+
+
+# ----------------------------------------------------------------------------------------------------- turns
+
+
+def in_turn(
+    kind: AtomicKind, array: Numpy, places: tuple[Any, ...], values: Numpy, compare: Numpy | None
+) -> Numpy:
+    """Change elements, lane after lane; what each lane found there."""
+    old = np.empty_like(values)
+    for turn in _turns(array, places, len(values)):
+        at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
+        old[turn] = array[at]
+        array[at] = _changed(kind, old[turn], values[turn], None if compare is None else compare[turn])
+    return old
+
+
+def _changed(kind: AtomicKind, old: Numpy, value: Numpy, compare: Numpy | None) -> Numpy:
+    """What elements hold after an atomic."""
+    match kind:
+        case "add":
+            return old + value
+        case "min":
+            return np.where(value < old, value, old)
+        case "max":
+            return np.where(value > old, value, old)
+        case "and":
+            return old & value
+        case "or":
+            return old | value
+        case "xor":
+            return old ^ value
+        case "exch":
+            return value
+        case "cas":
+            return np.where(old == compare, value, old)
+        case _:
+            assert_never(kind)
+
+
+def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:
+    """The lanes in groups that touch no element twice: first those that come first to theirs, and so on."""
+    address = np.zeros(lanes, np.int64)
+    for index, stride in zip(places, array.strides, strict=False):
+        address = address + index * stride
+    order = np.argsort(address, kind="stable")
+    starts = np.flatnonzero(np.diff(address[order], prepend=address[order][:1] - 1))
+    lengths = np.diff(starts, append=lanes)
+    turn = np.empty(lanes, np.int64)
+    turn[order] = np.arange(lanes) - np.repeat(starts, lengths)
+    by_turn = np.argsort(turn, kind="stable")
+    return np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]) if lanes else []
+
+
+# ------------------------------------------------------------------------------------------------------ sums
+
+
+class Sums:
+    """A float64 beside each element of the arrays that some additions go to, once there is one.
+
+    `arrays` are those of the launch that share no memory with others.
+    """
+
+    def __init__(self, additions: Iterable[Atomic], arrays: Mapping[Var, Numpy]) -> None:
+        self._late = frozenset(stmt.array for stmt in additions if stmt.array in arrays)
+        self._arrays = arrays
+        self._sums: dict[Var, Numpy] = {}
+
+    def add(self, stmt: Atomic, array: Numpy, places: tuple[Any, ...], values: Numpy) -> None:
+        """Add values, one a lane, to places of an array or beside it."""
+        if stmt.array not in self._late:
+            np.add.at(array, places, values)
+            return
+        if stmt.array not in self._sums:
+            self._sums[stmt.array] = np.zeros(self._arrays[stmt.array].shape)
+        np.add.at(self._sums[stmt.array], places, values)
+
+    def settle(self) -> None:
+        """Bring the sums to their elements."""
+        with np.errstate(all="ignore"):
+            for var, sums in self._sums.items():
+                reached = sums != 0
+                array = self._arrays[var]
+                array[reached] = rounded(widened(array[reached]) + sums[reached], array.dtype)

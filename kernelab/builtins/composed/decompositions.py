@@ -17,7 +17,7 @@ import numpy as np
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.quaternion import crossed, dotted
 from kernelab.builtins.records.components import added, matrix, parts, rows, vector
-from kernelab.builtins.records.patterns import Mat22, Mat33, Vec2, Vec3, Vec8, Vec10, Vec12, Vec18, Vec21
+from kernelab.builtins.records.table import Mat22, Mat33, Vec2, Vec3, Vec8, Vec10, Vec12, Vec18, Vec21
 from kernelab.builtins.scalars.arithmetic import and_, chain, le, where
 from kernelab.builtins.scalars.scalar import abs_
 from kernelab.builtins.vectors.matrix import inverse, transpose

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.quaternion import crossed, dotted
-from kernelab.builtins.records.patterns import Float, Vec3
-from kernelab.builtins.records.table import ANYWHERE
+from kernelab.builtins.records.table import ANYWHERE, Float, Vec3
 from kernelab.lang.ops import Zero
 from kernelab.lang.types import int32
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.random import STATES, hashed
 from kernelab.builtins.records.components import added
-from kernelab.builtins.records.patterns import Float, Vec2, Vec3, Vec4
+from kernelab.builtins.records.table import Float, Vec2, Vec3, Vec4
 from kernelab.lang.types import Scalar, int32, uint32
 
 if TYPE_CHECKING:

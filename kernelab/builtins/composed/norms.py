@@ -9,8 +9,7 @@ from typing import Any
 
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.records.components import added
-from kernelab.builtins.records.patterns import Float, VecN
-from kernelab.builtins.records.table import ANYWHERE
+from kernelab.builtins.records.table import ANYWHERE, Float, VecN
 
 DELTA = (ANYWHERE, (0.5, 2.0))
 

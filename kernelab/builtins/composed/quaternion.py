@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.builtins.composed.composite import composite
-from kernelab.builtins.records.patterns import Float, Mat33, Mat44, QuatF, Vec3, Vec4
+from kernelab.builtins.records.table import Float, Mat33, Mat44, QuatF, Vec3, Vec4
 from kernelab.lang.ops import Bilinear, Linear
 
 UNIT = (0.0, 1.0)

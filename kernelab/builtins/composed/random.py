@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kernelab.builtins.composed.composite import composite
-from kernelab.builtins.records.patterns import Float
+from kernelab.builtins.records.table import Float
 from kernelab.lang.ops import VecPattern, Zero
 from kernelab.lang.types import float32, int32, uint32
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.quaternion import dotted, matrix_entries, product, quaternion_of
-from kernelab.builtins.records.patterns import Float, Index, Mat44, QuatF, TransformF, Vec3, Vec10
-from kernelab.builtins.records.table import ANYWHERE
+from kernelab.builtins.records.table import ANYWHERE, Float, Index, Mat44, QuatF, TransformF, Vec3, Vec10
 
 AXES = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0))
 

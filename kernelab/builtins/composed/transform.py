@@ -10,7 +10,7 @@ from typing import Any
 from kernelab.builtins.composed.composite import composite
 from kernelab.builtins.composed.quaternion import conjugate, crossed, dotted, product, rotated
 from kernelab.builtins.records.components import matrix
-from kernelab.builtins.records.patterns import Float, Mat33, Mat44, Mat66, QuatF, TransformF, Vec3, Vec6
+from kernelab.builtins.records.table import Float, Mat33, Mat44, Mat66, QuatF, TransformF, Vec3, Vec6
 from kernelab.lang.ops import Linear
 
 

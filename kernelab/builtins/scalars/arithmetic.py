@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import or_zero, zero_of
-from kernelab.builtins.records.patterns import Bool, Element, Float, Int, Number, Signed, Unsigned, Whole
-from kernelab.builtins.records.table import builtin
+from kernelab.builtins.records.table import (
+    Bool,
+    Element,
+    Float,
+    Int,
+    Number,
+    Signed,
+    Unsigned,
+    Whole,
+    builtin,
+)
 from kernelab.lang.build import Expr
 from kernelab.lang.ir import Const
 from kernelab.lang.ops import Bilinear, Linear, Rules, Zero

@@ -22,8 +22,20 @@ from kernelab.builtins.records.components import (
     vector,
     zero_of,
 )
-from kernelab.builtins.records.patterns import AnyMatNM, AnyVecM, AnyVecN, Element, Float, Index, VecM, Whole
-from kernelab.builtins.records.table import ANYWHERE, builtin, define, title_of
+from kernelab.builtins.records.table import (
+    ANYWHERE,
+    AnyMatNM,
+    AnyVecM,
+    AnyVecN,
+    Element,
+    Float,
+    Index,
+    VecM,
+    Whole,
+    builtin,
+    define,
+    title_of,
+)
 from kernelab.builtins.scalars.arithmetic import where
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import (

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import Numpy, or_zero, zero_of
-from kernelab.builtins.records.patterns import Bool, Float, Index, Int, Number
-from kernelab.builtins.records.table import builtin
+from kernelab.builtins.records.table import Bool, Float, Index, Int, Number, builtin
 from kernelab.builtins.scalars.arithmetic import SELECTS, bit_and, chain, gt, lt, shr, where
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Rules, Zero

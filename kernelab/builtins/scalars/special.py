@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.records.patterns import Float
-from kernelab.builtins.records.table import builtin
+from kernelab.builtins.records.table import Float, builtin
 from kernelab.builtins.scalars.arithmetic import ge, gt, le, lt, where
 from kernelab.builtins.scalars.scalar import abs_, copysign, exp, log, sqrt
 from kernelab.lang.build import Expr

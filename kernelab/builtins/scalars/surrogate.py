@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.builtins.records.patterns import Float, MatNM, VecN
-from kernelab.builtins.records.table import builtin
+from kernelab.builtins.records.table import Float, MatNM, VecN, builtin
 from kernelab.lang.ops import Zero
 
 SURROGATE = ("surrogate",)

@@ -21,7 +21,8 @@ from kernelab.builtins.records.components import (
     vector,
     zero_of,
 )
-from kernelab.builtins.records.patterns import (
+from kernelab.builtins.records.table import (
+    ANYWHERE,
     AnyMatNM,
     Bool,
     Float,
@@ -37,8 +38,8 @@ from kernelab.builtins.records.patterns import (
     NumVecM,
     NumVecN,
     Vec3,
+    builtin,
 )
-from kernelab.builtins.records.table import ANYWHERE, builtin
 from kernelab.builtins.scalars.arithmetic import (
     COMMUTATIVE,
     NONZERO,

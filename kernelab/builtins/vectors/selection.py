@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import Numpy, each, or_zero, parts, zero_of
-from kernelab.builtins.records.patterns import AnyVecN, Bool, Index, MatNM, Number, NumVecN, VecN
-from kernelab.builtins.records.table import builtin
+from kernelab.builtins.records.table import AnyVecN, Bool, Index, MatNM, Number, NumVecN, VecN, builtin
 from kernelab.builtins.scalars.arithmetic import COMMUTATIVE, SELECTS, WHERE, and_, eq, gt, lt, ne, or_, where
 from kernelab.builtins.scalars.scalar import abs_, isfinite, isinf, isnan, max_, min_, sign
 from kernelab.builtins.vectors.vector import cw_mul

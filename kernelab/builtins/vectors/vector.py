@@ -20,8 +20,17 @@ from kernelab.builtins.records.components import (
     vector,
     zero_of,
 )
-from kernelab.builtins.records.patterns import Float, Number, NumMatNM, NumVec3, NumVecM, NumVecN, VecN
-from kernelab.builtins.records.table import ANYWHERE, builtin
+from kernelab.builtins.records.table import (
+    ANYWHERE,
+    Float,
+    Number,
+    NumMatNM,
+    NumVec3,
+    NumVecM,
+    NumVecN,
+    VecN,
+    builtin,
+)
 from kernelab.builtins.scalars.arithmetic import (
     COMMUTATIVE,
     NONZERO,

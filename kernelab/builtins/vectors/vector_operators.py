@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import each, zero_of
-from kernelab.builtins.records.patterns import Float, IntMatNM, IntVecN, MatNM, VecN
-from kernelab.builtins.records.table import ANYWHERE, builtin
+from kernelab.builtins.records.table import ANYWHERE, Float, IntMatNM, IntVecN, MatNM, VecN, builtin
 from kernelab.builtins.scalars.arithmetic import (
     NONZERO,
     bit_and,

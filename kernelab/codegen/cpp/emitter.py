@@ -31,10 +31,9 @@ from kernelab.codegen.cpp import snippets, spelling
 from kernelab.codegen.cpp.entry_shells import Outline
 from kernelab.codegen.cpp.generated_names import Names, identifier
 from kernelab.codegen.cpp.helpers import PRELUDE, USES
-from kernelab.codegen.cpp.saving import early_saves
 from kernelab.codegen.cpp.targets import Flavor
 from kernelab.codegen.cpp.wide_accumulators import total_of, wide_of
-from kernelab.codegen.cpp.writer import Writer, scalar_type
+from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang.ir import (
     Alloc,

@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from kernelab.codegen.cpp import integers
-from kernelab.codegen.cpp.atomics import device_helpers, half_helpers
+from kernelab.codegen.cpp import helpers
+from kernelab.codegen.cpp.spelling import device_helpers, half_helpers
 from kernelab.lang import show
 from kernelab.lang.ir import Var
 
@@ -42,7 +42,7 @@ calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
 
 RESERVED = frozenset(
     [*KEYWORDS.split(), *DEVICE.split(), *OURS.split()]
-    + [*device_helpers(), *half_helpers(), *integers.helpers("")]
+    + [*device_helpers(), *half_helpers(), *helpers.helpers("")]
     + [name + suffix for name in MATHEMATICS.split() for suffix in ("", "f", "l")]
 )
 

@@ -7,8 +7,54 @@ that stand before it, and `USES` says which.
 from collections.abc import Mapping
 
 from kernelab.codegen.common.entry import PRINT_LIMIT, ROOM, USED
-from kernelab.codegen.cpp import accumulator_helpers, brain_floats, device_accumulators, integers
-from kernelab.codegen.cpp.atomics import device_helpers, half_helpers, half_uses
+from kernelab.codegen.cpp import accumulator_helpers, brain_floats, device_accumulators
+from kernelab.codegen.cpp.spelling import device_helpers, half_helpers, half_uses
+
+_SIGNED = """\
+template <class F> {words} {type} to_{name}(F x) {{
+  return x >= (F){top} ? {most} : x >= (F)-{top} ? ({type})x : x < 0 ? (-{most} - 1) : 0;
+}}
+"""
+
+_UNSIGNED = """\
+template <class F> {words} {type} to_{name}(F x) {{
+  return x >= (F){top} ? {most} : x > 0 ? ({type})x : 0;
+}}
+"""
+
+_CASTS = {
+    "int8": ("signed char", "127", "0x1p7"),
+    "int16": ("short", "32767", "0x1p15"),
+    "int32": ("int", "2147483647", "0x1p31"),
+    "int64": ("i64", "9223372036854775807LL", "0x1p63"),
+    "uint8": ("unsigned char", "255", "0x1p8"),
+    "uint16": ("unsigned short", "65535", "0x1p16"),
+    "uint32": ("unsigned", "4294967295u", "0x1p32"),
+    "uint64": ("u64", "18446744073709551615ull", "0x1p64"),
+}
+"""By the name of an integer type: its C++ type, its largest number, and the power of 2 behind that."""
+
+_TRIPS = """\
+template <class T, class U> {words} T trips(T start, T stop, T step) {{
+  if (step > 0 ? start >= stop : start <= stop || step == 0) return 0;
+  const U far = step > 0 ? (U)stop - (U)start : (U)start - (U)stop;
+  const U more = (U)(far - 1) / (step > 0 ? (U)step : (U)(0 - (U)step));
+  return more < (U)-1 / 2 ? (T)(more + 1) : (T)-1;
+}}
+"""
+
+
+def helpers(words: str) -> Mapping[str, str]:
+    """The helpers by name; `words` stand before each function."""
+    found = {"trips": _TRIPS.format(words=words)}
+    for name, (type, most, top) in _CASTS.items():
+        text = _UNSIGNED if name.startswith("u") else _SIGNED
+        found[f"to_{name}"] = text.format(words=words, type=type, name=name, top=top, most=most)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------- helpers
+
 
 BUDGET = 1 << 22
 """How many statements may pass between two polls: a millisecond or a few."""
@@ -32,7 +78,7 @@ USES: Mapping[str, tuple[str, ...]] = {
 }
 
 CPU_HELPERS: Mapping[str, str] = {
-    **integers.helpers("static inline"),
+    **helpers("static inline"),
     # Called at most once a launch: out of the way of the code that runs.
     "fail": """\
 __attribute__((noinline, cold)) static void fail(i64* status, i64 code, i64 site, i64 thread) {
@@ -181,7 +227,7 @@ static inline void settle16(char* at, double& total) {
 }
 
 CUDA_HELPERS: Mapping[str, str] = device_helpers() | {
-    **integers.helpers("__device__ static inline"),
+    **helpers("__device__ static inline"),
     # The first thread that fails is the one that is reported.
     "fail": """\
 __device__ static void fail(i64* status, i64 code, i64 site, i64 thread) {

@@ -1,15 +1,11 @@
-"""How types, constants, operations and memory accesses are spelled in C++, the same for every target.
-
-A float16 or bfloat16 lives in 16 bits of memory and in a `float` everywhere else, rounded after each
-operation.
-"""
+"""How types, constants, operations, memory accesses and atomics are spelled in C++."""
 
 import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from kernelab.lang.ir import Const
+from kernelab.lang.ir import AtomicKind, Const
 from kernelab.lang.ops import Op
 from kernelab.lang.types import (
     HALVES,
@@ -164,3 +160,128 @@ def unwrapped(text: str) -> str:
         if depth == 0:
             return text[1:-1] if position == len(text) - 1 else text
     return text
+
+
+# --------------------------------------------------------------------------------------------------- atomics
+
+
+KINDS: tuple[AtomicKind, ...] = ("min", "max", "and", "or", "xor", "exch", "cas")
+EXTREMA: tuple[AtomicKind, ...] = ("min", "max")
+SCALARS = (int32, int64, uint32, uint64, float32, float64)
+
+_RESULTS: Mapping[AtomicKind, str] = {
+    "add": "{old} + {value}",
+    "min": "{value} < {old} ? {value} : {old}",
+    "max": "{value} > {old} ? {value} : {old}",
+    "and": "{old} & {value}",
+    "or": "{old} | {value}",
+    "xor": "{old} ^ {value}",
+    "exch": "{value}",
+    "cas": "{old} == {compare} ? {value} : {old}",
+}
+
+
+def result(kind: AtomicKind, old: str, value: str, compare: str | None) -> str:
+    """What an element holds after an atomic, as an expression."""
+    return _RESULTS[kind].format(old=old, value=value, compare=compare)
+
+
+def plain(
+    kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
+) -> tuple[list[str], set[str]]:
+    """The statements where no other thread comes between, and the helpers that they call: none."""
+    if kind == "add" and out is None and scalar not in HALVES:
+        return [f"*({memory_type(scalar)}*){pointer} += {value};"], set()
+    old = load(scalar, pointer)
+    if out is None:
+        return [store(scalar, pointer, result(kind, old, value, compare))], set()
+    return [
+        f"{value_type(scalar)} {out} = {old};",
+        store(scalar, pointer, result(kind, out, value, compare)),
+    ], set()
+
+
+def name(kind: AtomicKind, scalar: Scalar) -> str:
+    """The helper of a device that does it and returns what the element held."""
+    return f"atomic_{kind}_{scalar}"
+
+
+def device_helpers() -> dict[str, str]:
+    """Those helpers, by name."""
+    return {
+        name(kind, scalar): _helper(kind, scalar)
+        for kind in KINDS
+        for scalar in SCALARS
+        if scalar.is_int or kind not in ("and", "or", "xor")
+    }
+
+
+def half_helpers() -> dict[str, str]:
+    """The helpers for floats of 16 bits, which call those that convert them."""
+    return {name(kind, scalar): _helper(kind, scalar) for kind in EXTREMA for scalar in HALVES}
+
+
+def half_uses() -> dict[str, tuple[str, ...]]:
+    """What each of these calls."""
+    return {
+        name(kind, scalar): (f"from{half(scalar)}", f"to{half(scalar)}")
+        for kind in EXTREMA
+        for scalar in HALVES
+    }
+
+
+def _helper(kind: AtomicKind, scalar: Scalar) -> str:
+    type = value_type(scalar)
+    given = f"{type} compare, {type} value" if kind == "cas" else f"{type} value"
+    if scalar in HALVES:
+        lines = _half_loop(kind, scalar, type)
+    else:
+        lines = _native(kind, scalar, type) if scalar.is_int else _loop(kind, scalar, type)
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"__device__ static inline {type} {name(kind, scalar)}(char* pointer, {given}) {{\n{body}}}\n"
+
+
+def _native(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    call = f"atomic{'CAS' if kind == 'cas' else kind.capitalize()}"
+    if kind in ("min", "max"):
+        return [f"return {call}(({type}*)pointer, value);"]
+    bits = "u64" if scalar.bits == 64 else "unsigned"
+    compare = f"({bits})compare, " if kind == "cas" else ""
+    return [f"return ({type}){call}(({bits}*)pointer, {compare}({bits})value);"]
+
+
+def _half_loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    """An element of 16 bits is exchanged together with its neighbour in the word."""
+    format = half(scalar)
+    return [
+        "unsigned* word = (unsigned*)((u64)pointer & ~3ull);",
+        "const unsigned shift = 8u * (unsigned)((u64)pointer & 2ull);",
+        "unsigned seen = *word, assumed;",
+        f"{type} old;",
+        "do {",
+        "  assumed = seen;",
+        f"  old = from{format}((unsigned short)(assumed >> shift));",
+        f"  const unsigned held = to{format}({result(kind, 'old', 'value', 'compare')});",
+        "  seen = atomicCAS(word, assumed, (assumed & ~(0xffffu << shift)) | held << shift);",
+        "} while (seen != assumed);",
+        "return old;",
+    ]
+
+
+def _loop(kind: AtomicKind, scalar: Scalar, type: str) -> list[str]:
+    """A device compares and swaps bits: again until nobody came between."""
+    wide = scalar == float64
+    bits = "u64" if wide else "unsigned"
+    packed = "(u64)__double_as_longlong" if wide else "__float_as_uint"
+    unpacked = "__longlong_as_double((i64)assumed)" if wide else "__uint_as_float(assumed)"
+    return [
+        f"{bits} seen = *({bits}*)pointer, assumed;",
+        f"{type} old;",
+        "do {",
+        "  assumed = seen;",
+        f"  old = {unpacked};",
+        f"  const {type} held = {result(kind, 'old', 'value', 'compare')};",
+        f"  seen = atomicCAS(({bits}*)pointer, assumed, {packed}(held));",
+        "} while (seen != assumed);",
+        "return old;",
+    ]

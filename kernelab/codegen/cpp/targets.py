@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from kernelab.codegen.common.entry import TILE
 from kernelab.codegen.common.print_formats import Message, device_call
-from kernelab.codegen.cpp import atomics, spelling, wide_accumulators
+from kernelab.codegen.cpp import spelling, wide_accumulators
 from kernelab.codegen.cpp.entry_shells import Outline, Shell, cpu_shell, cuda_shell
 from kernelab.codegen.cpp.helpers import CPU_HELPERS, CUDA_HELPERS
 from kernelab.lang.ir import Atomic, AtomicKind, Function
@@ -114,7 +114,7 @@ class Cpu:
     def atomic(
         self, kind: AtomicKind, scalar: Scalar, pointer: str, value: str, compare: str | None, out: str | None
     ) -> tuple[list[str], set[str]]:
-        return atomics.plain(kind, scalar, pointer, value, compare, out)
+        return spelling.plain(kind, scalar, pointer, value, compare, out)
 
     def near(self, function: Function) -> bool:
         return False
@@ -194,9 +194,9 @@ class Cuda:
         if kind == "add":
             call, needs = _device_add(scalar, pointer, value), {f"add{scalar.flavor}{scalar.bits}"}
         else:
-            needs = {atomics.name(kind, scalar)}
+            needs = {spelling.name(kind, scalar)}
             given = [pointer, value] if compare is None else [pointer, compare, value]
-            call = f"{atomics.name(kind, scalar)}({', '.join(given)})"
+            call = f"{spelling.name(kind, scalar)}({', '.join(given)})"
         return [f"{call};" if out is None else f"{spelling.value_type(scalar)} {out} = {call};"], needs
 
     def near(self, function: Function) -> bool:

@@ -12,19 +12,65 @@ from contextlib import contextmanager
 
 from kernelab.codegen.common.entry import FULL, KEPT, LIMIT, MEMORY, ROOM, Line, Site
 from kernelab.codegen.common.structure import ordered, used
-from kernelab.codegen.cpp import atomics, spelling
+from kernelab.codegen.cpp import spelling
 from kernelab.codegen.cpp.entry_shells import INDENT
 from kernelab.codegen.cpp.generated_names import Names
-from kernelab.codegen.cpp.saving import record, widest_saved
 from kernelab.codegen.cpp.spelling import unwrapped
 from kernelab.codegen.cpp.targets import Flavor
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import Alloc, Atom, Atomic, Const, Function, Let, Load, Store, Var
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Atom,
+    Atomic,
+    Block,
+    Const,
+    Function,
+    Let,
+    Load,
+    Print,
+    Save,
+    Stmt,
+    Store,
+    Var,
+    blocks,
+    walk,
+)
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
 from kernelab.passes.access.independence import never_negative, own_atomics, read_only
+
+
+def early_saves(body: Block) -> frozenset[Stmt]:
+    """The saves that a thread passes before it has changed anything: there it can still start anew."""
+    found: set[Stmt] = set()
+    for stmt in body.stmts:
+        inside = [stmt, *(inner for block in blocks(stmt) for inner in walk(block))]
+        if any(isinstance(inner, Store | Atomic | Append | Print) for inner in inside):
+            break
+        found.update(inner for inner in inside if isinstance(inner, Save))
+    return frozenset(found)
+
+
+def widest_saved(body: Block) -> int:
+    """The size of the widest scalar that a function saves: the size of every record is a multiple of it."""
+    saved = (atom.type for stmt in walk(body) if isinstance(stmt, Save) for atom in stmt.atoms)
+    return max((spelling.size(type) for type in saved if isinstance(type, Scalar)), default=1)
+
+
+def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
+    """Where each scalar stands in a saved record, the widest first, and the record's size."""
+    offsets = [0] * len(scalars)
+    end = 0
+    for k in sorted(range(len(scalars)), key=lambda k: -scalars[k].bits):
+        offsets[k] = end
+        end += spelling.size(scalars[k])
+    return offsets, (end + widest - 1) // widest * widest
+
+
+# ---------------------------------------------------------------------------------------------------- writer
 
 
 class Writer:
@@ -154,7 +200,7 @@ class Writer:
         held = None if stmt.held is None else self.atom(stmt.held)
         out = self.name(stmt.out) if stmt.out in self.used and held is None else None
         compare = None if stmt.compare is None else self.atom(stmt.compare)
-        spell = atomics.plain if stmt in self.own else self.flavor.atomic
+        spell = spelling.plain if stmt in self.own else self.flavor.atomic
         lines, needs = spell(stmt.kind, scalar, pointer, self.atom(stmt.value), compare, out)
         self.needs |= needs
         for line in lines:

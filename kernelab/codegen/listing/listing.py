@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from kernelab.codegen.listing.coalescing import coalesce, split
-from kernelab.codegen.listing.folding import Folded, fold, leaves
+from kernelab.codegen.listing.folding import Folded, coalesce, fold, leaves, split, tidy
 from kernelab.codegen.listing.listing_expressions import NOT, Expressions, spelt
-from kernelab.codegen.listing.reordering import tidy
 from kernelab.errors import NOWHERE, Span
 from kernelab.lang.build import elem_of, type_of
 from kernelab.lang.ir import (

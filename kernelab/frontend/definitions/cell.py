@@ -22,15 +22,12 @@ from kernelab.errors import (
 )
 from kernelab.frontend.definitions import native_defs, rules
 from kernelab.frontend.definitions.definitions import Template, template
-from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.definitions.generics import GenericKernel, is_generic
-from kernelab.frontend.definitions.kernels import KernelDefinition, lower_kernel
-from kernelab.frontend.definitions.overload_choice import Overloads
+from kernelab.frontend.definitions.functions import Overloads, UserFunction
+from kernelab.frontend.definitions.kernels import GenericKernel, KernelDefinition, is_generic, lower_kernel
 from kernelab.frontend.expressions import library_functions
 from kernelab.frontend.meaning.classes import StructDefinition, lower_class
-from kernelab.frontend.meaning.evaluation import evaluated
 from kernelab.frontend.meaning.fence import refusal_of
-from kernelab.frontend.meaning.frame import Mistake
+from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, KernelRef, Poison, StructRef
 from kernelab.frontend.meaning.name_lookup import Scope, named_in
 from kernelab.frontend.meaning.source import Places, parse

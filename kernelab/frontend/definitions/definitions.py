@@ -10,18 +10,16 @@ import numpy as np
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.byref import Calls, hand_back
-from kernelab.frontend.meaning.evaluation import evaluated
-from kernelab.frontend.meaning.frame import Frame, Wishes
+from kernelab.frontend.meaning.frame import Frame, Wishes, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, HandsBack, Meaning, ModuleRef, Poison, Weak
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown
 from kernelab.frontend.meaning.source import Places
 from kernelab.frontend.regions.control import WATCH
 from kernelab.frontend.regions.joins import RETURNED
 from kernelab.frontend.statements.statements import block
-from kernelab.frontend.syntax.jumps import plain_loops
+from kernelab.frontend.syntax.jumps import on_own_lines, plain_loops
 from kernelab.frontend.syntax.scope import analyse, changed_in
 from kernelab.frontend.syntax.walking import nodes
-from kernelab.frontend.syntax.walrus import on_own_lines
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40

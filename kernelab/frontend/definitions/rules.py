@@ -8,8 +8,7 @@ from kernelab.errors import Diagnostic, Related
 from kernelab.frontend.definitions.custom_derivatives import KINDS, Rule, RuleKind, attach
 from kernelab.frontend.definitions.definitions import template
 from kernelab.frontend.definitions.functions import UserFunction
-from kernelab.frontend.meaning.evaluation import evaluated
-from kernelab.frontend.meaning.frame import Mistake
+from kernelab.frontend.meaning.frame import Mistake, evaluated
 from kernelab.frontend.meaning.meanings import FunctionRef, Meaning, Poison, describe
 from kernelab.frontend.meaning.name_lookup import Scope, Unknown, meaning_of, named_in
 from kernelab.frontend.meaning.source import Places, source_of

@@ -7,13 +7,18 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from kernelab.frontend.expressions import division, grad_calls, library_functions
-from kernelab.frontend.expressions.draw import advance
-from kernelab.frontend.expressions.named_arguments import beside_type, in_order, in_order_of
-from kernelab.frontend.expressions.passing import Argument, Arguments, call_function
+from kernelab.frontend.expressions import division, library_functions
+from kernelab.frontend.expressions.passing import (
+    Argument,
+    Arguments,
+    beside_type,
+    call_function,
+    in_order,
+    in_order_of,
+)
 from kernelab.frontend.meaning import array_views, habit_hints, local_arrays, shaped
+from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Frame, counted
-from kernelab.frontend.meaning.indices import index
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     BuiltinRef,
@@ -33,6 +38,7 @@ from kernelab.frontend.meaning.meanings import (
 )
 from kernelab.frontend.meaning.promote import cast, convert, default_scalar, operate, weak_constant
 from kernelab.frontend.places import places, presence, several, struct_values
+from kernelab.frontend.places.several import advance
 from kernelab.lang import ops
 from kernelab.lang.build import constant, integer, zero
 from kernelab.lang.ir import Atom, AtomicKind, Const
@@ -54,7 +60,7 @@ def call(frame: Frame, callee: Meaning, arguments: Arguments, node: ast.Call) ->
         case FunctionRef(function):
             return call_function(frame, function, arguments, node)
         case GradRef():
-            return grad_calls.call(frame, callee, arguments, node)
+            return library_functions.call(frame, callee, arguments, node)
         case KernelRef(name):
             raise frame.error(
                 node,
@@ -101,7 +107,7 @@ def builtin(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Me
             first, second, third = in_order(frame, name, arguments, node)
             return builtin(frame, "where", (first, third, second), node)
         case "grad":
-            return grad_calls.gradient_of(frame, _positional(frame, name, arguments), node)
+            return library_functions.gradient_of(frame, _positional(frame, name, arguments), node)
         case "cast":
             return _reinterpreted(frame, arguments, node)
         case _ if (found := library_functions.function(name, len(arguments))) is not None:

@@ -8,10 +8,9 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kernelab.frontend.expressions import calls, expectations, print_calls
-from kernelab.frontend.expressions.operators import binary
+from kernelab.frontend.expressions import calls, division, expectations, print_calls
 from kernelab.frontend.expressions.passing import Argument
-from kernelab.frontend.expressions.threads import threads
+from kernelab.frontend.expressions.print_calls import threads
 from kernelab.frontend.meaning import fence, habit_hints
 from kernelab.frontend.meaning.frame import Frame, Poisoned
 from kernelab.frontend.meaning.meanings import (
@@ -36,10 +35,53 @@ from kernelab.frontend.places import known, presence, slices, struct_values, var
 from kernelab.frontend.places.attribute_reads import attribute, extent
 from kernelab.frontend.places.places import COMPONENTS, chain
 from kernelab.frontend.regions.control import THE_VALUE, branch
-from kernelab.frontend.syntax.advancing_calls import advanced
+from kernelab.frontend.syntax.scope import advanced
 from kernelab.lang.build import FALSE, TRUE, integer, zero
 from kernelab.lang.ir import Atom, Const, Let, Stmt
 from kernelab.lang.types import Mat, Scalar, Vec, bool_
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bit_and",
+    ast.BitOr: "bit_or",
+    ast.BitXor: "bit_xor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+}
+
+
+def binary(
+    frame: Frame,
+    operator: ast.operator,
+    left: Weak | Typed,
+    right: Weak | Typed,
+    node: ast.expr,
+    parts: tuple[ast.expr, ast.expr],
+) -> Weak | Typed:
+    """`left operator right`, as Python means it."""
+    name = _BINARY[type(operator)]
+    if name in division.NAMES:
+        return division.divided(frame, name, left, right, node, parts)
+    if name == "pow":
+        return calls.power(frame, [left, right], node, parts)
+    if name == "matmul" and (division.is_number(left) or division.is_number(right)):
+        raise frame.error(
+            node,
+            f"@ multiplies matrices and vectors, not {describe(left)} and {describe(right)}",
+            hint="write *",
+        )
+    return operate(frame, name, [left, right], node, parts)
+
+
+# ----------------------------------------------------------------------------------------------- expressions
+
 
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt",

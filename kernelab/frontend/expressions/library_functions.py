@@ -1,14 +1,29 @@
-"""Functions for kernels that are written in the language itself, lowered when they are first called.
+"""Functions for kernels that are written in the language itself, and `grad(f)` of any function."""
 
-Calls ask for them, and lowering them lowers calls.  So `cell`, which knows both, hands `lower` down.
-"""
-
+import ast
 from collections.abc import Callable, Mapping
 from functools import cache
 
 from kernelab.builtins.records.library import BY_COUNT, TEXT, WORDS
 from kernelab.errors import Source
-from kernelab.frontend.meaning.meanings import Callee
+from kernelab.frontend.expressions.passing import Argument, Arguments, entered
+from kernelab.frontend.meaning.frame import Frame
+from kernelab.frontend.meaning.meanings import (
+    BuiltinRef,
+    Callee,
+    FunctionRef,
+    GradRef,
+    Meaning,
+    Parameter,
+    TupleOf,
+    Typed,
+    Weak,
+    describe,
+)
+from kernelab.frontend.meaning.promote import weak_constant
+from kernelab.lang import ops
+from kernelab.lang.ir import Alloc, Atomic, Block, Call, Function, Native, Print, Store, Var, walk
+from kernelab.lang.types import Scalar, Value, float32, is_differentiable
 
 Lower = Callable[[Source], Mapping[str, Callee]]
 _lower: Lower | None = None
@@ -45,3 +60,82 @@ def operation(name: str, count: int) -> Callee:
 @cache
 def _library() -> Mapping[str, Callee]:
     return functions(TEXT, "kernelab's library")
+
+
+# ------------------------------------------------------------------------------------------------ grad calls
+
+
+def gradient_of(frame: Frame, arguments: Arguments, node: ast.Call) -> GradRef:
+    """What `grad(f)` stands for."""
+    match [argument.value for argument in arguments]:
+        case [FunctionRef() | BuiltinRef() as function]:
+            return GradRef(function)
+        case given:
+            shown = ", ".join(map(describe, given))
+            raise frame.error(node, f"grad takes one function, not ({shown})", hint="write grad(f)(x)")
+
+
+def call(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) -> Meaning:
+    """The derivatives of a function at its arguments: one value, or a tuple of them."""
+    callee = _callee(frame, gradient, arguments, node)
+    found = entered(frame, callee, arguments, node, _strong)
+    function, result = found.instance.function, found.instance.results
+    _refuse_effects(frame, function, node)
+    if not isinstance(result, Typed) or not _is_float(result.type):
+        what = "nothing" if result is None else describe(result)
+        message = f"grad takes a function that returns one float, and {function.name} returns {what}"
+        raise frame.error(node, message, hint="return one number, such as the sum of what it computes")
+    outs = tuple(
+        Var(param.type, f"{param.hint}_bar", frame.builder.span)
+        for param in function.params
+        if isinstance(param.type, Value) and is_differentiable(param.type)
+    )
+    if not outs:
+        raise frame.error(node, f"{function.name} has no argument that is a float", hint="pass a float")
+    frame.builder.emit(Call(outs, function, tuple(found.atoms), frame.builder.span, gradient=True))
+    values = tuple(Typed(out) for out in outs)
+    return values[0] if len(values) == 1 else TupleOf(values)
+
+
+def _is_float(type: Value) -> bool:
+    return isinstance(type, Scalar) and type.is_float
+
+
+def _strong(frame: Frame, parameter: Parameter, argument: Argument) -> Argument:
+    """A literal for an argument of any type is a float: its derivative is asked for."""
+    if parameter.type is not None or not isinstance(argument.value, Weak):
+        return argument
+    number = argument.value.number
+    if isinstance(number, bool):
+        return argument
+    constant = weak_constant(frame, float(number), float32, argument.node)
+    return Argument(Typed(constant), argument.node, argument.keyword)
+
+
+def _callee(frame: Frame, gradient: GradRef, arguments: Arguments, node: ast.Call) -> Callee:
+    match gradient.function:
+        case FunctionRef(function):
+            return function
+        case BuiltinRef(name) if ops.overloads(name):
+            return operation(name, len(arguments))
+        case other:
+            raise frame.error(node, f"{describe(other)} has no derivative in a kernel", hint="write a def")
+
+
+def _refuse_effects(frame: Frame, function: Function, node: ast.Call) -> None:
+    if _acts(function.body):
+        message = f"grad takes a function of its arguments alone, and {function.name} changes or prints more"
+        raise frame.error(node, message, hint="return the value instead of storing it")
+
+
+def _acts(body: Block) -> bool:
+    own = {stmt.out for stmt in walk(body) if isinstance(stmt, Alloc)}
+    for stmt in walk(body):
+        match stmt:
+            case Store(array) | Atomic(_, _, array) if array not in own:
+                return True
+            case Print() | Native():
+                return True
+            case Call(_, called) if _acts(called.body):
+                return True
+    return False

@@ -12,14 +12,43 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from kernelab.errors import Span
+from kernelab.frontend.meaning import habit_hints
 from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
-from kernelab.frontend.meaning.indices import index
-from kernelab.frontend.meaning.meanings import Along, ArrayRef, Meaning, Typed, View, ViewType, describe
-from kernelab.frontend.meaning.promote import cast
+from kernelab.frontend.meaning.meanings import (
+    Along,
+    ArrayRef,
+    Meaning,
+    Typed,
+    View,
+    ViewType,
+    Weak,
+    describe,
+    is_number,
+)
+from kernelab.frontend.meaning.promote import cast, convert
 from kernelab.lang.build import integer, zero
 from kernelab.lang.ir import Atom, Const, Var
 from kernelab.lang.ops import SHAPE, TRIPS
 from kernelab.lang.types import Array, Scalar, Type, int32, int64
+
+
+def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
+    """The value of an index; raises Mistake for a slice, and for what is no integer."""
+    if isinstance(node, ast.Slice):
+        raise frame.error(node, "a slice cannot stand here", hint="take one index after another")
+    match evaluate(frame, node):
+        case Weak(int() as number) if not isinstance(number, bool):
+            return convert(frame, Weak(number), int32, node, "an index is")
+        case Typed(atom) as value if isinstance(value.type, Scalar) and value.type.is_int:
+            return atom
+        case value:
+            text = frame.places.text(node)
+            hint = f"write int({text})" if is_number(value) else habit_hints.of_uncalled(value, text)
+            raise frame.error(node, f"an index is an integer, not {describe(value)}", hint=hint)
+
+
+# ----------------------------------------------------------------------------------------------- array views
+
 
 Pick = Atom | Along | None
 AT_RUN_TIME = 0

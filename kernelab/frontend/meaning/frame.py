@@ -5,9 +5,10 @@ finds out is a demand, kept in `Wishes`, and the next attempt starts from it.
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from kernelab.errors import Diagnostic, Related, Span
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, Origin, Poison
@@ -137,3 +138,17 @@ def counted(number: int, noun: str) -> str:
 
 Evaluate = Callable[[Frame, ast.expr], Meaning]
 """How an expression becomes its meaning: handed down, since expressions know those who ask."""
+
+
+# ------------------------------------------------------------------------------------------------ evaluation
+
+
+def evaluated(node: ast.expr, places: Places, names: Mapping[str, Any], what: str = "this") -> Any:
+    """The value of an expression among some names; raises Mistake, which calls the expression `what`."""
+    tree = ast.fix_missing_locations(ast.Expression(node))
+    try:
+        return eval(compile(tree, places.source.label, "eval"), {**names})
+    except Exception as error:  # noqa: BLE001 (whatever the user's expression raises is told at its place)
+        said = error.msg if isinstance(error, SyntaxError) else error
+        message = f"{what} raised {type(error).__name__}: {said}"
+        raise Mistake(Diagnostic(message, places(node), "value")) from None

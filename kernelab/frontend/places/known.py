@@ -8,8 +8,7 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelab.frontend.meaning.evaluation import evaluated
-from kernelab.frontend.meaning.frame import Frame
+from kernelab.frontend.meaning.frame import Frame, evaluated
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     HostArray,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
-from kernelab.frontend.meaning.indices import index
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     HostArray,

@@ -17,8 +17,8 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, Span
 from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning.array_views import index
 from kernelab.frontend.meaning.frame import Evaluate, Frame, Mistake, NotSet, Poisoned, counted
-from kernelab.frontend.meaning.indices import index
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
     HostArray,

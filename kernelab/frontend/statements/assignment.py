@@ -9,9 +9,8 @@ import ast
 
 from kernelab.errors import Span
 from kernelab.frontend.expressions import calls
-from kernelab.frontend.expressions.expressions import any_expr, as_number, expr, number
-from kernelab.frontend.expressions.operators import binary
-from kernelab.frontend.expressions.threads import threads
+from kernelab.frontend.expressions.expressions import any_expr, as_number, binary, expr, number
+from kernelab.frontend.expressions.print_calls import threads
 from kernelab.frontend.meaning import habit_hints, local_arrays
 from kernelab.frontend.meaning.annotations import annotation
 from kernelab.frontend.meaning.frame import Frame, Poisoned

@@ -30,10 +30,9 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.regions.control import FLAGS, LoopHead, branch, loop, truth
 from kernelab.frontend.regions.joins import RETURNED
-from kernelab.frontend.statements import assignment, loops, range_loops
-from kernelab.frontend.syntax.advancing_calls import advanced
+from kernelab.frontend.statements import assignment, loops
 from kernelab.frontend.syntax.jumps import Jump, escaping, leaves
-from kernelab.frontend.syntax.scope import changed_in, targets
+from kernelab.frontend.syntax.scope import advanced, changed_in, targets
 from kernelab.lang import ops
 from kernelab.lang.build import FALSE, integer
 from kernelab.lang.ir import Atom, Const, Var
@@ -209,20 +208,20 @@ def _for(frame: Frame, stmt: ast.For) -> None:
     name = stmt.target.id
     head, start, step = _range(frame, call, name)
     if head is not None and call is not stmt.iter:
-        head, start, step = range_loops.backwards(frame, head, start, step)
+        head, start, step = loops.backwards(frame, head, start, step)
     if head is None:
         for changed in changed_in([stmt]):
             frame.poison(changed)
         head, start, step = LoopHead(Var(int32, name), integer(0)), integer(0), integer(1)
     over = head
-    loops.over_range(frame, stmt, over, lambda: range_loops.index(frame, over, start, step, name), inside)
+    loops.over_range(frame, stmt, over, lambda: loops.index(frame, over, start, step, name), inside)
 
 
 def _range(frame: Frame, call: ast.Call, name: str) -> tuple[LoopHead | None, Atom, Atom]:
     """The canonical head of a loop over `range(...)`, its start and its step; no head after a mistake."""
     found: list[tuple[LoopHead, Atom, Atom]] = []
     with _collecting(frame, ()), frame.builder.at(frame.places(call)):
-        found.append(range_loops.head(frame, call, name))
+        found.append(loops.head(frame, call, name))
     return found[0] if found else (None, FALSE, FALSE)
 
 

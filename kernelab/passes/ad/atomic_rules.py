@@ -13,7 +13,7 @@ from kernelab.errors import Diagnostic, KernelTypeError
 from kernelab.lang.build import Builder, type_of
 from kernelab.lang.ir import Atom, Atomic, AtomicKind
 from kernelab.lang.types import Scalar
-from kernelab.passes.ad.save_points import components
+from kernelab.passes.ad.record import components
 
 EXTREMA: tuple[AtomicKind, ...] = ("min", "max")
 

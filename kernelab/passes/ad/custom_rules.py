@@ -30,7 +30,7 @@ from kernelab.lang.ir import (
     walk,
 )
 from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, size_of
-from kernelab.passes.ad.save_points import components
+from kernelab.passes.ad.record import components
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, effects
 from kernelab.passes.common.inline import lay_out

@@ -43,7 +43,7 @@ from kernelab.passes.ad.custom_rules import (
     transposed,
 )
 from kernelab.passes.common.copying import Copier, like
-from kernelab.passes.common.expand_operations import expanded
+from kernelab.passes.common.inline import expanded
 from kernelab.passes.common.native_calls import refuse_native
 from kernelab.passes.common.simplify import simplify
 

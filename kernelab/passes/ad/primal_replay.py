@@ -17,9 +17,10 @@ Everything is written without regard to what is needed; `simplify` removes saved
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, assert_never
 
-from kernelab.lang.build import Builder, integer
+from kernelab.lang.build import Builder, constant, integer, type_of
 from kernelab.lang.ir import (
     Alloc,
     Append,
@@ -31,6 +32,7 @@ from kernelab.lang.ir import (
     Const,
     Custom,
     For,
+    Function,
     If,
     Let,
     Load,
@@ -46,11 +48,52 @@ from kernelab.lang.ir import (
     Var,
     While,
     blocks,
+    walk,
 )
 from kernelab.lang.types import int32
 from kernelab.passes.ad.custom_rules import insert
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.counters import Step, counted, counters
+
+
+def ascending(function: Function) -> Function:
+    """The function with every reversed loop written as an ascending one."""
+    if not any(isinstance(stmt, For) and stmt.reverse for stmt in walk(function.body)):
+        return function
+    return _Ascending().function(function)
+
+
+class _Ascending(Copier):
+    def loop(self, stmt: Loop) -> None:
+        if not isinstance(stmt, For) or not stmt.reverse:
+            super().loop(stmt)
+            return
+        b, count, inits = self.builder, self.atom(stmt.count), self.atoms(stmt.inits)
+        carries = tuple(self.fresh(carry) for carry in stmt.carries)
+        number = Var(stmt.index.type, stmt.index.hint, stmt.index.span)
+        with b.block() as body:
+            last = b.apply("sub", count, constant(1, type_of(count)))
+            self.env[stmt.index] = b.apply("sub", last, number)
+            self.stmts(stmt.body)
+            yields = self.atoms(stmt.body.yields)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        copied = body.close(*yields)
+        b.emit(
+            replace(
+                stmt,
+                outs=outs,
+                index=number,
+                count=count,
+                carries=carries,
+                inits=inits,
+                body=copied,
+                reverse=False,
+            )
+        )
+
+
+# --------------------------------------------------------------------------------------------- primal replay
+
 
 Env = dict[Var, Atom]
 """Which atom holds a primal value where the builder stands."""

@@ -7,7 +7,7 @@
 A load from an array that the function changes, an atomic whose result is used, and an `atomic_min` or
 `atomic_max` of floats is a *site*.  Each kept
 site has a residual: a growing array to which the primal appends, thread after thread, `starts` holding where
-a thread's values begin.  The replayable program (`passes.ad.readback`) reads them back, so that what is
+a thread's values begin.  The replayable program (`passes.ad.record`) reads them back, so that what is
 recorded needs nothing special of loops, branches or exits, and `vjp` knows nothing of it but `held`.
 
 The programs of reverse mode are differentiated in reverse, too.  Each value that a `Restore` gives back is a
@@ -15,15 +15,399 @@ site then: a stack cannot be taken from while it is replayed for a sweep that ha
 """
 
 import itertools
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from kernelab.lang.ir import Append, Function, Save, Stmt, walk
-from kernelab.passes.ad.readback import replayable
-from kernelab.passes.ad.save_points import Residual, Site, components, residual_of, sites, sources
-from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.effects import Groups
+from kernelab.errors import Span
+from kernelab.lang.build import Builder, integer, type_of, zero
+from kernelab.lang.ir import (
+    Append,
+    Atom,
+    Atomic,
+    AtomicKind,
+    Block,
+    Const,
+    Custom,
+    For,
+    Function,
+    If,
+    Load,
+    Loop,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Var,
+    blocks,
+    reads,
+    walk,
+)
+from kernelab.lang.ops import ALONG
+from kernelab.lang.types import (
+    Array,
+    Mat,
+    Scalar,
+    Value,
+    Vec,
+    int32,
+    int64,
+    is_differentiable,
+    scalar_of,
+    size_of,
+)
+from kernelab.passes.common.copying import Copier, like
+from kernelab.passes.common.effects import Groups, aliases, block_effects
 from kernelab.passes.common.load_forwarding import forward
+
+
+@dataclass(frozen=True, slots=True)
+class Popped:
+    """A value that the `Restore`s of a stack give back, by its position among them."""
+
+    stack: Stack
+    position: int
+    out: Var = field(compare=False)
+    span: Span = field(compare=False)
+
+
+Site = Load | Atomic | Popped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residual:
+    """What is kept of one site: the array that grows, and where each thread begins in it.
+
+    `memory` stands for the stack that floats were restored from, an array of which each thread has the part
+    that it has in the residual.
+    """
+
+    array: Var
+    starts: Var
+    type: Value
+    memory: Var | None = None
+
+
+def sites(function: Function, groups: Groups = (), intact: Collection[str] = ()) -> tuple[Site, ...]:
+    """What cannot be had again once the function has run: the values of loads, atomics and stacks.
+
+    `intact` names arrays that still hold what was loaded (`passes.access.no_clobber`).
+    """
+    shared = aliases(function, groups)
+    changed = block_effects(function.body).changed
+    used = frozenset(reads(function.body))
+    found: list[Site] = []
+    for stmt in walk(function.body):
+        match stmt:
+            case Load(_, array) if stmt.held is None and shared[array] & changed:
+                if array.hint not in intact:
+                    found.append(stmt)
+            case Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
+                found.append(stmt)
+            case Restore():
+                found += [site for site, _ in sources(stmt) if site not in found]
+            case _:
+                pass
+    return tuple(found)
+
+
+def sources(stmt: Stmt) -> list[tuple[Site, Var]]:
+    """The sites that a statement could be, and the Vars that have their values."""
+    match stmt:
+        case Load(out) | Atomic(out):
+            return [(stmt, out)]
+        case Restore(stack, outs, span):
+            return [(Popped(stack, i, out, span), out) for i, out in enumerate(outs)]
+        case _:
+            return []
+
+
+def _is_extremum(kind: AtomicKind, out: Var) -> bool:
+    """Whether the adjoint must know if the element changed: then this thread's value may have won."""
+    return kind in ("min", "max") and is_differentiable(out.type)
+
+
+def residual_of(site: Site, number: int) -> Residual:
+    """The residual that keeps a site, named after its number; one of a stack of floats has a memory too."""
+    type = type_of(site.out)
+    array = Var(Array(scalar_of(type), 1), f"residual_{number}", site.span)
+    starts = Var(Array(int64, 1), f"starts_{number}", site.span)
+    if not isinstance(site, Popped) or not is_differentiable(type):
+        return Residual(array, starts, type)
+    return Residual(array, starts, type, Var(array.type, f"memory_{number}", site.span))
+
+
+def components(builder: Builder, atom: Atom) -> Iterable[Atom]:
+    """The scalars of a value, by rows."""
+    match atom.type:
+        case Scalar():
+            return [atom]
+        case Vec(_, n):
+            return [builder.apply("extract", atom, integer(i)) for i in range(n)]
+        case Mat(_, n, m):
+            places = [(i, j) for i in range(n) for j in range(m)]
+            return [builder.apply("extract", atom, integer(i), integer(j)) for i, j in places]
+        case _:
+            raise AssertionError(f"{atom} is no value")
+
+
+# -------------------------------------------------------------------------------------------------- readback
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many records a thread has taken from a stack, or how many stand in it."""
+
+    stack: Stack
+    of: Literal["taken", "depth"]
+
+
+Key = Load | Atomic | Count | Var
+"""What a cursor counts: how often a site was met, what a stack has seen, what was appended to a residual."""
+
+
+def replayable(function: Function, residuals: dict[Site, Residual], reopened: Sequence[Var]) -> Function:
+    """The program that reads `residuals` back; `reopened` are parameters that it appends to.
+
+    Its last parameters are the residuals, each with its starts, and then the starts of what is reopened.
+    """
+    linear = function.linear or Var(int64, "thread", function.span)
+    starts = [Var(Array(int64, 1), f"{array.hint}_starts", array.span) for array in reopened]
+    reader = _Reader(residuals, linear)
+    copied = reader.read(function, dict(zip(reopened, starts, strict=True)))
+    extra = [var for residual in residuals.values() for var in (residual.array, residual.starts)]
+    params = (*function.params, *extra, *starts)
+    return replace(copied, params=params, linear=linear)
+
+
+NOBODY = Var(int32)
+"""No value in particular, of a site that is looked up by its stack."""
+
+
+class _Reader(Copier):
+    """Writes the replayable program; `cursor` holds every count so far."""
+
+    def __init__(self, residuals: dict[Site, Residual], linear: Var) -> None:
+        super().__init__()
+        self.residuals = residuals
+        self.linear = linear
+        self.stacks = {site.stack for site in residuals if isinstance(site, Popped)}
+        self.cursor: dict[Key, Atom] = {}
+        self.starts: dict[Var, Atom] = {}
+
+    def read(self, function: Function, reopened: dict[Var, Var]) -> Function:
+        """The function again; `reopened` gives the starts of arrays that it appends to."""
+        keys = [key for stmt in walk(function.body) for key in self.keys(stmt)]
+        self.cursor = dict.fromkeys(keys, integer(0))
+        known = {residual.array: residual.starts for residual in self.residuals.values()} | reopened
+        with self.builder.at(function.span):
+            self.starts = {
+                array: self.builder.load(starts, [self.linear], "start") for array, starts in known.items()
+            }
+        return super().function(function)
+
+    def keys(self, stmt: Stmt) -> tuple[Key, ...]:
+        """The counts that a statement moves on."""
+        match stmt:
+            case Load() | Atomic() if stmt in self.residuals:
+                return (stmt,)
+            case Restore(stack) if stack in self.stacks:
+                return (Count(stack, "taken"), Count(stack, "depth"))
+            case Save(stack) if stack in self.stacks:
+                return (Count(stack, "depth"),)
+            case Append(array):
+                return (array,)
+            case _:
+                return ()
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Save():
+                self.save(stmt)
+            case Restore():
+                self.restore(stmt)
+            case Append(array, value):
+                (place,) = self.places(array, self.cursor[array], 1)
+                self.builder.store(array, [place], self.atom(value))
+                self.advance(array, 1)
+            case _:
+                super().stmt(stmt)
+
+    def load(self, stmt: Load) -> None:
+        if stmt not in self.residuals:
+            super().load(stmt)
+            return
+        held = self.read_back(stmt)
+        array, indices = self.var(stmt.array), self.atoms(stmt.indices)
+        self.builder.emit(Load(self.fresh(stmt.out), array, indices, stmt.span, held))
+
+    def atomic(self, stmt: Atomic) -> None:
+        if stmt not in self.residuals:
+            super().atomic(stmt)
+            return
+        held = self.read_back(stmt)
+        array, indices, value = self.var(stmt.array), self.atoms(stmt.indices), self.atom(stmt.value)
+        compare = None if stmt.compare is None else self.atom(stmt.compare)
+        out = self.fresh(stmt.out)
+        self.builder.emit(Atomic(out, stmt.kind, array, indices, value, stmt.span, held, compare=compare))
+
+    def read_back(self, site: Load | Atomic) -> Atom:
+        residual = self.residuals[site]
+        values = self.kept(residual, self.cursor[site], site.out.hint)
+        self.advance(site, 1)
+        return self.joined(residual.type, values)
+
+    def save(self, stmt: Save) -> None:
+        """What is pushed onto a stack is stored where its cotangent will be found."""
+        if stmt.stack not in self.stacks:
+            return
+        depth = Count(stmt.stack, "depth")
+        for i, atom in enumerate(stmt.atoms):
+            residual = self.residuals.get(Popped(stmt.stack, i, NOBODY, stmt.span))
+            if residual is None or residual.memory is None:
+                continue
+            places = self.places(residual.array, self.cursor[depth], size_of(residual.type))
+            for place, value in zip(places, components(self.builder, self.atom(atom)), strict=True):
+                self.builder.store(residual.memory, [place], value)
+        self.advance(depth, 1)
+
+    def restore(self, stmt: Restore) -> None:
+        taken, depth = Count(stmt.stack, "taken"), Count(stmt.stack, "depth")
+        if stmt.stack in self.stacks:
+            self.advance(depth, -1)
+        for site, out in sources(stmt):
+            residual = self.residuals.get(site)
+            self.env[out] = (
+                zero(type_of(out))  # nobody needs it
+                if residual is None
+                else self.joined(residual.type, self.popped(residual, taken, depth, out.hint))
+            )
+        if stmt.stack in self.stacks:
+            self.advance(taken, 1)
+
+    def popped(self, residual: Residual, taken: Count, depth: Count, hint: str) -> list[Atom]:
+        kept = self.kept(residual, self.cursor[taken], hint)
+        if residual.memory is None:
+            return kept
+        found: list[Atom] = []
+        places = self.places(residual.array, self.cursor[depth], size_of(residual.type))
+        for place, value in zip(places, kept, strict=True):
+            out = Var(scalar_of(residual.type), hint, self.builder.span)
+            self.builder.emit(Load(out, residual.memory, (place,), self.builder.span, value))
+            found.append(out)
+        return found
+
+    def kept(self, residual: Residual, cursor: Atom, hint: str) -> list[Atom]:
+        """The scalars that a residual holds at a cursor."""
+        places = self.places(residual.array, cursor, size_of(residual.type))
+        return [self.builder.load(residual.array, [place], hint) for place in places]
+
+    def places(self, array: Var, cursor: Atom, size: int) -> list[Atom]:
+        """Where the scalars stand that belong to a cursor, in the part that the thread has of an array."""
+        b, start = self.builder, self.starts[array]
+        first = b.apply("int64", b.apply("mul", cursor, integer(size)))
+        counts = [b.apply("add", first, Const(k, int64)) for k in range(size)]
+        none = Const(0, int64)
+        return [start if count == none else b.let(ALONG, (start, count), int64) for count in counts]
+
+    def joined(self, type: Value, scalars: list[Atom]) -> Atom:
+        return scalars[0] if isinstance(type, Scalar) else self.builder.apply(str(type), *scalars)
+
+    def advance(self, key: Key, by: int) -> None:
+        self.cursor[key] = self.builder.apply("add", self.cursor[key], integer(by))
+
+    def inside(self, *inner: Block) -> list[Key]:
+        """The counts that move on in some blocks."""
+        found = {key for block in inner for stmt in walk(block) for key in self.keys(stmt)}
+        return [key for key in self.cursor if key in found]
+
+    def if_(self, stmt: If) -> None:
+        cond = self.atom(stmt.cond)
+        moved = self.inside(stmt.then, stmt.orelse)
+        if isinstance(cond, Const) or not moved:
+            super().if_(stmt)
+            return
+        before = dict(self.cursor)
+        then, orelse = self.branch(stmt.then, before, moved), self.branch(stmt.orelse, before, moved)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        after = tuple(Var(int32, "cursor", stmt.span) for _ in moved)
+        self.cursor = before | dict(zip(moved, after, strict=True))
+        self.builder.emit(If((*outs, *after), cond, then, orelse, stmt.span))
+
+    def branch(self, block: Block, cursor: dict[Key, Atom], moved: list[Key]) -> Block:
+        self.cursor = dict(cursor)
+        copied = self.block(block)
+        return Block(copied.stmts, (*copied.yields, *(self.cursor[site] for site in moved)))
+
+    def custom(self, stmt: Custom) -> None:
+        moved = self.inside(stmt.body)
+        if not moved:
+            super().custom(stmt)
+            return
+        before, args = dict(self.cursor), self.atoms(stmt.args)
+        body = self.branch(stmt.body, before, moved)
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        after = tuple(Var(int32, "cursor", stmt.span) for _ in moved)
+        self.cursor = before | dict(zip(moved, after, strict=True))
+        self.builder.emit(Custom((*outs, *after), args, stmt.rules, body, stmt.span))
+
+    def loop(self, stmt: Loop) -> None:
+        moved = self.inside(stmt.body)
+        if not moved:
+            super().loop(stmt)
+            return
+        affine = _affine_sites(stmt, moved)
+        runs_through = isinstance(stmt, For) and stmt.stop is None
+        self.counted_loop(stmt, affine, [site for site in moved if site not in affine or not runs_through])
+
+    def counted_loop(self, stmt: Loop, affine: dict[Key, int], carried: list[Key]) -> None:
+        """`affine` sites are met a constant number of times an iteration, `carried` ones count."""
+        b, before = self.builder, dict(self.cursor)
+        inits = (*self.atoms(stmt.inits), *(before[site] for site in carried))
+        count = self.atom(stmt.count) if isinstance(stmt, For) else integer(0)
+        index = self.fresh(stmt.index) if isinstance(stmt, For) else None
+        carries = tuple(self.fresh(carry) for carry in stmt.carries)
+        cursors = tuple(Var(int32, "cursor", stmt.span) for _ in carried)
+        with b.block() as body:
+            self.cursor |= dict(zip(carried, cursors, strict=True))
+            for site, step in affine.items():
+                assert index is not None
+                self.cursor[site] = b.apply("add", before[site], b.apply("mul", index, integer(step)))
+            self.stmts(stmt.body)
+            yields = (*self.atoms(stmt.body.yields), *(self.cursor[site] for site in carried))
+        outs = tuple(self.fresh(out) for out in stmt.outs)
+        after = tuple(Var(int32, "cursor", stmt.span) for _ in carried)
+        ends = {
+            site: b.apply("add", before[site], b.apply("mul", count, integer(n)))
+            for site, n in affine.items()
+        }
+        self.cursor = before | ends | dict(zip(carried, after, strict=True))
+        cursored = body.close(*yields)
+        b.emit(like(stmt, (*outs, *after), index, count, (*carries, *cursors), inits, cursored))
+
+
+def _affine_sites(stmt: Loop, moved: list[Key]) -> dict[Key, int]:
+    """The sites whose cursor in iteration k is a constant times k, with the constant."""
+    if not isinstance(stmt, For) or stmt.reverse or stmt.count.type != int32:
+        return {}
+    found = {site: _occurrences(stmt.body, site) for site in moved if isinstance(site, Load | Atomic)}
+    return {site: number for site, number in found.items() if number is not None}
+
+
+def _occurrences(block: Block, site: Load | Atomic) -> int | None:
+    """How often a block meets a site, if that is the same on every path and known now."""
+    if site in block.stmts:
+        return 1
+    holder = next(stmt for stmt in block.stmts if any(site in set(walk(inner)) for inner in blocks(stmt)))
+    if isinstance(holder, Custom):
+        return _occurrences(holder.body, site)
+    if not isinstance(holder, For) or holder.stop is not None or not isinstance(holder.count, Const):
+        return None
+    inner = _occurrences(holder.body, site)
+    return None if inner is None else inner * int(holder.count.value)
+
+
+# ---------------------------------------------------------------------------------------------------- record
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,6 @@ from kernelab.lang.ir import (
 from kernelab.lang.types import Array, int32
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
-from kernelab.passes.ad.ascending import ascending
 from kernelab.passes.ad.atomic_rules import EXTREMA, better, is_one, refused, shared, winning
 from kernelab.passes.ad.custom_rules import (
     any_nonzero,
@@ -58,11 +57,10 @@ from kernelab.passes.ad.custom_rules import (
     touches,
 )
 from kernelab.passes.ad.operand_cotangents import pull
-from kernelab.passes.ad.primal_replay import Env, Replay, value_of
-from kernelab.passes.ad.record import Recorded, record
-from kernelab.passes.ad.save_points import Residual
+from kernelab.passes.ad.primal_replay import Env, Replay, ascending, value_of
+from kernelab.passes.ad.record import Recorded, Residual, record
 from kernelab.passes.common.effects import Groups, effects
-from kernelab.passes.common.expand_operations import expanded
+from kernelab.passes.common.inline import expanded
 from kernelab.passes.common.native_calls import refuse_native, refuse_unrepeatable
 from kernelab.passes.common.simplify import simplify
 

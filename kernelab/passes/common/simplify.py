@@ -1,18 +1,208 @@
-"""Simplification: constants fold, equal expressions are computed once, constant carries go away.
+"""Simplification: constants fold, equal expressions are computed once, and dead code goes away."""
 
-    before    a = mul(x, y); b = mul(x, y); c = add(a, b)
-    after     a = mul(x, y); c = add(a, a)
-
-Only what is exact: the program means the same to the last bit.
-"""
-
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, assert_never
 
 from kernelab.lang.build import integer, type_of
-from kernelab.lang.ir import Atom, Block, Const, For, Function, If, Let, Loop, While
+from kernelab.lang.ir import (
+    Alloc,
+    Append,
+    Assert,
+    Atom,
+    Atomic,
+    Block,
+    Call,
+    Const,
+    Custom,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Loop,
+    Native,
+    Print,
+    Restore,
+    Save,
+    Stack,
+    Stmt,
+    Store,
+    Var,
+    While,
+    atoms,
+    blocks,
+    defs,
+)
 from kernelab.passes.common.copying import Copier
-from kernelab.passes.common.eliminate import eliminate
+
+
+def eliminate(function: Function) -> Function:
+    """The function without dead code."""
+    marks = _Marks()
+    marks.index(function.body, None)
+    for atom in function.body.yields:
+        marks.need(atom)
+    marks.spread()
+    body = _Sweeper(marks).block(function.body)
+    return replace(function, body=body)
+
+
+@dataclass
+class _Marks:
+    """Which Vars, statements and slots are needed."""
+
+    vars: set[Var] = field(default_factory=set)
+    stmts: set[Stmt] = field(default_factory=set)
+    slots: set[tuple[Stack, int]] = field(default_factory=set)
+    _definer: dict[Var, Stmt] = field(default_factory=dict)
+    _parent: dict[Stmt, Stmt | None] = field(default_factory=dict)
+    _saves: dict[Stack, list[Save]] = field(default_factory=dict)
+    _work: list[Var] = field(default_factory=list)
+
+    def index(self, block: Block, parent: Stmt | None) -> None:
+        for stmt in block.stmts:
+            self._parent[stmt] = parent
+            for var in defs(stmt):
+                self._definer[var] = stmt
+            match stmt:
+                case For(_, index, _, carries):
+                    self._definer.update(dict.fromkeys((index, *carries), stmt))
+                case While(_, carries):
+                    self._definer.update(dict.fromkeys(carries, stmt))
+                case Save(stack):
+                    self._saves.setdefault(stack, []).append(stmt)
+            for inner in blocks(stmt):
+                self.index(inner, stmt)
+        for stmt in block.stmts:
+            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call) or _has_effect(stmt):
+                self.keep(stmt)
+
+    def need(self, atom: Atom) -> None:
+        if isinstance(atom, Var) and atom not in self.vars:
+            self.vars.add(atom)
+            self._work.append(atom)
+
+    def keep(self, stmt: Stmt) -> None:
+        if stmt in self.stmts:
+            return
+        self.stmts.add(stmt)
+        match stmt:
+            case If(_, cond):
+                self.need(cond)
+            case For() | While():
+                self.keep_loop(stmt)
+            case Save() | Restore():
+                pass
+            case Custom(_, args, _, body):
+                for atom in (*args, *body.yields):
+                    self.need(atom)
+            case _:
+                for atom in atoms(stmt):
+                    self.need(atom)
+        parent = self._parent[stmt]
+        if parent is not None:
+            self.keep(parent)
+
+    def keep_loop(self, stmt: Loop) -> None:
+        if isinstance(stmt, For):
+            self.need(stmt.count)
+        if stmt.stop is not None:
+            self.need(stmt.carries[stmt.stop])
+
+    def spread(self) -> None:
+        while self._work:
+            var = self._work.pop()
+            stmt = self._definer.get(var)
+            if stmt is not None:
+                self.keep(stmt)
+                self.need_source(var, stmt)
+
+    def need_source(self, var: Var, stmt: Stmt) -> None:
+        match stmt:
+            case If(outs, _, then, orelse):
+                position = outs.index(var)
+                self.need(then.yields[position])
+                self.need(orelse.yields[position])
+            case For() | While():
+                self.need_carry(var, stmt)
+            case Restore(stack, outs):
+                position = outs.index(var)
+                self.slots.add((stack, position))
+                for save in self._saves.get(stack, ()):
+                    self.keep(save)
+                    self.need(save.atoms[position])
+            case _:
+                pass
+
+    def need_carry(self, var: Var, stmt: Loop) -> None:
+        if isinstance(stmt, For) and var is stmt.index:
+            return
+        position = stmt.outs.index(var) if var in stmt.outs else stmt.carries.index(var)
+        self.need(stmt.carries[position])
+        self.need(stmt.inits[position])
+        self.need(stmt.body.yields[position])
+
+
+class _Sweeper:
+    def __init__(self, marks: _Marks) -> None:
+        self.marks = marks
+
+    def block(self, block: Block, kept: list[int] | None = None) -> Block:
+        stmts = tuple(self.stmt(stmt) for stmt in block.stmts if stmt in self.marks.stmts)
+        yields = block.yields if kept is None else tuple(block.yields[i] for i in kept)
+        return Block(stmts, yields)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case If(outs, cond, then, orelse, span):
+                kept = [i for i, out in enumerate(outs) if out in self.marks.vars]
+                live = tuple(outs[i] for i in kept)
+                return If(live, cond, self.block(then, kept), self.block(orelse, kept), span)
+            case For() | While():
+                return self.loop(stmt)
+            case Custom(outs, args, rules, body, span):
+                return Custom(outs, args, rules, self.block(body), span)
+            case Save(stack, saved, span):
+                return Save(
+                    stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.marks.slots), span
+                )
+            case Restore(stack, outs, span):
+                return Restore(
+                    stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span
+                )
+            case Let() | Alloc() | Load() | Store() | Atomic() | Assert() | Print() | Call() | Append():
+                return stmt
+            case Native():
+                return stmt
+            case _:
+                assert_never(stmt)
+
+    def loop(self, stmt: Loop) -> Stmt:
+        kept = [i for i, carry in enumerate(stmt.carries) if carry in self.marks.vars]
+        outs = tuple(stmt.outs[i] for i in kept)
+        carries = tuple(stmt.carries[i] for i in kept)
+        inits = tuple(stmt.inits[i] for i in kept)
+        body = self.block(stmt.body, kept)
+        stop = None if stmt.stop is None else kept.index(stmt.stop)
+        if isinstance(stmt, For):
+            return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
+        assert stop is not None
+        return While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
+
+
+def _has_effect(stmt: Stmt) -> bool:
+    """Whether it is C++ that is there for its effect, or may have one, or a loop that may run forever."""
+    match stmt:
+        case Native():
+            return not stmt.outs or bool(stmt.changed)
+        case While():
+            return not stmt.ends
+        case _:
+            return False
+
+
+# -------------------------------------------------------------------------------------------------- simplify
+
 
 _Key = tuple[object, ...]
 _T = TypeVar("_T")

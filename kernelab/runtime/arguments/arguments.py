@@ -3,14 +3,16 @@
 Every message names the argument and points at the parameter in the kernel's text.
 """
 
+import difflib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelab.errors import Diagnostic, LaunchError, Span
+from kernelab.frontend import GenericKernel, KernelDefinition
 from kernelab.host.traced import untraced
 from kernelab.host.unsuited import refuse_mask
 from kernelab.lang.ir import Var
@@ -30,6 +32,7 @@ from kernelab.runtime.array.transfers import require_readable
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.interop import HostArray, array_type, scalar_of_dtype
+from kernelab.runtime.memory.memory import Allocation
 
 _FORMATS = {
     "bool": "?7x", "int8": "b7x", "int16": "h6x", "int32": "i4x", "int64": "q",
@@ -271,3 +274,118 @@ def _nothing(wanted: Array) -> array:
     made = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
     assert isinstance(made, array)
     return made
+
+
+# --------------------------------------------------------------------------------------------------- calling
+
+
+Loaded = KernelDefinition | GenericKernel
+
+
+def ordered(kernel: Loaded, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """All arguments in order; those that are missing at the end are left to whoever checks their number.
+
+    Raises LaunchError for a name that the kernel does not have or that got a value already, and for a
+    parameter without a value before one that has one.
+    """
+    arguments = list(given)
+    if not named and (not kernel.defaults or len(arguments) >= len(kernel.names)):
+        return arguments
+    rest = kernel.names[len(arguments) :]
+    for name in named:
+        if name not in rest:
+            raise _not_taken(kernel, name)
+    values = {**kernel.defaults, **named}
+    for position, name in enumerate(rest):
+        if name in values:
+            arguments.append(values[name])
+        elif any(later in values for later in rest[position:]):
+            raise _error(
+                kernel, f"kernel `{kernel.name}` needs a value for `{name}`", "pass it by position or name"
+            )
+        else:
+            break
+    return arguments
+
+
+def _not_taken(kernel: Loaded, name: str) -> LaunchError:
+    if name in kernel.names:
+        return _error(kernel, f"kernel `{kernel.name}` gets two values for `{name}`", "leave one of them out")
+    close = difflib.get_close_matches(name, kernel.names, 1)
+    hint = f"did you mean {close[0]}?" if close else f"its parameters are {', '.join(kernel.names)}"
+    return _error(kernel, f"kernel `{kernel.name}` has no parameter `{name}`", hint)
+
+
+def _error(kernel: Loaded, message: str, hint: str) -> LaunchError:
+    return LaunchError(Diagnostic(message, kernel.span, "count", hint=hint))
+
+
+# ------------------------------------------------------------------------------------------------- fast pack
+
+
+Slots = Callable[[Sequence[Any], bytes], list[bytes] | None]
+Memories = Callable[[Sequence[Any]], list[Allocation]]
+Marks = Callable[[Sequence[Allocation]], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """The functions of one kernel.
+
+    `slots` gives the packed arguments behind those of the grid, None unless all arguments are of the usual
+    kind and can be written where the kernel writes; `memories` the allocations of the arrays among the
+    arguments; `wanted` and `versions`, of these, whether each requires gradients and how often it was
+    written.
+    """
+
+    slots: Slots
+    memories: Memories
+    wanted: Marks
+    versions: Marks
+
+
+def straight(parameters: Sequence[Parameter], written: Sequence[int]) -> Straight:
+    """The functions of a kernel with these parameters, some of which it writes, by position."""
+    arrays = [i for i, parameter in enumerate(parameters) if isinstance(parameter.type, Array)]
+    known: dict[str, Any] = {"array": array}
+    text = [
+        *_slots(parameters, written, known),
+        "def memories(arguments):",
+        f"    return [{', '.join(f'arguments[{i}].allocation' for i in arrays)}]",
+        *_marks("wanted", "requires_grad", len(arrays)),
+        *_marks("versions", "version", len(arrays)),
+    ]
+    exec("\n".join(text), known)  # made of numbers alone: no word of the user's is in it
+    return Straight(known["slots"], known["memories"], known["wanted"], known["versions"])
+
+
+def _slots(parameters: Sequence[Parameter], written: Sequence[int], known: dict[str, Any]) -> list[str]:
+    conditions, packed = ["True"], ["grid"]
+    for i, parameter in enumerate(parameters):
+        if isinstance(parameter.type, Array):
+            known[f"type{i}"] = parameter.type
+            conditions += [f"a{i}.__class__ is array", f"a{i}.type is type{i}"]
+            packed.append(f"a{i}.packed")
+            continue
+        quick = parameter.quick
+        if quick is None:
+            return ["def slots(arguments, grid):", "    return None"]
+        known[f"kind{i}"], known[f"pack{i}"] = quick.kind, quick.pack
+        conditions += [f"a{i}.__class__ is kind{i}", f"{quick.low!r} <= a{i} <= {quick.high!r}"]
+        packed.append(f"pack{i}(a{i})")
+    for i in written:
+        conditions += [f"a{i}.allocation.writable", f"not a{i}.allocation.folded"]
+    return [
+        "def slots(arguments, grid):",
+        f"    if len(arguments) != {len(parameters)}:",
+        "        return None",
+        f"    [{', '.join(f'a{i}' for i in range(len(parameters)))}] = arguments",
+        f"    if {' and '.join(conditions)}:",
+        f"        return [{', '.join(packed)}]",
+        "    return None",
+    ]
+
+
+def _marks(name: str, attribute: str, count: int) -> list[str]:
+    items = "".join(f"memories[{k}].{attribute}, " for k in range(count))
+    return [f"def {name}(memories):", f"    return ({items})"]

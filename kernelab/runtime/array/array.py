@@ -15,15 +15,20 @@ from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import Value, shape_of
-from kernelab.runtime.array.attribute_hints import Hints
-from kernelab.runtime.array.exchange import Exchange
-from kernelab.runtime.array.fixed import Fixed
-from kernelab.runtime.array.fresh import allocate_on, laid_out, require_room
+from kernelab.runtime.array.array_attributes import Fixed, Hints
+from kernelab.runtime.array.exchange import Exchange, at_address, from_interface, is_outside
 from kernelab.runtime.array.host_annotations import array_annotation
 from kernelab.runtime.array.host_operators import Arithmetic
-from kernelab.runtime.array.outside import at_address, from_interface, is_outside
-from kernelab.runtime.array.overlap import share_bytes
-from kernelab.runtime.array.transfers import look_at, transfer, unreadable, write
+from kernelab.runtime.array.layout import share_bytes
+from kernelab.runtime.array.transfers import (
+    allocate_on,
+    laid_out,
+    look_at,
+    require_room,
+    transfer,
+    unreadable,
+    write,
+)
 from kernelab.runtime.array.viewing import (
     Index,
     Views,
@@ -386,3 +391,14 @@ def _restored(values: HostArray, dtype: Value, requires_grad: bool) -> array:
 def _listed(elements: array) -> list[Any]:
     flat = elements.seen().reshape((-1, *shape_of(elements.dtype)))
     return flat.tolist() if flat.ndim == 1 else [value_of(elements.dtype, value.copy()) for value in flat]
+
+
+# -------------------------------------------------------------------------------------------------- gathered
+
+
+class Gathered(array):
+    """Picked elements in memory of their own; `source` takes them back by `assign`, unless it `repeats`."""
+
+    __slots__ = ("source",)
+
+    source: Any

@@ -3,12 +3,18 @@
 The methods here are those of `array` that need nothing of its inside.
 """
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import chain
 from typing import Any, Self
 
-from kernelab.errors import Diagnostic, KernelTypeError
+import numpy as np
+
+from kernelab.backend.cuda.stream_sync import ANY, LEGACY, Partner
+from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, a_thing
 from kernelab.host.traced import Origins, traced
+from kernelab.lang.structs import Struct
 from kernelab.lang.types import (
     Mat,
     Scalar,
@@ -21,13 +27,250 @@ from kernelab.lang.types import (
     uint16,
 )
 from kernelab.runtime.array.gradients import Gradients
-from kernelab.runtime.array.outside import capsule, interface_of
+from kernelab.runtime.array.layout import Part, Strided
 from kernelab.runtime.array.transfers import look_at
 from kernelab.runtime.context.recorder import RECORDER
-from kernelab.runtime.memory.dlpack import CPU, CUDA, as_brain, is_brain
-from kernelab.runtime.memory.interop import HostArray, itemsize, value_type
-from kernelab.runtime.memory.memory import bounds, contiguous_strides
+from kernelab.runtime.memory.device import Device, get_cuda_devices, get_device
+from kernelab.runtime.memory.dlpack import CPU, CUDA, Described, as_brain, capsule_of, is_brain, taken
+from kernelab.runtime.memory.interop import HostArray, itemsize, too_many_axes, value_type
+from kernelab.runtime.memory.memory import Allocation, bounds, contiguous_strides, folds, point_at
 from kernelab.runtime.memory.pinned import pinned_like
+from kernelab.runtime.memory.spaces import OPEN, DeviceAllocation, Space, space_of
+
+INTERFACE = "__cuda_array_interface__"
+
+
+def is_outside(data: object) -> bool:
+    """Whether an object of another library says that its elements are on a CUDA device."""
+    if isinstance(data, np.ndarray | list | tuple | int | float):
+        return False
+    return hasattr(type(data), INTERFACE) and _interface(data) is not None
+
+
+def _interface(data: Any) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] | None = getattr(data, INTERFACE, None)
+    except RuntimeError as problem:  # PyTorch's way to say that gradients stand in the way
+        message = f"this {type(data).__name__} does not hand its memory over: {problem}"
+        raise KernelTypeError(Diagnostic(message, code="shared", hint="pass x.detach()")) from None
+    return found
+
+
+def from_interface(data: Any, elem: Any) -> Part:
+    """The memory of an object with the CUDA array interface.
+
+    With a vector or matrix for `elem` the last axes are its components; with numbers of another type, `elem`
+    is left to the caller.  Raises KernelTypeError for what no array can look at.
+    """
+    told = _interface(data)
+    assert told is not None
+    if isinstance(elem, Struct):
+        message = f"an array of {elem} cannot be made over memory of another library on a device"
+        raise KernelTypeError(Diagnostic(message, code="shared", hint="copy it to the CPU first"))
+    if told.get("mask") is not None:
+        raise KernelTypeError(Diagnostic("an array with a mask cannot be shared", code="shared"))
+    address, read_only = told["data"]
+    scalar, shape = value_type(np.dtype(told["typestr"])), tuple(told["shape"])
+    assert isinstance(scalar, Scalar)
+    strides = told.get("strides") or contiguous_strides(shape, scalar.dtype.itemsize)
+    space = _space_of(address, data)
+    stream = told.get("stream")
+    if stream is not None:
+        space.require_free("an array is shared with another library")
+        space.stream_sync.meet(0, stream)
+    described = Described(address or 0, shape, tuple(strides), scalar, _ordinal(space), data)
+    return over(space, described, elem, (ANY,), writable=not read_only)
+
+
+def _space_of(address: int, data: object) -> Space:
+    """The device that an address is of."""
+    if not address:
+        return _opened(get_device("cuda"))
+    places = [get_device(name) for name in OPEN] or get_cuda_devices()
+    for place in (*places, *get_cuda_devices()):
+        if _opened(place).driver.owns(address):
+            return _opened(place)
+    message = f"no CUDA device of this machine has the memory that this {type(data).__name__} tells of"
+    raise KernelTypeError(Diagnostic(message, code="device", hint=f"its address is {address:#x}"))
+
+
+def _opened(place: Device) -> Space:
+    assert place.space is not None
+    return place.space
+
+
+def _ordinal(space: Space) -> int:
+    return int(space.name.partition(":")[2])
+
+
+def interface_of(elements: Strided) -> dict[str, Any]:
+    """The CUDA array interface of an array, whose memory is shared from now on; AttributeError on the CPU."""
+    space, scalar = space_of(elements.allocation), scalar_of(elements.dtype)
+    if space is None or scalar == bfloat16:  # for which NumPy's words have no name
+        raise AttributeError(INTERFACE)
+    shape, strides = _scalars(elements)
+    _share(elements, ANY)
+    return {
+        "shape": shape,
+        "strides": strides,
+        "typestr": scalar.dtype.str,
+        "data": (elements.ptr if elements.size else 0, not elements.allocation.writable),
+        "version": 3,
+        "stream": space.driver.own_stream,
+    }
+
+
+def capsule(
+    elements: Any,
+    stream: Any = None,
+    dl_device: Any = None,
+    copy: bool | None = None,
+    partner: Partner = ANY,
+) -> Any:
+    """The elements of an array of a device as a DLPack capsule, for a consumer that works in `stream`.
+
+    Its stream waits for what kernelab has to do; None is CUDA's default stream, -1 one that does not wait.
+    """
+    space = space_of(elements.allocation)
+    assert space is not None
+    if dl_device is not None and tuple(dl_device) != (2, _ordinal(space)):
+        if tuple(dl_device) != (CPU, 0) or copy is False:
+            raise BufferError(f"this array is on {space.name}, and is not copied to device {dl_device}")
+        return elements.to("cpu").__dlpack__()
+    if not elements.allocation.writable:
+        raise BufferError("this array is read-only, and DLPack cannot say so: pass a copy, kl.clone(x)")
+    if stream == 0:
+        raise BufferError("DLPack knows no stream 0: pass 1 for CUDA's default stream, or None")
+    if stream != -1:
+        space.require_free("an array is shared with another library")
+    shared = elements.__copy__() if copy else elements
+    shape, strides = _scalars(shared)
+    if not copy:
+        _share(shared, partner)
+    else:
+        shared.allocation.flush()
+    if stream != -1:
+        space.stream_sync.meet(LEGACY if stream is None else int(stream), 0)
+    scalar = scalar_of(shared.dtype)
+    return capsule_of(Described(shared.ptr, shape, strides, scalar, _ordinal(space), shared.allocation))
+
+
+def _scalars(elements: Strided) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of the numbers, those of components last."""
+    parts, size = shape_of(elements.dtype), scalar_of(elements.dtype).dtype.itemsize
+    return elements.shape + parts, elements.strides + contiguous_strides(parts, size)
+
+
+def _share(elements: Strided, partner: Partner) -> None:
+    memory = elements.allocation
+    assert isinstance(memory, DeviceAllocation)
+    memory.share((partner,))
+
+
+def from_capsule(source: Any, elem: Value | None) -> Part:
+    """The memory of a device that DLPack describes: of an object that speaks it, or of a capsule.
+
+    Raises KernelTypeError where numbers would have to be converted.
+    """
+    if type(source).__name__ == "PyCapsule":
+        described = taken(source)
+        space = _opened(get_device(f"cuda:{described.ordinal}"))
+        space.driver.wait_for_all()  # a capsule does not say what it has to wait for
+    else:
+        space = _opened(get_device(f"cuda:{source.__dlpack_device__()[1]}"))
+        described = taken(source.__dlpack__(stream=space.driver.own_stream))
+    made = over(space, described, elem, (partner_of(source, space),))
+    if elem is not None and scalar_of(elem) != scalar_of(made.dtype):
+        message = f"numbers of {made.dtype} cannot be shared as {scalar_of(elem)}"
+        hint = "convert them on either side: kl.array(kl.from_dlpack(x), dtype=...)"
+        raise KernelTypeError(Diagnostic(message, code="dlpack", hint=hint))
+    return made
+
+
+def partner_of(source: Any, space: Space) -> Partner:
+    """The streams in which the library of an object works: of PyTorch the one in use, of others any."""
+    return TorchStream(_ordinal(space)) if type(source).__module__.partition(".")[0] == "torch" else ANY
+
+
+class TorchStream:
+    """The stream that PyTorch uses on a device at the moment in which it is asked for."""
+
+    __slots__ = ("ordinal",)
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TorchStream) and other.ordinal == self.ordinal
+
+    def __hash__(self) -> int:
+        return hash(("torch", self.ordinal))
+
+    def __call__(self) -> int:
+        stream: int = import_module("torch").cuda.current_stream(self.ordinal).cuda_stream
+        return stream or LEGACY
+
+
+def over(
+    space: Space,
+    described: Described,
+    elem: Value | None,
+    partners: tuple[Partner, ...],
+    *,
+    writable: bool = True,
+) -> Part:
+    """Described elements; their last axes are components if `elem` has the same numbers."""
+    shape, strides, size = described.shape, described.strides, described.scalar.dtype.itemsize
+    low, high = bounds(described.address, shape, strides, size)
+    memory = space.borrow(low, high, described.owner, partners, writable=writable)
+    made: Value = described.scalar
+    if elem is not None and scalar_of(elem) == described.scalar:
+        made, parts = elem, shape_of(elem)
+        at = len(shape) - len(parts)
+        if at < 0 or shape[at:] != parts or strides[at:] != contiguous_strides(parts, size):
+            message = f"the last axes of shape {shape} are no components of {elem}, side by side"
+            raise KernelTypeError(Diagnostic(message, code="shape", hint=f"they have to be {parts}"))
+        shape, strides = shape[:at], strides[:at]
+    if not shape:
+        shape, strides = (1,), (size,)
+    if len(shape) > 4:
+        raise KernelTypeError(too_many_axes(len(shape)))
+    memory.folded |= folds(shape, strides, itemsize(made))
+    return Part(memory, described.address - memory.address, shape, strides, made)
+
+
+def at_address(
+    space: Space | None,
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    size: int,
+    deleter: Callable[[int, int], None] | None,
+) -> Allocation:
+    """The allocation over an address of a device, or of the host; raises LaunchError where it is none of it.
+
+    `deleter` is called with the address and the size when nobody looks at it any more.
+    """
+    if space is None:
+        return point_at(address, shape, strides, size, deleter)
+    low, high = bounds(address, shape, strides, size)
+    if low < high and not space.driver.owns(address):
+        message = f"the address {address:#x} is not in the memory of {space.name}"
+        hint = "pass the address of the first element there, such as x.data_ptr() or x.data.ptr"
+        raise LaunchError(Diagnostic(message, code="device", hint=hint))
+    memory = space.borrow(low, high, None, (ANY,))
+    if deleter is not None:
+        weakref.finalize(memory, deleter, low, high - low)
+    return memory
+
+
+def no_dlpack(source: object) -> KernelTypeError:
+    """The error of an object that does not speak DLPack."""
+    message = f"from_dlpack takes an array of another library, not {a_thing(source)}"
+    return KernelTypeError(Diagnostic(message, code="dlpack", hint="make an array of it: kl.array(...)"))
+
+
+# -------------------------------------------------------------------------------------------------- exchange
 
 
 class Exchange(Gradients):

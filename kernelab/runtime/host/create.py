@@ -13,11 +13,9 @@ from kernelab.host.traced import follow
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import bfloat16, scalar_of
 from kernelab.runtime.array.array import array, duplicate, require_array
-from kernelab.runtime.array.exchange import Capsule
-from kernelab.runtime.array.fresh import allocate_on, laid_out
+from kernelab.runtime.array.exchange import Capsule, from_capsule, no_dlpack
 from kernelab.runtime.array.host_annotations import array_annotation
-from kernelab.runtime.array.outside import from_capsule, no_dlpack
-from kernelab.runtime.array.transfers import put, transfer
+from kernelab.runtime.array.transfers import allocate_on, laid_out, put, transfer
 from kernelab.runtime.array.viewing import is_picked
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER

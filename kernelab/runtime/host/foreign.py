@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, a_thing
 from kernelab.lang.types import SCALARS, Scalar, Value
-from kernelab.runtime.array.outside import TorchStream, capsule
+from kernelab.runtime.array.exchange import TorchStream, capsule
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.host.create import array, from_dlpack, from_numpy
 from kernelab.runtime.memory.device import CPU, Device, get_device

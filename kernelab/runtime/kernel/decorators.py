@@ -14,13 +14,22 @@ from typing import Any
 from kernelab.errors import Diagnostic, KernelTypeError, Source
 from kernelab.frontend import GenericKernel, Overloads, UserFunction, attach, rule_from, struct_of
 from kernelab.host.single import Single
-from kernelab.runtime.arguments.generic import stated
+from kernelab.runtime.arguments.signature import stated
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.host.closure_names import closure, evaluated, maps_of, names_around
-from kernelab.runtime.host.static_values import parsed
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.kernel import Kernel, Made, compile_source
-from kernelab.runtime.kernel.loading import definition_of, loader, native_of, refuse_unknown, warn_of
+from kernelab.runtime.kernel.loading import (
+    closure,
+    definition_of,
+    evaluated,
+    loader,
+    maps_of,
+    names_around,
+    native_of,
+    parsed,
+    refuse_unknown,
+    warn_of,
+)
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:

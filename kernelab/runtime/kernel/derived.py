@@ -3,12 +3,15 @@
 Knows passes and the backend; must not know how kernels are written, launched or recorded.
 """
 
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 
-from kernelab.backend.common.backends import Args, Entry
+from kernelab.backend.common.backends import Args, Entry, StorageFull
 from kernelab.backend.common.tiered import AHEAD, Pending
+from kernelab.errors import Span
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Custom, Function, walk
 from kernelab.passes.access.access_regions import Region, regions
@@ -17,11 +20,135 @@ from kernelab.passes.common.effects import effects
 from kernelab.passes.common.inline import inline
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
+from kernelab.passes.programs.nan_provenance import Poisoned, poison
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.kernel.dispatch import Placed, place
-from kernelab.runtime.kernel.memory_budget import run_within_budget
-from kernelab.runtime.kernel.tracing import Tracing, traced
+from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.spaces import Space
+from kernelab.settings import settings
+
+FRESH = 0.25
+"""For how many seconds it is remembered how much memory is free."""
+
+LEAST = 1 << 20
+"""What a launch may keep however little is free: so little is not what memory runs out of."""
+
+
+def run_within_budget(usual: Entry, frugal: Callable[[], Entry], args: Args) -> bool:
+    """Run a program, and another of the same function where it saves too much; whether it did.
+
+    Raises KernelMemoryError where it keeps more than a launch may.
+    """
+    info = usual.info
+    room = room_to_keep() if info.saves or info.keeps else 0
+    try:
+        usual(args, settings().loop_memory if info.saves else 0, room=room)
+    except StorageFull as full:
+        frugal()(args, done=full.done, room=room)
+        return True
+    return False
+
+
+def run_keeping(entry: Entry, args: Args) -> None:
+    """Run a primal that keeps residuals; raises KernelMemoryError where these are more than they may be."""
+    entry(args, room=room_to_keep())
+
+
+def room_to_keep() -> int:
+    """How many bytes a launch that begins now may keep, 0 for any number."""
+    wanted = settings().kept_memory
+    if wanted is not None:
+        return wanted
+    free = _free.now()
+    return 0 if free is None else max(LEAST, free // 2)
+
+
+class _FreeMemory:
+    """How much memory is free, asked for now and then: asking takes as long as a small launch."""
+
+    def __init__(self) -> None:
+        self.asked = -FRESH
+        self.found: int | None = None
+
+    def now(self) -> int | None:
+        moment = time.monotonic()
+        if moment - self.asked >= FRESH:
+            self.asked, self.found = moment, free_memory()
+        return self.found
+
+
+_free = _FreeMemory()
+
+
+def free_memory() -> int | None:
+    """How many bytes the machine, or the container around the process, has left; None if it does not say."""
+    return min([*_free_of_machine(), *_free_of_container()], default=None)
+
+
+def _free_of_machine() -> list[int]:
+    lines = _text("/proc/meminfo").splitlines()
+    return [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+
+
+def _free_of_container() -> list[int]:
+    """What the control groups of both versions allow beyond what is in use."""
+    places = (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    )
+    found = [(_text(limit).strip(), _text(used).strip()) for limit, used in places]
+    return [max(0, int(limit) - int(used)) for limit, used in found if limit.isdigit() and used.isdigit()]
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:  # no such file on this machine
+        return ""
+
+
+# --------------------------------------------------------------------------------------------------- tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """A program built so that it finds where values turn NaN or infinite."""
+
+    program: Poisoned
+    entry: Entry
+
+    def culprit(self, marks: HostArray) -> "Culprit | None":
+        """What the marks of the threads say; the first thread that has one counts."""
+        marked = marks.nonzero()[0]
+        if not len(marked):
+            return None
+        thread = int(marked[0])
+        site, word = self.program.where_it_began(int(marks[thread]))
+        return Culprit(site.span, site.array, site.value, word, thread)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """Where a value turned NaN or infinite: the line, what it turned into, and the thread.
+
+    `array` is the parameter whose element was so when it was read there, `value` the number that was passed
+    so, if that is how it came.
+    """
+
+    span: Span
+    array: str
+    value: str
+    word: str
+    thread: int
+
+
+def traced(function: Function) -> Tracing:
+    """The program, built so."""
+    program = poison(scalarise(function))
+    return Tracing(program, place(program.function))
+
+
+# --------------------------------------------------------------------------------------------------- derived
 
 
 class Reverse:

@@ -31,26 +31,28 @@ from kernelab.passes.ad.jvp import jvp
 from kernelab.passes.ad.loop_savings import LoopStorage, loop_storage
 from kernelab.passes.ad.vjp import Vjp, vjp
 from kernelab.passes.common.effects import Effects, effects
-from kernelab.passes.common.expand_operations import expanded
-from kernelab.passes.common.inline import lay_out
+from kernelab.passes.common.inline import expanded, lay_out
 from kernelab.passes.common.load_forwarding import forward
 from kernelab.passes.common.simplify import simplify
 from kernelab.passes.common.widen import widen
-from kernelab.runtime.arguments.arguments import Parameter, Quick, parameters
-from kernelab.runtime.arguments.calling import Loaded, ordered
-from kernelab.runtime.arguments.fast_pack import Straight, straight
-from kernelab.runtime.arguments.generic import types_of
-from kernelab.runtime.arguments.signature import Formals, formals_of
-from kernelab.runtime.array.attribute_hints import KernelHints
+from kernelab.runtime.arguments.arguments import (
+    Loaded,
+    Parameter,
+    Quick,
+    Straight,
+    ordered,
+    parameters,
+    straight,
+)
+from kernelab.runtime.arguments.signature import Formals, formals_of, types_of
+from kernelab.runtime.array.array_attributes import KernelHints
 from kernelab.runtime.context import hooks
 from kernelab.runtime.context.garbage import put_off
-from kernelab.runtime.host.closure_names import names_around
 from kernelab.runtime.host.struct_instances import Instance, class_of
-from kernelab.runtime.kernel.derived import Reverse, build, flat, flat_pair
-from kernelab.runtime.kernel.loading import Module, loader, refuse_unknown
+from kernelab.runtime.kernel.derived import Reverse, Tracing, build, flat, flat_pair, traced
+from kernelab.runtime.kernel.loading import Module, loader, names_around, refuse_unknown
 from kernelab.runtime.kernel.rulecheck import check_rules
 from kernelab.runtime.kernel.stale_constants import Constants, constants_of
-from kernelab.runtime.kernel.tracing import Tracing, traced
 from kernelab.settings import settings
 
 Groups = tuple[tuple[str, ...], ...]

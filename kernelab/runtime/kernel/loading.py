@@ -1,13 +1,14 @@
 """From Python functions to definitions: the text of a def, the names around it, what Python made of it."""
 
 import ast
+import sys
 import warnings
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kernelab.errors import Diagnostic, KernelValueError, KernelWarning
+from kernelab.errors import Diagnostic, KernelSyntaxError, KernelValueError, KernelWarning, Source
 from kernelab.frontend import (
     Definition,
     GenericKernel,
@@ -22,8 +23,109 @@ from kernelab.frontend.syntax.options import settled, unknown
 from kernelab.lang.structs import StructArray
 from kernelab.lang.types import Array, Value
 from kernelab.runtime.array.host_annotations import ref
-from kernelab.runtime.host.closure_names import closure, maps_of
-from kernelab.runtime.host.static_values import Parsed, parsed
+from kernelab.runtime.host.host_words import static
+
+
+def names_around(depth: int) -> Mapping[str, Any]:
+    """The names that the caller's caller sees, or whoever stands `depth` frames up."""
+    frame = sys._getframe(depth)
+    if frame.f_locals is frame.f_globals:
+        return frame.f_globals
+    return ChainMap(dict(frame.f_locals), frame.f_globals)
+
+
+def maps_of(namespace: Mapping[str, Any]) -> list[Any]:
+    """The dictionaries behind a namespace."""
+    return namespace.maps if isinstance(namespace, ChainMap) else [namespace]
+
+
+def closure(function: Callable[..., Any]) -> dict[str, Any]:
+    """What the function's free variables hold now; those not assigned yet are left out."""
+    found = {}
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
+
+
+def evaluated(annotation: Any, function: Callable[..., Any], names: Mapping[str, Any]) -> Any:
+    """An annotation as an object: its text is evaluated, where Python has left it as text."""
+    if not isinstance(annotation, str):
+        return annotation
+    return eval(annotation, dict(ChainMap(closure(function), *maps_of(names))))
+
+
+# --------------------------------------------------------------------------------------------- static values
+
+
+_WORD = "__static"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A function's text and tree, in which the names of `values` stand for what was evaluated."""
+
+    source: Source
+    tree: ast.Module
+    values: Mapping[str, Any]
+
+
+def parsed(function: Callable[..., Any], names: Mapping[str, Any]) -> Parsed | None:
+    """The function with its `static(...)` evaluated; None where it has none, or its text is not kept."""
+    code = getattr(function, "__code__", None)
+    around = ChainMap(closure(function), *maps_of(names))
+    if code is None or not any(
+        word == "static" or around.get(word) is static for word in (*code.co_names, *code.co_freevars)
+    ):
+        return None
+    try:
+        source, tree = source_of(function)
+    except KernelSyntaxError:
+        return None  # it is told when the function is needed
+    replacing = _Replacing(dict(around), {*code.co_varnames, *code.co_cellvars})
+    return Parsed(source, replacing.visit(tree), replacing.values)
+
+
+@dataclass(slots=True)
+class _Replacing(ast.NodeTransformer):
+    around: dict[str, Any]
+    own: set[str]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if len(node.args) == 1 and not node.keywords and self._is_static(node.func):
+            return self._evaluated(node)
+        return self.generic_visit(node)
+
+    def _is_static(self, callee: ast.expr) -> bool:
+        match callee:
+            case ast.Name(name):
+                return name not in self.own and self.around.get(name) is static
+            case ast.Attribute(ast.Name(module), "static"):
+                return module not in self.own and getattr(self.around.get(module), "static", None) is static
+            case _:
+                return False
+
+    def _evaluated(self, node: ast.Call) -> ast.AST:
+        expression = node.args[0]
+        if any(isinstance(part, ast.Name) and part.id in self.own for part in ast.walk(expression)):
+            return node
+        try:
+            value = eval(compile(ast.Expression(expression), "static", "eval"), self.around)
+        except Exception:  # noqa: BLE001 (it is evaluated again, and told at its place, when it is needed)
+            return node
+        name = f"{_WORD}_{len(self.values)}"
+        self.values |= {_WORD: static, name: value}
+        node.func = ast.copy_location(ast.Name(_WORD, ast.Load()), node.func)
+        node.args = [ast.copy_location(ast.Name(name, ast.Load()), expression)]
+        return node
+
+
+# --------------------------------------------------------------------------------------------------- loading
+
 
 MODULE_OPTIONS = "__kernelab_options__"
 """The name under which a Python module keeps the options of its kernels."""

@@ -14,7 +14,7 @@ import numpy as np
 from kernelab.backend.common import packing
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.interpreter import interpreter
-from kernelab.backend.interpreter.patience import Strict
+from kernelab.backend.interpreter.interpreter import Strict
 from kernelab.errors import Diagnostic, KernelError, Related
 from kernelab.lang.build import Builder, integer, type_of
 from kernelab.lang.ir import Call, CustomRules, For, Function, Native, Var, While, walk

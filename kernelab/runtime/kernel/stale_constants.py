@@ -15,7 +15,7 @@ from kernelab.errors import Diagnostic, KernelWarning
 from kernelab.frontend import Constant, KernelDefinition
 from kernelab.lang.rounding import is_float_dtype
 from kernelab.runtime.context.recorder import caller
-from kernelab.runtime.host.closure_names import maps_of
+from kernelab.runtime.kernel.loading import maps_of
 
 MAX_VALUE = 40
 """How many characters of a value are shown."""

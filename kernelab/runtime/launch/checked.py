@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernelab.guidance.bad_calls import telling
-from kernelab.runtime.arguments.arguments import require_arguments_readable
-from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.arguments.arguments import ordered, require_arguments_readable
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.launch.command import no_kernel, require_lists
 from kernelab.runtime.launch.grid import grid_of
-from kernelab.runtime.launch.incomplete import no_kernel, require_lists
 from kernelab.runtime.launch.launch import bind, sharing
 from kernelab.runtime.launch.races import Races, races_of
 

@@ -18,21 +18,16 @@ from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CO
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
 from kernelab.guidance.bad_calls import no_argument, show_signature
 from kernelab.lang.types import Array, Type, int32, is_differentiable
-from kernelab.runtime.arguments.arguments import Parameter, Reference, wrong_count
-from kernelab.runtime.arguments.calling import ordered
+from kernelab.runtime.arguments.arguments import Parameter, Reference, ordered, wrong_count
 from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
-from kernelab.runtime.array.array import array, duplicate
-from kernelab.runtime.array.overlap import groups_sharing
+from kernelab.runtime.array.array import Gathered, array, duplicate
+from kernelab.runtime.array.layout import groups_sharing
 from kernelab.runtime.context import hooks
 from kernelab.runtime.context.recorder import RECORDER, caller
-from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.kernel.derived import Culprit, Reverse, Tracing, run_keeping
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.memory_budget import run_keeping
-from kernelab.runtime.kernel.tracing import Culprit, Tracing
-from kernelab.runtime.launch.command import Launch
-from kernelab.runtime.launch.gathered import Gathered
+from kernelab.runtime.launch.command import Launch, no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.grid import Grid, grid_of
-from kernelab.runtime.launch.incomplete import no_grid, no_kernel, require_lists
 from kernelab.runtime.launch.races import refuse_races
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.launch.touched import is_settled, touched

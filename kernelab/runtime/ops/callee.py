@@ -19,8 +19,8 @@ from kernelab.errors import Diagnostic, KernelTypeError, Source, label_of
 from kernelab.frontend import Lowered, UserFunction, lower_python, lower_source
 from kernelab.lang.types import LARGEST, Scalar, Value
 from kernelab.runtime.context.conversion import described
-from kernelab.runtime.host.closure_names import closure
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.kernel.loading import closure
 
 
 def callee_of(func: Any, count: int) -> UserFunction:

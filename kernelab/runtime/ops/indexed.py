@@ -14,9 +14,8 @@ from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, Kerne
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
-from kernelab.runtime.array.array import array, duplicate, require_array
-from kernelab.runtime.array.attribute_hints import Hints
-from kernelab.runtime.array.fixed import Fixed
+from kernelab.runtime.array.array import Gathered, array, duplicate, require_array
+from kernelab.runtime.array.array_attributes import Fixed, Hints
 from kernelab.runtime.array.host_annotations import array_annotation
 from kernelab.runtime.array.host_operators import Arithmetic
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
@@ -25,7 +24,6 @@ from kernelab.runtime.context import hooks
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.kernel.kernel import Kernel, compile_source
-from kernelab.runtime.launch.gathered import Gathered
 from kernelab.runtime.launch.launch import run
 from kernelab.runtime.memory.device import CPU, Device, get_device
 from kernelab.runtime.memory.interop import HostArray

@@ -17,8 +17,7 @@ from kernelab.views.checks.report import gradcheck_view, tape_report_view
 from kernelab.views.checks.taylor_view import taylor_view
 from kernelab.views.pages import display
 from kernelab.views.pages.markup import Node
-from kernelab.views.tape.contributions_view import contributions_text, contributions_view
-from kernelab.views.tape.thread_run_view import thread_text, thread_view
+from kernelab.views.tape.answers import contributions_text, contributions_view, thread_text, thread_view
 
 DISPLAYS: dict[type, Callable[[Any], Node]] = {
     Jacobians: jacobians_view,

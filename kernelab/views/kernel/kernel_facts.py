@@ -4,14 +4,17 @@ Knows `Kernel`, the emitter and its flavors; must not know markup beyond calling
 the text is emitted, and no compiler runs but for the pane of PTX.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
-from kernelab.codegen.common.entry import Unit
+from kernelab.backend.cuda import nvdisasm
+from kernelab.backend.cuda.nvrtc import compile_to_cubin, compile_to_ptx
+from kernelab.codegen.common.entry import Line, Unit
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu, Cuda
 from kernelab.codegen.listing.listing import Listing, listing
-from kernelab.errors import KernelError
+from kernelab.errors import KernelError, Span
 from kernelab.lang.ir import Function, walk
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.ad.loop_savings import loop_storage
@@ -19,8 +22,85 @@ from kernelab.passes.ad.vjp import Vjp
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.runtime.memory.spaces import OPEN
 from kernelab.views.kernel.code_view import DEFAULT, MAX_GENERATED, Parts, kernel_view, listing_view
 from kernelab.views.pages.markup import Below, Node
+
+USUAL = "sm_80"
+"""What machine text is shown for where no CUDA device is in use."""
+
+_PLACE = re.compile(r"\s*\.loc\s+\d+\s+(\d+)")
+_CALLER = re.compile(r"inlined_at\s+\d+\s+(\d+)")
+_BOOKKEEPING = re.compile(r"\s*\.file\b|\$L__tmp\d+:")
+
+
+def ptx(unit: Unit) -> Unit:
+    """The PTX of a unit, for the first CUDA device in use; raises BuildError, without NVRTC too."""
+    return Unit(tuple(_lines(unit, compile_to_ptx(unit.text, shown_architecture(), located=True))), ())
+
+
+def shown_architecture() -> str:
+    """What machine text is shown for: the first CUDA device in use, else a usual one."""
+    return next((space.driver.architecture for space in OPEN.values()), USUAL)
+
+
+def _lines(unit: Unit, text: str) -> Iterator[Line]:
+    """The lines without those that only say where they come from."""
+    span: Span | None = None
+    for line in text.partition("\t.section")[0].rstrip().splitlines():
+        place = _PLACE.match(line)
+        if place:
+            # What a helper does belongs to the line that calls it.
+            number = int((_CALLER.search(line) or place)[1])
+            span = unit.lines[number - 1].span if number <= len(unit.lines) else None
+        elif not _BOOKKEEPING.match(line):
+            span = None if line.startswith((".", "}", "{")) else span
+            yield Line(line, span)
+
+
+# ------------------------------------------------------------------------------------------------------ sass
+
+
+_SASS_PLACE = re.compile(r'\s*//## File "[^"]*", line (\d+)(?: inlined at "[^"]*", line (\d+))?')
+_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/")
+_LABEL = re.compile(r"\.L_x_\d+:")
+_ENTRY = re.compile(r"([A-Za-z_]\w*):$")
+_REGISTERS = re.compile(r'.*"SHI_REGISTERS=(\d+)"')
+_PADDING = re.compile(r"\s*/\*[0-9a-f]+\*/\s*NOP;?")
+
+
+def sass(unit: Unit) -> Unit:
+    """The SASS of a unit, for the first CUDA device in use; raises BuildError, without the tools too."""
+    cubin = compile_to_cubin(unit.text, shown_architecture(), located=True)
+    return Unit(tuple(_sass_lines(unit, nvdisasm.sass(cubin))), ())
+
+
+def _sass_lines(unit: Unit, text: str) -> Iterator[Line]:
+    """The instructions, labels and names of entries; the directives of the assembler are left out."""
+    span: Span | None = None
+    inlined = False
+    registers = ""
+    for line in text.splitlines():
+        if place := _SASS_PLACE.match(line):
+            # What a helper does belongs to the line that calls it; who calls that comes in further lines.
+            number = int(place[2] or place[1])
+            if not inlined and number <= len(unit.lines):
+                span = unit.lines[number - 1].span
+            inlined = place[2] is not None
+            continue
+        inlined = False
+        if found := _REGISTERS.match(line):
+            registers = f"  // {found[1]} registers"
+        elif entry := _ENTRY.match(line):
+            span = None
+            yield Line(f"{entry[1]}:{registers}")
+        elif _LABEL.match(line):
+            yield Line(line)
+        elif _INSTRUCTION.match(line) and not _PADDING.match(line):
+            yield Line(re.sub(r"^\s*", "  ", line), span)
+
+
+# ---------------------------------------------------------------------------------------------- kernel facts
 
 
 @put_off()
@@ -123,14 +203,12 @@ def _glimpses(functions: list[Function]) -> dict[str, Callable[[], Unit]]:
 
 
 def _ptx(unit: Unit) -> Unit:
-    from kernelab.views.kernel.ptx import (
-        ptx,  # NVIDIA's tools are looked for when somebody asks for what they say
-    )
+    from kernelab.views.kernel.kernel_facts import ptx
 
     return ptx(unit)
 
 
 def _sass(unit: Unit) -> Unit:
-    from kernelab.views.kernel.sass import sass
+    from kernelab.views.kernel.kernel_facts import sass
 
     return sass(unit)

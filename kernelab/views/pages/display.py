@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Node
 
 Bundle = dict[str, str]
@@ -26,7 +26,7 @@ class View:
         self.node = node
 
     def __str__(self) -> str:
-        return text.render(self.node)
+        return markup.render(self.node)
 
     __repr__ = __str__
 
@@ -42,7 +42,7 @@ def bundle(shown: Any, view: Callable[[Any], Node], svg: Picture | None = None) 
     try:
         node = view(shown)
         pictures = {} if svg is None else {"image/svg+xml": svg(shown)}
-        return {"text/plain": text.render(node), "text/html": page.render(node), **pictures}
+        return {"text/plain": markup.render(node), "text/html": page.render(node), **pictures}
     except Exception as error:  # noqa: BLE001  a view must never stand between a user and a result
         reason = f"(it cannot be shown: {type(error).__name__}: {error})"
         return {"text/plain": f"{_name(shown)}\n{reason}"}

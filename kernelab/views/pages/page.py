@@ -26,8 +26,8 @@ from kernelab.views.pages.markup import (
     Style,
     Table,
     Words,
+    gutters,
 )
-from kernelab.views.pages.text import gutters
 
 STYLE = Path(__file__).parent.with_name("static") / "view.css"
 

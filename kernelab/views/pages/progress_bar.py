@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelab.autodiff.transforms.progress import Progress
-from kernelab.views.pages import page, text
+from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Drawing, Node, words
 
 PATIENCE, PACE = 1.0, 0.1
@@ -84,7 +84,7 @@ class _Output:
         self._handle: Any = None
 
     def __call__(self, node: Node, is_last: bool) -> None:
-        bundle = {"text/plain": text.render(node), "text/html": page.render(node)}
+        bundle = {"text/plain": markup.render(node), "text/html": page.render(node)}
         if self._handle is None:
             self._handle = self._notebook.display(bundle, raw=True, display_id=True)
         else:
@@ -93,6 +93,6 @@ class _Output:
 
 def _line(node: Node, is_last: bool) -> None:
     """The last line of text form, over the one before."""
-    shown = text.render(node).splitlines()[-1]
+    shown = markup.render(node).splitlines()[-1]
     sys.stderr.write(f"\r\x1b[K{shown}" + ("\n" if is_last else ""))
     sys.stderr.flush()

@@ -9,17 +9,138 @@ from typing import Any
 
 import numpy as np
 
-from kernelab.autodiff.inspect.contributions import Contributions, contributions
-from kernelab.autodiff.inspect.thread_run import trace_thread
+from kernelab.autodiff.inspect.contributions import Contribution, Contributions, contributions
+from kernelab.autodiff.inspect.thread_run import MOST, ThreadRun, trace_thread
 from kernelab.autodiff.records.records import LaunchRecord
-from kernelab.errors import KernelError
+from kernelab.backend.interpreter.watch import Seen
+from kernelab.errors import NOWHERE, KernelError
 from kernelab.runtime.array.array import array
 from kernelab.views.kernel.kernel_facts import view
-from kernelab.views.pages.markup import Below, Node, Run, Table, cell, words
+from kernelab.views.pages import markup
+from kernelab.views.pages.markup import Below, Cell, Node, Run, Style, Table, cell, words
 from kernelab.views.tape.arrays import array_view
-from kernelab.views.tape.contributions_view import contributions_view
 from kernelab.views.tape.digest import Digest
-from kernelab.views.tape.thread_run_view import thread_view, written
+
+FIRST, LAST = 120, 30
+"""Of a long run, how many values are shown at its ends."""
+
+
+def thread_view(run: ThreadRun) -> Node:
+    """The tables of a run."""
+    place = run.thread[0] if len(run.thread) == 1 else run.thread
+    title = words(Run(f"thread {place}", "strong"), f" of {run.kernel}, run alone on copies", level=1)
+    parts: list[Node] = [title, _table("primal", run.primal)]
+    if run.note:
+        parts.append(words(Run("no adjoint: ", "dim"), run.note))
+    elif run.adjoint:
+        parts.append(_table("adjoint, from the last line to the first", run.adjoint))
+    else:
+        parts.append(words(Run("no adjoint: ", "dim"), "this thread hands no gradient on"))
+    return Below(tuple(parts))
+
+
+def thread_text(run: ThreadRun) -> str:
+    """The same as text."""
+    return markup.render(thread_view(run))
+
+
+def _table(title: str, seen: Sequence[Seen]) -> Node:
+    if not seen:
+        return words(f"{title}: this thread does nothing")
+    several = len({one.span.source for one in seen if one.span != NOWHERE}) > 1
+    rows = [_row(one, seen[i - 1] if i else None, several) for i, one in enumerate(seen)]
+    if len(rows) > FIRST + LAST + 1:
+        left_out = len(rows) - FIRST - LAST
+        rows[FIRST:-LAST] = [(cell("⋮"), cell(f"{left_out} more", "dim"), cell(""), cell(""))]
+    if len(seen) >= MOST:
+        title += f", its first {MOST:,} values"
+    return Table(title, ("line", "source", "", "value"), tuple(rows))
+
+
+def _row(one: Seen, before: Seen | None, several: bool) -> tuple[Cell, ...]:
+    span = one.span
+    goes_on = before is not None and (before.span.source, before.span.line) == (span.source, span.line)
+    line = "" if goes_on or span == NOWHERE else str(span) if several else str(span.line)
+    source = "" if goes_on else span.source.line(span.line).strip()
+    verb = f"reads {one.name}" if one.is_read else f"{one.name} {one.sign}"
+    style: Style = "dim" if one.is_read else "name"
+    return cell(line, is_number=not several), cell(source), cell(verb, style), cell(written(one.value))
+
+
+def written(value: Any) -> str:
+    """A number with six digits, a vector or matrix by its rows."""
+    if np.ndim(value):
+        inner = ", ".join(map(written, value))
+        return f"({inner})"
+    return f"{float(value):.6g}" if np.asarray(value).dtype.kind not in "iub" else str(value)
+
+
+# ---------------------------------------------------------------------------------------- contributions view
+
+
+SHOWN = 40
+"""How many parts have rows."""
+
+
+def contributions_view(found: Contributions) -> Node:
+    """The element, what it came to, and its parts."""
+    where = ", ".join(map(str, found.index))
+    title = words(
+        "gradient of element ",
+        Run(f"[{where}]", "strong"),
+        " = ",
+        Run(written(found.total), "strong"),
+        level=1,
+    )
+    if not found.parts:
+        return Below((title, words("nothing was added to it")))
+    largest = sorted(found.parts, key=_size, reverse=True)
+    threads = {(part.record, part.thread) for part in found.parts if part.thread is not None}
+    launches = {record for record, _ in threads}
+    counts = f"{_count(len(found.parts), 'part')}, by {_count(len(threads), 'thread')}"
+    counts += f" of {_count(len(launches), 'launch', 'launches')}"
+    rows = [_contributions_view_row(part) for part in largest[:SHOWN]]
+    if len(largest) > SHOWN:
+        rows.append((cell("⋮"), cell(f"{len(largest) - SHOWN} smaller", "dim"), cell(""), cell(""), cell("")))
+    table = Table("", ("value", "record", "thread", "line", "source"), tuple(rows))
+    return Below((title, words(Run(counts, "dim")), table))
+
+
+def contributions_text(found: Contributions) -> str:
+    """The same as text."""
+    return markup.render(contributions_view(found))
+
+
+def _contributions_view_row(part: Contribution) -> tuple[Cell, ...]:
+    place = f"{part.title.removeprefix('the launch of ').strip('`')}"
+    number = "" if part.record is None else f"{part.record + 1} "
+    asks = "" if part.record is None else f"record {part.record}"
+    record = Cell((Run(f"{number}{place}"), Run(f" {part.place}".rstrip(), "dim")), asks=asks)
+    thread = _thread(part)
+    line = cell("") if part.line is None else cell(str(part.line))
+    source = "" if part.line is None else part.line.source.line(part.line.line).strip()
+    return cell(written(part.value)), record, thread, line, cell(source)
+
+
+def _thread(part: Contribution) -> Cell:
+    if part.thread is None:
+        return cell("")
+    place = ",".join(map(str, part.thread))
+    asks = "" if part.record is None else f"thread {part.record} {place}"
+    return Cell((Run(place.replace(",", ", ")),), asks=asks)
+
+
+def _size(part: Contribution) -> float:
+    size = float(np.abs(part.value).max(initial=0.0))
+    return np.inf if np.isnan(size) else size
+
+
+def _count(n: int, one: str, several: str = "") -> str:
+    return f"{n} {one if n == 1 else several or one + 's'}"
+
+
+# --------------------------------------------------------------------------------------------------- answers
+
 
 NOW = "The arrays are as they are now: what was overwritten since the launch is not what it saw."
 GONE = "The kernel that recorded this tape does not hold it any more: run the cell again."
@@ -45,7 +166,7 @@ def answer(digest: Digest, question: Any) -> Node:
         case {"ask": "record", "number": int(number)}:
             return _record(digest, number)
         case {"ask": "thread", "number": int(number), "thread": int(thread)}:
-            return _thread(digest, number, thread)
+            return _answers_thread(digest, number, thread)
         case {"ask": "element", "number": int(number), "index": [*index]} if all(map(_is_index, index)):
             return _element(digest, number, index)
         case _:
@@ -68,7 +189,7 @@ def _record(digest: Digest, number: int) -> Node:
     return Below((Table("arguments", ("", ""), rows), shown))
 
 
-def _thread(digest: Digest, number: int, thread: int) -> Node:
+def _answers_thread(digest: Digest, number: int, thread: int) -> Node:
     tape = digest.tape()
     records = () if tape is None else tape.since(number)
     if number < 0 or not records or not isinstance(records[0], LaunchRecord):

@@ -31,7 +31,7 @@ from typing import Any
 from kernelab.autodiff.overwrites.hazards import Overwrite
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.graph import flow_of
-from kernelab.autodiff.tape.magnitudes import Magnitude
+from kernelab.autodiff.tape.observed import Magnitude
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import Diagnostic, Span
 from kernelab.runtime.array.array import array

@@ -1,12 +1,39 @@
-"""What arrays and kernels offer, and what they have not, said to those who know it from elsewhere."""
+"""Attributes of arrays and kernels that are fixed or missing, and what to write instead."""
 
 from functools import lru_cache
 from typing import Any
 
-from kernelab.errors import Diagnostic, KernelAttributeError, KernelTypeError
-from kernelab.guidance.objects import ARRAYS, KERNELS
+from kernelab.errors import Diagnostic, KernelAttributeError, KernelError, KernelTypeError
+from kernelab.guidance.objects import ARRAYS, FIXED, KERNELS
 from kernelab.guidance.offers import Offers
 from kernelab.host.single import Single
+
+
+class FixedAttribute(KernelError, AttributeError):
+    """An attribute of an array that cannot be assigned."""
+
+
+class Fixed:
+    """The part of an array that refuses to become another one."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        hint = FIXED.hint(name)
+        if hint:
+            message = f"the {name} of an array cannot be assigned"
+            raise FixedAttribute(Diagnostic(message, hint=hint, code="attribute"))
+        try:
+            object.__setattr__(self, name, value)
+        except AttributeError as error:
+            # One frame, this one: there is no such name.  Otherwise a setter has run, and knows better.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            message = f"an array has no {name} that could be assigned"
+            raise KernelAttributeError.of(message, None, name, dir(self)) from None
+
+
+# ------------------------------------------------------------------------------------------- attribute hints
 
 
 class KernelHints(Offers, Single):
