@@ -3,6 +3,13 @@
 Importing this package fills the table.
 """
 
+# The order is that of the families in docs/builtins.md.
+from kernelab.builtins.scalars import arithmetic, convert, scalar, special, surrogate
+
+# isort: split
+from kernelab.builtins.vectors import matrix, selection, vector, vector_operators
+
+# isort: split
 from kernelab.builtins.composed import (
     decompositions,
     geometry,
@@ -14,8 +21,6 @@ from kernelab.builtins.composed import (
     rotations,
     transform,
 )
-from kernelab.builtins.scalars import arithmetic, convert, scalar, special, surrogate
-from kernelab.builtins.vectors import matrix, selection, vector, vector_operators
 
 __all__ = [
     "arithmetic",

@@ -31,9 +31,9 @@ EXEMPT = {
     "indexed._move": "only where nothing records",
     "launch.trace": "reads an array that it has made",
     "races.known": "reads arrays that it has made",
-    "strided._listed": "its callers ask",
-    "structs._as_array": "compares addresses",
-    "structs._element_of": "reads an array of one number that a struct of the user's owns",
+    "array._listed": "its callers ask",
+    "struct_instances._as_array": "compares addresses",
+    "struct_instances._element_of": "reads an array of one number that a struct of the user's owns",
 }
 """The functions of `kernelab.runtime` that read elements without asking, and why they may."""
 
