@@ -13,55 +13,40 @@ from typing import Any, Union
 import numpy as np
 
 from kernelab.errors import NOWHERE, Span
-from kernelab.lang import ops
-from kernelab.lang.ir import (
-    Assert,
-    AssertKind,
-    Atom,
-    Atomic,
-    AtomicKind,
-    Block,
-    Const,
-    If,
-    Let,
-    Load,
-    Stmt,
-    Store,
-    Var,
-)
+from kernelab.lang import ir, ops
 from kernelab.lang.ops import Op
 from kernelab.lang.rounding import computed, rounded
 from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec, bool_, int32, scalar_of, with_scalar
 
-TRUE = Const(True, bool_)
-FALSE = Const(False, bool_)
+TRUE = ir.Const(True, bool_)
+FALSE = ir.Const(False, bool_)
 
 
-def zero(type: Value) -> Const:
+def zero(type: Value) -> ir.Const:
     """The zero of a value type."""
     return constant(0, type)
 
 
-def constant(value: bool | int | float, type: Value) -> Const:
+def constant(value: bool | int | float, type: Value) -> ir.Const:
     """`value` as a constant of a type, rounded to what the type can hold."""
     scalar = scalar_of(type)
     with np.errstate(all="ignore"):
         held = rounded(np.array(value), scalar.dtype).item()
-    return Const(held, type)
+    return ir.Const(held, type)
 
 
-def integer(value: int) -> Const:
+def integer(value: int) -> ir.Const:
     """An int32 constant, such as an index."""
-    return Const(value, int32)
+    return ir.Const(value, int32)
 
 
-def type_of(atom: Atom) -> Value:
+def type_of(atom: ir.Atom) -> Value:
     """The type of an atom that is a value, not an array."""
     assert not isinstance(atom.type, Array)
     return atom.type
 
 
-def elem_of(array: Var) -> Value:
+def elem_of(array: ir.Var) -> Value:
     """The type of the elements of an array."""
     assert isinstance(array.type, Array)
     return array.type.elem
@@ -72,21 +57,21 @@ class Builder:
 
     def __init__(self, span: Span = NOWHERE) -> None:
         self.span = span
-        self._open: list[list[Stmt]] = [[]]
+        self._open: list[list[ir.Stmt]] = [[]]
 
-    def emit(self, stmt: Stmt) -> None:
+    def emit(self, stmt: ir.Stmt) -> None:
         """Append a statement to the innermost open block."""
         self._open[-1].append(stmt)
 
-    def close(self, *yields: Atom) -> Block:
+    def close(self, *yields: ir.Atom) -> ir.Block:
         """The outermost block, with everything appended outside of inner ones."""
         (stmts,) = self._open
-        return Block(tuple(stmts), yields)
+        return ir.Block(tuple(stmts), yields)
 
     @contextmanager
     def block(self) -> Iterator["OpenBlock"]:
         """Within it, statements go into a new block, which `OpenBlock.close` returns afterwards."""
-        stmts: list[Stmt] = []
+        stmts: list[ir.Stmt] = []
         self._open.append(stmts)
         try:
             yield OpenBlock(stmts)
@@ -102,17 +87,17 @@ class Builder:
         finally:
             self.span = before
 
-    def let(self, op: Op, args: Sequence[Atom], type: Value, hint: str = "") -> Atom:
+    def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
         """Apply an operation; a constant or an operand where that is the exact result."""
         args = tuple(args)
         folded = _fold(op, args, type)
         if folded is not None:
             return folded
-        out = Var(type, hint, self.span)
-        self.emit(Let(out, op, args, self.span))
+        out = ir.Var(type, hint, self.span)
+        self.emit(ir.Let(out, op, args, self.span))
         return out
 
-    def apply(self, name: str, *args: Atom, hint: str = "") -> Atom:
+    def apply(self, name: str, *args: ir.Atom, hint: str = "") -> ir.Atom:
         """Apply the overload of `name` that takes these operands; TypeError if there is none."""
         found = ops.resolve(name, [arg.type for arg in args])
         if found is None:
@@ -120,52 +105,57 @@ class Builder:
         op, type = found
         return self.let(op, args, type, hint)
 
-    def load(self, array: Var, indices: Sequence[Atom], hint: str = "") -> Var:
+    def load(self, array: ir.Var, indices: Sequence[ir.Atom], hint: str = "") -> ir.Var:
         """Read an element of an array."""
-        out = Var(elem_of(array), hint, self.span)
-        self.emit(Load(out, array, tuple(indices), self.span))
+        out = ir.Var(elem_of(array), hint, self.span)
+        self.emit(ir.Load(out, array, tuple(indices), self.span))
         return out
 
-    def store(self, array: Var, indices: Sequence[Atom], value: Atom) -> None:
+    def store(self, array: ir.Var, indices: Sequence[ir.Atom], value: ir.Atom) -> None:
         """Write an element of an array."""
-        self.emit(Store(array, tuple(indices), value, self.span))
+        self.emit(ir.Store(array, tuple(indices), value, self.span))
 
-    def atomic_add(self, array: Var, indices: Sequence[Atom], value: Atom, hint: str = "") -> Var:
+    def atomic_add(self, array: ir.Var, indices: Sequence[ir.Atom], value: ir.Atom, hint: str = "") -> ir.Var:
         """Add to an element of an array; the result is what it held before."""
-        out = Var(type_of(value), hint, self.span)
-        self.emit(Atomic(out, "add", array, tuple(indices), value, self.span))
+        out = ir.Var(type_of(value), hint, self.span)
+        self.emit(ir.Atomic(out, "add", array, tuple(indices), value, self.span))
         return out
 
     def atomic(
-        self, kind: AtomicKind, array: Var, indices: Sequence[Atom], value: Atom, compare: Atom | None = None
-    ) -> Var:
+        self,
+        kind: ir.AtomicKind,
+        array: ir.Var,
+        indices: Sequence[ir.Atom],
+        value: ir.Atom,
+        compare: ir.Atom | None = None,
+    ) -> ir.Var:
         """Change an element of an array at once; the result is what it held before."""
-        out = Var(type_of(value), "", self.span)
-        self.emit(Atomic(out, kind, array, tuple(indices), value, self.span, compare=compare))
+        out = ir.Var(type_of(value), "", self.span)
+        self.emit(ir.Atomic(out, kind, array, tuple(indices), value, self.span, compare=compare))
         return out
 
-    def check(self, cond: Atom, kind: AssertKind, message: str) -> None:
+    def check(self, cond: ir.Atom, kind: ir.AssertKind, message: str) -> None:
         """End the launch with an error unless `cond` holds."""
         if cond != TRUE:
-            self.emit(Assert(cond, kind, message, self.span))
+            self.emit(ir.Assert(cond, kind, message, self.span))
 
     def select(
         self,
-        cond: Atom,
-        then: Callable[[], Sequence[Atom]],
-        orelse: Callable[[], Sequence[Atom]],
+        cond: ir.Atom,
+        then: Callable[[], Sequence[ir.Atom]],
+        orelse: Callable[[], Sequence[ir.Atom]],
         hints: Sequence[str] = (),
-    ) -> tuple[Atom, ...]:
+    ) -> tuple[ir.Atom, ...]:
         """An `If` whose branches are written by the two functions; they return what the branch yields."""
-        if isinstance(cond, Const):
+        if isinstance(cond, ir.Const):
             return tuple(then() if cond.value else orelse())
         with self.block() as yes:
             yes_values = tuple(then())
         with self.block() as no:
             no_values = tuple(orelse())
         names = [*hints, *[""] * (len(yes_values) - len(hints))]
-        outs = tuple(Var(a.type, n, self.span) for a, n in zip(yes_values, names, strict=True))
-        self.emit(If(outs, cond, yes.close(*yes_values), no.close(*no_values), self.span))
+        outs = tuple(ir.Var(a.type, n, self.span) for a, n in zip(yes_values, names, strict=True))
+        self.emit(ir.If(outs, cond, yes.close(*yes_values), no.close(*no_values), self.span))
         return outs
 
 
@@ -173,10 +163,10 @@ class Builder:
 class OpenBlock:
     """A block under construction; `close` gives the finished block."""
 
-    stmts: list[Stmt]
+    stmts: list[ir.Stmt]
 
-    def close(self, *yields: Atom) -> Block:
-        return Block(tuple(self.stmts), yields)
+    def close(self, *yields: ir.Atom) -> ir.Block:
+        return ir.Block(tuple(self.stmts), yields)
 
 
 def _is_empty(type: Type) -> bool:
@@ -191,10 +181,10 @@ OF_NOTHING = {
 """What operations give for vectors and matrices without components: the sum of nothing is 0."""
 
 
-def _fold(op: Op, args: tuple[Atom, ...], type: Value) -> Atom | None:
+def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
     if _is_empty(type) or any(_is_empty(arg.type) for arg in args):
         # A product over nothing is a sum of nothing, too.
-        return Const(OF_NOTHING[op.name], type) if isinstance(type, Scalar) else zero(type)
+        return ir.Const(OF_NOTHING[op.name], type) if isinstance(type, Scalar) else zero(type)
     same = _identity(op.name, args, type)
     if same is not None:
         return same
@@ -202,42 +192,44 @@ def _fold(op: Op, args: tuple[Atom, ...], type: Value) -> Atom | None:
         return None
     values: list[Any] = []
     for arg in args:
-        if not isinstance(arg, Const) or not isinstance(arg.type, Scalar):
+        if not isinstance(arg, ir.Const) or not isinstance(arg.type, Scalar):
             return None
         values.append(arg.type(arg.value))
     with np.errstate(all="ignore"):
         result = computed(op.numpy, values, type.dtype).item()
     # A NaN or an infinity stays visible as the operation that made it.
-    return Const(result, type) if math.isfinite(result) else None
+    return ir.Const(result, type) if math.isfinite(result) else None
 
 
-def _identity(name: str, args: tuple[Atom, ...], type: Value) -> Atom | None:
+def _identity(name: str, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
     """The operand that is the exact result, as in ``x * 1``, ``x - 0``, ``where(True, x, y)``."""
     match name, args:
-        case ("mul", (x, Const(1))) | ("div", (x, Const(1))) | ("mul", (Const(1), x)) if x.type == type:
-            return x
-        case ("sub", (x, Const(0) as c)) if not _negative_zero(c):
-            return x
-        case ("add", (x, Const(0, Scalar() as t))) | ("add", (Const(0, Scalar() as t), x)) if t.is_int:
-            return x
-        case "where", (Const(cond), x, y):
-            return x if cond else y
-        case (
-            ("and", (x, Const(True)))
-            | ("and", (Const(True), x))
-            | ("or", (x, Const(False)))
-            | ("or", (Const(False), x))
+        case ("mul", (x, ir.Const(1))) | ("div", (x, ir.Const(1))) | ("mul", (ir.Const(1), x)) if (
+            x.type == type
         ):
             return x
-        case ("and", (_, Const(False))) | ("and", (Const(False), _)):
+        case ("sub", (x, ir.Const(0) as c)) if not _negative_zero(c):
+            return x
+        case ("add", (x, ir.Const(0, Scalar() as t))) | ("add", (ir.Const(0, Scalar() as t), x)) if t.is_int:
+            return x
+        case "where", (ir.Const(cond), x, y):
+            return x if cond else y
+        case (
+            ("and", (x, ir.Const(True)))
+            | ("and", (ir.Const(True), x))
+            | ("or", (x, ir.Const(False)))
+            | ("or", (ir.Const(False), x))
+        ):
+            return x
+        case ("and", (_, ir.Const(False))) | ("and", (ir.Const(False), _)):
             return FALSE
-        case ("or", (_, Const(True))) | ("or", (Const(True), _)):
+        case ("or", (_, ir.Const(True))) | ("or", (ir.Const(True), _)):
             return TRUE
         case _:
             return None
 
 
-def _negative_zero(const: Const) -> bool:
+def _negative_zero(const: ir.Const) -> bool:
     return math.copysign(1.0, float(const.value)) < 0
 
 
@@ -252,7 +244,7 @@ class Expr:
     """
 
     builder: Builder
-    atom: Atom
+    atom: ir.Atom
 
     @property
     def type(self) -> Value:

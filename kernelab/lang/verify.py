@@ -6,34 +6,8 @@ fault of kernelab, never of its user.
 
 from typing import assert_never
 
+from kernelab.lang import ir
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-    atoms,
-    defs,
-)
 from kernelab.lang.types import Array, Scalar, Type, bool_, is_differentiable, scalar_of, size_of
 
 
@@ -41,13 +15,13 @@ class InvalidIR(AssertionError):
     """A function that breaks the rules of the IR."""
 
 
-def verify(function: Function) -> Function:
+def verify(function: ir.Function) -> ir.Function:
     """Return the function if it obeys the rules; raises InvalidIR otherwise."""
     _Verifier().function(function)
     return function
 
 
-def _require(holds: bool, what: str, stmt: Stmt | None = None) -> None:
+def _require(holds: bool, what: str, stmt: ir.Stmt | None = None) -> None:
     if not holds:
         where = "" if stmt is None else f" in {type(stmt).__name__} from {stmt.span}"
         raise InvalidIR(what + where)
@@ -55,34 +29,34 @@ def _require(holds: bool, what: str, stmt: Stmt | None = None) -> None:
 
 class _Verifier:
     def __init__(self) -> None:
-        self.seen: set[Var] = set()
-        self.saved: dict[Stack, list[Type]] = {}
+        self.seen: set[ir.Var] = set()
+        self.saved: dict[ir.Stack, list[Type]] = {}
 
-    def function(self, function: Function) -> None:
+    def function(self, function: ir.Function) -> None:
         linear = () if function.linear is None else (function.linear,)
         scope = self.define(frozenset(), (*function.params, *function.threads, *linear))
         self.block(function.body, scope)
 
-    def define(self, scope: frozenset[Var], vars: tuple[Var, ...]) -> frozenset[Var]:
+    def define(self, scope: frozenset[ir.Var], vars: tuple[ir.Var, ...]) -> frozenset[ir.Var]:
         for var in vars:
             _require(var not in self.seen, f"{var} is assigned twice")
             self.seen.add(var)
         return scope | frozenset(vars)
 
-    def block(self, block: Block, scope: frozenset[Var]) -> tuple[Type, ...]:
+    def block(self, block: ir.Block, scope: frozenset[ir.Var]) -> tuple[Type, ...]:
         for stmt in block.stmts:
-            for atom in atoms(stmt):
+            for atom in ir.atoms(stmt):
                 self.in_scope(atom, scope, stmt)
             self.stmt(stmt, scope)
-            scope = self.define(scope, defs(stmt))
+            scope = self.define(scope, ir.defs(stmt))
         for atom in block.yields:
             self.in_scope(atom, scope, None)
         return tuple(atom.type for atom in block.yields)
 
-    def in_scope(self, atom: Atom, scope: frozenset[Var], stmt: Stmt | None) -> None:
-        _require(isinstance(atom, Const) or atom in scope, f"{atom} is out of scope", stmt)
+    def in_scope(self, atom: ir.Atom, scope: frozenset[ir.Var], stmt: ir.Stmt | None) -> None:
+        _require(isinstance(atom, ir.Const) or atom in scope, f"{atom} is out of scope", stmt)
 
-    def call(self, stmt: Call) -> None:
+    def call(self, stmt: ir.Call) -> None:
         function = stmt.function
         given, wanted = [a.type for a in stmt.args], [p.type for p in function.params]
         _require(given == wanted, f"call of {function.name} with other types", stmt)
@@ -92,60 +66,60 @@ class _Verifier:
             results = [t for t in wanted if not isinstance(t, Array) and is_differentiable(t)]
         _require([out.type for out in stmt.outs] == results, f"results of {function.name}", stmt)
 
-    def stmt(self, stmt: Stmt, scope: frozenset[Var]) -> None:
+    def stmt(self, stmt: ir.Stmt, scope: frozenset[ir.Var]) -> None:
         match stmt:
-            case Let(out, op, args):
+            case ir.Let(out, op, args):
                 inferred = op.infer([arg.type for arg in args])
                 _require(inferred == out.type, f"{op.name} gives {inferred}, not {out.type}", stmt)
-            case Alloc(out, shape):
+            case ir.Alloc(out, shape):
                 fits = isinstance(out.type, Array) and out.type.ndim == len(shape) and min(shape) > 0
                 _require(fits, "a local array of another shape", stmt)
-            case Load(out, array, indices):
+            case ir.Load(out, array, indices):
                 self.access(array, indices, out.type, stmt.component, stmt)
                 _require(stmt.held is None or stmt.held.type == out.type, "held value of another type", stmt)
-            case Store(array, indices, value):
+            case ir.Store(array, indices, value):
                 self.access(array, indices, value.type, stmt.component, stmt)
-            case Atomic(out, _, array, indices, value):
+            case ir.Atomic(out, _, array, indices, value):
                 self.access(array, indices, value.type, stmt.component, stmt)
                 _require(out.type == value.type, "atomic result of another type", stmt)
                 _require((stmt.kind == "cas") == (stmt.compare is not None), "cas alone compares", stmt)
                 compares = stmt.compare is None or stmt.compare.type == value.type
                 _require(compares, "comparison with another type", stmt)
-            case If(outs, cond, then, orelse):
+            case ir.If(outs, cond, then, orelse):
                 _require(cond.type == bool_, "condition is no bool", stmt)
                 types = tuple(out.type for out in outs)
                 _require(self.block(then, scope) == types, "then yields other types", stmt)
                 _require(self.block(orelse, scope) == types, "else yields other types", stmt)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt, scope)
-            case Assert(cond):
+            case ir.Assert(cond):
                 _require(cond.type == bool_, "assertion is no bool", stmt)
-            case Print(texts, specs, values):
+            case ir.Print(texts, specs, values):
                 _require(len(texts) == len(specs) + 1 == len(values) + 1, "print of another length", stmt)
                 scalars = all(isinstance(value.type, Scalar) for value in values)
                 _require(scalars, "print of something else than scalars", stmt)
-            case Native(outs, snippet, args):
+            case ir.Native(outs, snippet, args):
                 sizes = [1 if isinstance(p.type, Array) else size_of(p.type) for p in snippet.arguments]
                 _require(len(args) in (len(sizes), sum(sizes)), "native with other arguments", stmt)
-            case Call():
+            case ir.Call():
                 self.call(stmt)
-            case Custom(outs, args, rules, body):
+            case ir.Custom(outs, args, rules, body):
                 given, wanted = [a.type for a in args], [p.type for p in rules.function.params]
                 _require(given == wanted, f"use of {rules.function.name} with other types", stmt)
                 types = tuple(out.type for out in outs)
                 _require(self.block(body, scope) == types, f"results of {rules.function.name}", stmt)
-            case Append(array, value):
+            case ir.Append(array, value):
                 _require(array.type == Array(type_of(value), 1), "append of another type", stmt)
-            case Save(stack, saved):
+            case ir.Save(stack, saved):
                 _require(stack not in self.saved, "another save on a stack", stmt)
                 self.saved[stack] = [atom.type for atom in saved]
-            case Restore(stack, outs):
+            case ir.Restore(stack, outs):
                 _require(self.saved.get(stack) == [out.type for out in outs], "restored types differ", stmt)
             case _:
                 assert_never(stmt)
 
     def access(
-        self, array: Var, indices: tuple[Atom, ...], value: Type, component: int | None, stmt: Stmt
+        self, array: ir.Var, indices: tuple[ir.Atom, ...], value: Type, component: int | None, stmt: ir.Stmt
     ) -> None:
         _require(isinstance(array.type, Array), f"{array} is no array", stmt)
         assert isinstance(array.type, Array)
@@ -156,12 +130,12 @@ class _Verifier:
         expected = elem if component is None else scalar_of(elem)
         _require(value == expected, f"element is {expected}, not {value}", stmt)
 
-    def loop(self, stmt: For | While, scope: frozenset[Var]) -> None:
+    def loop(self, stmt: ir.For | ir.While, scope: frozenset[ir.Var]) -> None:
         types = tuple(var.type for var in stmt.carries)
         _require(tuple(atom.type for atom in stmt.inits) == types, "inits of other types", stmt)
         _require(tuple(out.type for out in stmt.outs) == types, "outs of other types", stmt)
         inner = self.define(scope, stmt.carries)
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             inner = self.define(inner, (stmt.index,))
             _require(stmt.count.type == stmt.index.type, "count and index differ in type", stmt)
         _require(self.block(stmt.body, inner) == types, "body yields other types", stmt)

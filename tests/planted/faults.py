@@ -79,8 +79,8 @@ VJP = (
     Fault(
         "a loop that left early is swept over its whole range",
         PASSES,
-        "if isinstance(stmt, For) and stmt.stop is None:\n            return value_of(stmt.count, env)",
-        "if isinstance(stmt, For):\n            return value_of(stmt.count, env)",
+        "if isinstance(stmt, ir.For) and stmt.stop is None:\n            return value_of(stmt.count, env)",
+        "if isinstance(stmt, ir.For):\n            return value_of(stmt.count, env)",
     ),
     Fault(
         "the old value of an atomic has no cotangent",
@@ -173,8 +173,8 @@ JVP = (
     Fault(
         "what is appended to a residual has no tangent",
         PASSES,
-        "self.builder.emit(Append(self.dots[array], value_dot, span))",
-        "self.builder.emit(Append(self.dots[array], zero(type_of(value)), span))",
+        "self.builder.emit(ir.Append(self.dots[array], value_dot, span))",
+        "self.builder.emit(ir.Append(self.dots[array], zero(type_of(value)), span))",
         ("tests/autodiff/test_second_order.py",),
     ),
     Fault(
@@ -208,7 +208,7 @@ JVP = (
     Fault(
         "a store does not store the tangent",
         PASSES,
-        "self.builder.emit(Store(self.dots[array], self.atoms(indices), value_dot, span))",
+        "self.builder.emit(ir.Store(self.dots[array], self.atoms(indices), value_dot, span))",
         "pass",
     ),
     Fault("the tangent of the right factor is lost", PASSES, "return total([left, right])", "return left"),
@@ -280,8 +280,8 @@ EFFECTS = (
     Fault(
         "after an atomic the array is still known",
         PASSES,
-        "case Atomic(_, _, array):\n                self.forget(array)",
-        "case Atomic(_, _, array):\n                pass",
+        "case ir.Atomic(_, _, array):\n                self.forget(array)",
+        "case ir.Atomic(_, _, array):\n                pass",
     ),
     Fault(
         "a write through another parameter is not noticed",
@@ -340,8 +340,8 @@ ACTIVITY = (
     Fault(
         "what is stored into a local array does not vary it",
         PASSES,
-        "self.flow(value, array)\n            case Append(array, value)",
-        "pass\n            case Load(out, array)",
+        "self.flow(value, array)\n            case ir.Append(array, value)",
+        "pass\n            case ir.Load(out, array)",
     ),
 )
 HAZARDS = (

@@ -152,8 +152,8 @@ LATER = (
     Fault(
         "an element that is read in between has a running total",
         CODEGEN,
-        "case Load(_, array) | Store(array) | Alloc(array):",
-        "case Store(array) | Alloc(array):",
+        "case ir.Load(_, array) | ir.Store(array) | ir.Alloc(array):",
+        "case ir.Store(array) | ir.Alloc(array):",
         SUMS,
     ),
     Fault(

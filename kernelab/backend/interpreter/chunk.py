@@ -17,41 +17,14 @@ from kernelab.codegen.common.print_formats import Message, message_of
 from kernelab.codegen.cpp.wide_accumulators import totals, wide
 from kernelab.codegen.cpp.writer import early_saves
 from kernelab.errors import Diagnostic, KernelTypeError, Span
+from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Custom,
-    CustomRules,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-    reads,
-    walk,
-)
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.rounding import computed
 from kernelab.lang.types import Array, Scalar, bfloat16, scalar_of, shape_of
 from kernelab.passes.access.independence import independent
 
-Failing = Load | Store | Atomic | Assert | Save | Append
+Failing = ir.Load | ir.Store | ir.Atomic | ir.Assert | ir.Save | ir.Append
 """The statements that can end a launch."""
 
 
@@ -59,19 +32,19 @@ Failing = Load | Store | Atomic | Assert | Save | Append
 class Program:
     """A function, the number of each statement that can fail, and the Vars that are read."""
 
-    function: Function
+    function: ir.Function
     sites: tuple[Site, ...]
-    numbers: dict[Stmt, int]
-    read: frozenset[Atom]
-    early: frozenset[Stmt]
+    numbers: dict[ir.Stmt, int]
+    read: frozenset[ir.Atom]
+    early: frozenset[ir.Stmt]
     independent: bool
-    late: tuple[Atomic, ...]
+    late: tuple[ir.Atomic, ...]
 
     @staticmethod
-    def of(function: Function) -> "Program":
-        failing = [stmt for stmt in walk(function.body) if isinstance(stmt, Failing)]
-        numbers: dict[Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
-        read = frozenset(reads(function.body))
+    def of(function: ir.Function) -> "Program":
+        failing = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, Failing)]
+        numbers: dict[ir.Stmt, int] = {stmt: number for number, stmt in enumerate(failing)}
+        read = frozenset(ir.reads(function.body))
         sites, early = tuple(map(_site, failing)), early_saves(function.body)
         alone, late = independent(function), (*totals(function), *wide(function))
         return Program(function, sites, numbers, read, early, alone, late)
@@ -79,11 +52,11 @@ class Program:
 
 def _site(stmt: Failing) -> Site:
     match stmt:
-        case Assert():
+        case ir.Assert():
             return Site(stmt.span, message=stmt.message)
-        case Load() | Store() | Atomic():
+        case ir.Load() | ir.Store() | ir.Atomic():
             return Site(stmt.span, array=stmt.array.hint)
-        case Save() | Append():
+        case ir.Save() | ir.Append():
             return Site(stmt.span)
 
 
@@ -137,7 +110,7 @@ class Chunk:
     def __init__(
         self,
         program: Program,
-        arrays: Mapping[Var, Numpy],
+        arrays: Mapping[ir.Var, Numpy],
         sums: Sums,
         threads: range,
         bounds: Bounds = Bounds(),
@@ -150,9 +123,9 @@ class Chunk:
         self.used = bounds.used
         self.limit = threads.stop
         self.failure: Failure | None = None
-        self.stacks: dict[Stack, LaneStack] = {}
-        self.locals: dict[Var, Numpy] = {}
-        self.appended: dict[Var, list[tuple[Numpy, Numpy]]] = {}
+        self.stacks: dict[ir.Stack, LaneStack] = {}
+        self.locals: dict[ir.Var, Numpy] = {}
+        self.appended: dict[ir.Var, list[tuple[Numpy, Numpy]]] = {}
         self.printed: list[tuple[Message, Numpy, list[Numpy]]] = []
 
     def run(self, frame: Frame) -> list[Numpy]:
@@ -163,53 +136,53 @@ class Chunk:
             except _NobodyLeft:
                 return []
 
-    def block(self, block: Block, frame: Frame) -> list[Numpy]:
+    def block(self, block: ir.Block, frame: Frame) -> list[Numpy]:
         for stmt in block.stmts:
             self.stmt(stmt, frame)
         return [frame.values(atom) for atom in block.yields]
 
-    def stmt(self, stmt: Stmt, frame: Frame) -> None:
+    def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         match stmt:
-            case Let():
+            case ir.Let():
                 self.let(stmt, frame)
-            case Alloc(out, shape):
+            case ir.Alloc(out, shape):
                 self.allocate(out, shape, frame)
-            case Load(out):
+            case ir.Load(out):
                 frame.define(out, self.load(stmt, frame))
-            case Store(array, _, value):
+            case ir.Store(array, _, value):
                 places, live = self.places(stmt, frame)
                 self.storage(array)[places] = frame.values(value)[:live]
-            case Atomic(out):
+            case ir.Atomic(out):
                 frame.define(out, self.atomic(stmt, frame))
-            case If():
+            case ir.If():
                 self.choice(stmt, frame)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt, frame)
-            case Assert(cond, kind):
+            case ir.Assert(cond, kind):
                 self.check(stmt, frame.values(cond), ASSERTION if kind == "assertion" else DIVISION, frame)
-            case Print(_, _, shown):
+            case ir.Print(_, _, shown):
                 live = self.live(frame)
                 values = [frame.values(atom)[:live] for atom in shown]
                 self.printed.append((message_of(stmt), frame.threads[:live], values))
-            case Native(_, snippet):
+            case ir.Native(_, snippet):
                 raise _uncompiled(snippet.name, stmt.span)
-            case Save():
+            case ir.Save():
                 self.save(stmt, frame)
-            case Restore(stack, outs):
+            case ir.Restore(stack, outs):
                 live = self.live(frame)
                 for out, saved_value in zip(outs, self.stack(stack).pop(self.own(frame)[:live]), strict=True):
                     frame.define(out, _filled(saved_value, live, frame))
-            case Append(array, value):
+            case ir.Append(array, value):
                 self.append(stmt, array, frame.values(value), frame)
-            case Call(_, called) | Custom(_, _, CustomRules(called)):
+            case ir.Call(_, called) | ir.Custom(_, _, ir.CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)
 
-    def let(self, stmt: Let, frame: Frame) -> None:
+    def let(self, stmt: ir.Let, frame: Frame) -> None:
         if stmt.op is SHAPE:
             array, axis = stmt.args
-            assert isinstance(array, Var) and isinstance(array.type, Array)
+            assert isinstance(array, ir.Var) and isinstance(array.type, Array)
             extents = np.array(self.shape(array)[: array.type.ndim], np.int64)
             frame.define(stmt.out, extents[frame.places(axis)])
             return
@@ -224,20 +197,20 @@ class Chunk:
         """The numbers of a frame's threads within the chunk."""
         return frame.threads - self.threads.start
 
-    def save(self, stmt: Save, frame: Frame) -> None:
+    def save(self, stmt: ir.Save, frame: Frame) -> None:
         self.stack(stmt.stack).push(self.own(frame), [frame.values(atom) for atom in stmt.atoms])
         is_early = stmt in self.program.early
         most = self.bounds.early if is_early else self.bounds.room
         if most and sum(stack.nbytes for stack in self.stacks.values()) > most:
             self.end(Failure(FULL, 0, self.first) if is_early else self.overfull(stmt))
 
-    def append(self, stmt: Append, array: Var, values: Numpy, frame: Frame) -> None:
+    def append(self, stmt: ir.Append, array: ir.Var, values: Numpy, frame: Frame) -> None:
         self.appended.setdefault(array, []).append((self.own(frame), values))
         self.used += values.nbytes + PIECE
         if 0 < self.bounds.room < self.used:
             self.end(self.overfull(stmt))
 
-    def overfull(self, stmt: Stmt) -> Failure:
+    def overfull(self, stmt: ir.Stmt) -> Failure:
         return Failure(KEPT, self.program.numbers[stmt], self.first, room=self.bounds.room)
 
     @property
@@ -250,7 +223,7 @@ class Chunk:
         self.failure = failure
         raise _NobodyLeft
 
-    def stack(self, stack: Stack) -> LaneStack:
+    def stack(self, stack: ir.Stack) -> LaneStack:
         return self.stacks.setdefault(stack, LaneStack(len(self.threads)))
 
     def print(self, output: Output) -> None:
@@ -277,14 +250,14 @@ class Chunk:
         if self.limit == self.threads.start:
             raise _NobodyLeft
 
-    def check(self, stmt: Stmt, holds: Numpy, code: int, frame: Frame) -> None:
+    def check(self, stmt: ir.Stmt, holds: Numpy, code: int, frame: Frame) -> None:
         wrong = np.flatnonzero(~holds[: self.live(frame)])
         if len(wrong):
             self.fail(Failure(code, self.program.numbers[stmt], int(frame.threads[wrong[0]])))
 
     # -------------------------------------------------------------------------------------- memory
 
-    def places(self, stmt: Load | Store | Atomic, frame: Frame) -> tuple[tuple[Any, ...], int]:
+    def places(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> tuple[tuple[Any, ...], int]:
         """The index of the elements that the live lanes touch, and how many these are."""
         live = self.live(frame)
         given = [frame.places(index)[:live] for index in stmt.indices]
@@ -300,27 +273,27 @@ class Chunk:
         lanes = (self.own(frame)[:live],) if stmt.array in self.locals else ()
         return (*lanes, *(i[:live] for i in found), *_component(stmt)), live
 
-    def allocate(self, var: Var, shape: tuple[int, ...], frame: Frame) -> None:
+    def allocate(self, var: ir.Var, shape: tuple[int, ...], frame: Frame) -> None:
         if var not in self.locals:
             whole = (len(self.threads), *shape, *shape_of(elem_of(var)))
             self.locals[var] = np.empty(whole, scalar_of(elem_of(var)).dtype)
         self.locals[var][self.own(frame)] = 0
 
-    def storage(self, array: Var) -> Numpy:
+    def storage(self, array: ir.Var) -> Numpy:
         """The elements of an array; those of a local one have the threads of the chunk as first axis."""
         return self.locals[array] if array in self.locals else self.arrays[array]
 
-    def shape(self, array: Var) -> tuple[int, ...]:
+    def shape(self, array: ir.Var) -> tuple[int, ...]:
         shape: tuple[int, ...] = self.storage(array).shape
         return shape[1:] if array in self.locals else shape
 
-    def load(self, stmt: Load, frame: Frame) -> Numpy:
+    def load(self, stmt: ir.Load, frame: Frame) -> Numpy:
         if stmt.held is not None:
             return frame.values(stmt.held)
         places, live = self.places(stmt, frame)
         return _filled(self.storage(stmt.array)[places], live, frame)
 
-    def atomic(self, stmt: Atomic, frame: Frame) -> Numpy:
+    def atomic(self, stmt: ir.Atomic, frame: Frame) -> Numpy:
         places, live = self.places(stmt, frame)
         array, values = self.storage(stmt.array), frame.values(stmt.value)[:live]
         known = stmt.held is not None or stmt.out not in self.program.read
@@ -335,7 +308,7 @@ class Chunk:
 
     # -------------------------------------------------------------------------------------- regions
 
-    def choice(self, stmt: If, frame: Frame) -> None:
+    def choice(self, stmt: ir.If, frame: Frame) -> None:
         cond = frame.values(stmt.cond)
         sides = [(np.flatnonzero(cond), stmt.then), (np.flatnonzero(~cond), stmt.orelse)]
         results = [_blank(out, frame) for out in stmt.outs]
@@ -346,8 +319,8 @@ class Chunk:
         for out, result in zip(stmt.outs, results, strict=True):
             frame.define(out, result)
 
-    def loop(self, stmt: Loop, frame: Frame) -> None:
-        counts = frame.places(stmt.count) if isinstance(stmt, For) else None
+    def loop(self, stmt: ir.Loop, frame: Frame) -> None:
+        counts = frame.places(stmt.count) if isinstance(stmt, ir.For) else None
         lanes = np.arange(self.live(frame))
         if counts is not None:
             lanes = lanes[counts[lanes] > 0]
@@ -368,18 +341,18 @@ class Chunk:
             frame.define(out, result)
 
     def iteration(
-        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> list[Numpy]:
         inner = around.inner()
         for carry, value in zip(stmt.carries, carried, strict=True):
             inner.define(carry, value)
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             assert counts is not None
             inner.define(stmt.index, counts - 1 - trip if stmt.reverse else np.asarray(trip))
         return self.block(stmt.body, inner)
 
     def going(
-        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> Numpy:
         """Which lanes enter another iteration."""
         going = np.ones(len(around), bool) if counts is None else counts > trip
@@ -389,13 +362,13 @@ class Chunk:
         return going
 
 
-def _from_start(index: Numpy, atom: Atom, extent: int) -> Numpy:
+def _from_start(index: Numpy, atom: ir.Atom, extent: int) -> Numpy:
     """An index as Python counts it; an unsigned one never counts from the end."""
     signed = isinstance(atom.type, Scalar) and atom.type.kind == "int"
     return np.where(index < 0, index + extent, index) if signed else index
 
 
-def _component(stmt: Load | Store | Atomic) -> tuple[int, ...]:
+def _component(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int, ...]:
     if stmt.component is None:
         return ()
     return tuple(int(k) for k in np.unravel_index(stmt.component, shape_of(elem_of(stmt.array))))
@@ -410,7 +383,7 @@ def _filled(values: Numpy, live: int, frame: Frame) -> Numpy:
     return filled
 
 
-def _blank(out: Var, frame: Frame) -> Numpy:
+def _blank(out: ir.Var, frame: Frame) -> Numpy:
     type = type_of(out)
     return np.zeros((len(frame), *shape_of(type)), scalar_of(type).dtype)
 

@@ -16,21 +16,7 @@ from kernelab.backend.interpreter.interpreter import Launch, entry
 from kernelab.backend.interpreter.lanes import Frame, Numpy
 from kernelab.codegen.common.entry import GRID_SLOTS
 from kernelab.errors import Span
-from kernelab.lang.ir import (
-    Atom,
-    Atomic,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Restore,
-    Stmt,
-    Store,
-    walk,
-)
+from kernelab.lang import ir
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,13 +39,13 @@ class Pointed(Chunk):
     changes: list[Change]
     element: range
 
-    def stmt(self, stmt: Stmt, frame: Frame) -> None:
+    def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note what it did to the element."""
         super().stmt(stmt, frame)
-        if isinstance(stmt, Store | Atomic) and stmt.array not in self.locals:
+        if isinstance(stmt, ir.Store | ir.Atomic) and stmt.array not in self.locals:
             self.note(stmt, frame)
 
-    def note(self, stmt: Store | Atomic, frame: Frame) -> None:
+    def note(self, stmt: ir.Store | ir.Atomic, frame: Frame) -> None:
         """Keep the changes of the lanes that hit."""
         places, live = self.places(stmt, frame)
         elements = self.storage(stmt.array)
@@ -68,19 +54,19 @@ class Pointed(Chunk):
             addresses += np.asarray(place, np.int64) * stride
         hits = np.flatnonzero((addresses >= self.element.start) & (addresses < self.element.stop))
         values: Numpy = frame.values(stmt.value)
-        is_store = isinstance(stmt, Store) or stmt.kind != "add"
+        is_store = isinstance(stmt, ir.Store) or stmt.kind != "add"
         self.changes += [
             Change(stmt.span, int(frame.threads[k]), values[k].copy(), stmt.component, is_store)
             for k in hits.tolist()
         ]
 
 
-def can_be_pointed(function: Function) -> bool:
+def can_be_pointed(function: ir.Function) -> bool:
     """Whether the interpreter can run a program: it has no snippets."""
-    return not any(isinstance(stmt, Native) for stmt in walk(function.body))
+    return not any(isinstance(stmt, ir.Native) for stmt in ir.walk(function.body))
 
 
-def changes_of(function: Function, args: Args, element: range) -> list[Change]:
+def changes_of(function: ir.Function, args: Args, element: range) -> list[Change]:
     """Run a program on packed arguments, whose memory it changes; what it did to the `element` at some bytes.
 
     Raises the KernelError of the first thread that fails.
@@ -124,51 +110,51 @@ class Watched(Chunk):
     seen: list[Seen]
     most: int
 
-    def stmt(self, stmt: Stmt, frame: Frame) -> None:
+    def stmt(self, stmt: ir.Stmt, frame: Frame) -> None:
         """Run a statement, and note its value."""
-        if isinstance(stmt, If):
+        if isinstance(stmt, ir.If):
             self.note(stmt, "if", frame.values(stmt.cond))
         super().stmt(stmt, frame)
         match stmt:
-            case Let(out) if out.hint:
+            case ir.Let(out) if out.hint:
                 self.note(stmt, out.hint, frame.values(out))
-            case Load(out, array, indices, held=None):
+            case ir.Load(out, array, indices, held=None):
                 name = f"{array.hint}{self.index(indices, frame)}"
                 self.note(stmt, name, frame.values(out), is_read=True)
-            case Restore(_, outs):
+            case ir.Restore(_, outs):
                 for out in outs:
                     if out.hint:
                         self.note(stmt, out.hint, frame.values(out))
-            case Store(array, indices, value):
+            case ir.Store(array, indices, value):
                 self.note(stmt, f"{array.hint}{self.index(indices, frame)}", frame.values(value))
-            case Atomic(_, kind, array, indices, value):
+            case ir.Atomic(_, kind, array, indices, value):
                 name = f"{array.hint}{self.index(indices, frame)}"
                 self.note(stmt, name, frame.values(value), SIGNS.get(kind, "="))
             case _:
                 pass
 
     def iteration(
-        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
+        self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> list[Numpy]:
         """Run an iteration, and note its number."""
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             assert counts is not None
             number = counts - 1 - trip if stmt.reverse else counts * 0 + trip
             self.note(stmt, stmt.index.hint or "iteration", number)
         return super().iteration(stmt, around, carried, trip, counts)
 
-    def index(self, indices: tuple[Atom, ...], frame: Frame) -> str:
+    def index(self, indices: tuple[ir.Atom, ...], frame: Frame) -> str:
         """The indices as they are written."""
         return f"[{', '.join(str(int(frame.places(index)[0])) for index in indices)}]"
 
-    def note(self, stmt: Stmt, name: str, values: Numpy, sign: str = "=", is_read: bool = False) -> None:
+    def note(self, stmt: ir.Stmt, name: str, values: Numpy, sign: str = "=", is_read: bool = False) -> None:
         """Keep the value of the only thread."""
         if len(self.seen) < self.most:
             value = values[0]
             self.seen.append(Seen(stmt.span, name, sign, value.copy() if value.ndim else value[()], is_read))
 
 
-def watch(function: Function, args: Args, thread: int, most: int) -> list[Seen]:
+def watch(function: ir.Function, args: Args, thread: int, most: int) -> list[Seen]:
     """Run one thread of a program on packed arguments, whose memory it changes; at most `most` values.
 
     Raises the KernelError that the thread ends with, if it does.

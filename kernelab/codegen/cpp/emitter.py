@@ -35,37 +35,12 @@ from kernelab.codegen.cpp.targets import Flavor
 from kernelab.codegen.cpp.wide_accumulators import total_of, wide_of
 from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
 from kernelab.errors import NOWHERE
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    CustomRules,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
+from kernelab.lang import ir
 from kernelab.lang.native import Snippet, SnippetParam
 from kernelab.lang.types import Array, Value, scalar_of, size_of
 
 
-def emit(functions: Sequence[Function], flavor: Flavor) -> Unit:
+def emit(functions: Sequence[ir.Function], flavor: Flavor) -> Unit:
     """A unit with an entry for each function; they are scalarised, without calls, of distinct names."""
     names = [function.name for function in functions]
     assert len(set(names)) == len(names), f"two functions of one name in {names}"
@@ -104,7 +79,7 @@ def _snippets(flavor: Flavor, natives: dict[Snippet, str]) -> list[Line]:
 class _Body(Writer):
     """Prints one function: names, the sites of its checks, and which helpers it calls."""
 
-    def __init__(self, function: Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
+    def __init__(self, function: ir.Function, symbol: str, flavor: Flavor, symbols: Names) -> None:
         assert not function.body.yields, f"{function.name} is no kernel"
         super().__init__(function, flavor)
         self.symbol = symbol
@@ -182,47 +157,47 @@ class _Body(Writer):
 
     # -------------------------------------------------------------------------------------- statements
 
-    def stmts(self, stmts: Sequence[Stmt]) -> None:
+    def stmts(self, stmts: Sequence[ir.Stmt]) -> None:
         for stmt in stmts:
             self.span = None if stmt.span is NOWHERE else stmt.span
             self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(out):
+            case ir.Let(out):
                 self.declare(out, self.operation(stmt))
-            case Alloc():
+            case ir.Alloc():
                 self.allocate(stmt)
-            case Load(out):
+            case ir.Load(out):
                 self.load(stmt)
-            case Store(_, _, value):
+            case ir.Store(_, _, value):
                 scalar, pointer = self.access(stmt)
                 self.line(spelling.store(scalar, pointer, self.atom(value)))
-            case Atomic():
+            case ir.Atomic():
                 self.atomic(stmt)
-            case If():
+            case ir.If():
                 self.choice(stmt)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt)
-            case Assert(cond, kind, message):
+            case ir.Assert(cond, kind, message):
                 code = ASSERTION if kind == "assertion" else DIVISION
                 self.check(f"!{self.atom(cond)}", f"{code}", Site(stmt.span, message=message))
-            case Print():
+            case ir.Print():
                 self.print(stmt)
-            case Native():
+            case ir.Native():
                 self.native(stmt)
-            case Save(_, atoms):
+            case ir.Save(_, atoms):
                 self.save(atoms, stmt in self.early)
-            case Restore(_, outs):
+            case ir.Restore(_, outs):
                 self.restore(outs)
-            case Append(array, value):
+            case ir.Append(array, value):
                 self.append(array, value)
-            case Call(_, called) | Custom(_, _, CustomRules(called)):
+            case ir.Call(_, called) | ir.Custom(_, _, ir.CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)
 
-    def print(self, stmt: Print) -> None:
+    def print(self, stmt: ir.Print) -> None:
         message = message_of(stmt)
         for type in message.types:
             self.need_half(type)
@@ -235,7 +210,7 @@ class _Body(Writer):
 
     # -------------------------------------------------------------------------------------- snippets
 
-    def native(self, stmt: Native) -> None:
+    def native(self, stmt: ir.Native) -> None:
         """Call a snippet: arrays go as views, sums start at 0, results come out by components."""
         snippet = stmt.snippet
         self.needs |= {"fail", "fail_index"}
@@ -268,9 +243,9 @@ class _Body(Writer):
         for out, part in zip(stmt.outs, parts, strict=True):
             self.declare(out, part)
 
-    def view(self, param: SnippetParam, array: Atom, stmt: Native) -> str:
+    def view(self, param: SnippetParam, array: ir.Atom, stmt: ir.Native) -> str:
         """The variable through which a snippet sees an array."""
-        assert isinstance(array, Var) and isinstance(array.type, Array)
+        assert isinstance(array, ir.Var) and isinstance(array.type, Array)
         name, ndim = self.name(array), array.type.ndim
         view = self.name.fresh(f"{name}_view")
         if param.access == "absent":
@@ -287,7 +262,7 @@ class _Body(Writer):
 
     # -------------------------------------------------------------------------------------- choices
 
-    def choice(self, stmt: If) -> None:
+    def choice(self, stmt: ir.If) -> None:
         if not stmt.then.stmts and not stmt.orelse.stmts:
             for out, yes, no in zip(stmt.outs, stmt.then.yields, stmt.orelse.yields, strict=True):
                 self.declare(out, f"{self.atom(stmt.cond)} ? {self.atom(yes)} : {self.atom(no)}")
@@ -303,12 +278,12 @@ class _Body(Writer):
                 self.stmts(second.stmts)
                 self.assign(stmt.outs, second.yields)
 
-    def condition(self, holds: bool, cond: Atom) -> str:
+    def condition(self, holds: bool, cond: ir.Atom) -> str:
         return self.atom(cond) if holds else f"!{self.atom(cond)}"
 
     # -------------------------------------------------------------------------------------- loops
 
-    def loop(self, stmt: Loop) -> None:
+    def loop(self, stmt: ir.Loop) -> None:
         kept = self.kept(stmt)
         for out, carry, init in zip(stmt.outs, stmt.carries, stmt.inits, strict=True):
             if carry in kept:
@@ -321,30 +296,30 @@ class _Body(Writer):
                 self.line(f"if ((budget -= {spent}) < 0 && (budget = poll(status)) < 0) {self.flavor.leave}")
             self.iteration(stmt, kept, stmt.body, stmt.body.yields)
 
-    def kept(self, stmt: Loop) -> set[Var]:
+    def kept(self, stmt: ir.Loop) -> set[ir.Var]:
         """The carries that need a variable: all but a stop that native breaks make superfluous."""
         kept = set(stmt.carries)
-        if stmt.stop is not None and all(isinstance(value, Const) for value in stop_values(stmt)):
+        if stmt.stop is not None and all(isinstance(value, ir.Const) for value in stop_values(stmt)):
             carry, out = stmt.carries[stmt.stop], stmt.outs[stmt.stop]
             if carry not in self.used and out not in self.used:
                 kept.remove(carry)
         return kept
 
-    def loop_head(self, stmt: Loop) -> str:
+    def loop_head(self, stmt: ir.Loop) -> str:
         match stmt:
-            case While():
+            case ir.While():
                 return "for (;;)"
-            case For(_, index, count):
+            case ir.For(_, index, count):
                 type, k, n = spelling.value_type(scalar_type(index)), self.name(index), self.atom(count)
                 if stmt.reverse:
                     return f"for ({type} {k} = {n}; {k}-- > 0;)"
                 return f"for ({type} {k} = 0; {k} < {n}; ++{k})"
 
-    def iteration(self, loop: Loop, kept: set[Var], block: Block, yields: Sequence[Atom]) -> None:
+    def iteration(self, loop: ir.Loop, kept: set[ir.Var], block: ir.Block, yields: Sequence[ir.Atom]) -> None:
         """The rest of an iteration: `block`, at whose end the carries take `yields` and the loop may end."""
         if loop.stop is not None and ends_in_choice(block, yields[loop.stop]):
             *before, last = block.stmts
-            assert isinstance(last, If)
+            assert isinstance(last, ir.If)
             self.stmts(before)
             self.span = None if last.span is NOWHERE else last.span
             self.fork(loop, kept, last, yields)
@@ -356,10 +331,10 @@ class _Body(Writer):
         if loop.stop is None or stop is None or continues(stop):
             return
         self.line(
-            "break;" if isinstance(stop, Const) else f"if ({self.name(loop.carries[loop.stop])}) break;"
+            "break;" if isinstance(stop, ir.Const) else f"if ({self.name(loop.carries[loop.stop])}) break;"
         )
 
-    def fork(self, loop: Loop, kept: set[Var], last: If, yields: Sequence[Atom]) -> None:
+    def fork(self, loop: ir.Loop, kept: set[ir.Var], last: ir.If, yields: Sequence[ir.Atom]) -> None:
         """An `If` at the end of an iteration: each branch sets the carries itself and may break."""
         assert loop.stop is not None
         first, second = ((branch, chosen(last, branch, yields)) for branch in (last.then, last.orelse))

@@ -17,36 +17,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kernelab.codegen.cpp.generated_names import Names
+from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import (
-    Alloc,
-    Atom,
-    Atomic,
-    Block,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Store,
-    Var,
-    While,
-    atoms,
-    defs,
-    reads,
-    walk,
-)
 from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
 from kernelab.passes.access.independence import is_apart
 
 
-def totals(function: Function) -> tuple[Atomic, ...]:
+def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions that go to a running total, in order."""
     return tuple(_totals(function))
 
 
-def wide(function: Function) -> tuple[Atomic, ...]:
+def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions that may go to a float64 beside each element, in order: those to changing elements.
 
     Left out are those by which each thread reaches an element at most once.  Of a running total it is what
@@ -60,67 +42,69 @@ def wide(function: Function) -> tuple[Atomic, ...]:
 
 
 @lru_cache(16)
-def _totals(function: Function) -> dict[Atomic, bool]:
+def _totals(function: ir.Function) -> dict[ir.Atomic, bool]:
     """The additions that go to a running total, and whether one may come to an element more than once."""
     return {stmt: _comes_again(function, stmt, turns) for stmt, turns in _sums(function)}
 
 
-def _sums(function: Function) -> Iterator[tuple[Atomic, tuple["_Turns", ...]]]:
+def _sums(function: ir.Function) -> Iterator[tuple[ir.Atomic, tuple["_Turns", ...]]]:
     """Those additions, each with the turns in which its element changes."""
     if function.aliased:
         return
     looked_at, own = _looked_at(function), function.linear
-    told_apart: set[Atom] = {*function.threads} if own is None else {*function.threads, own}
+    told_apart: set[ir.Atom] = {*function.threads} if own is None else {*function.threads, own}
     for stmt, turns in _steady(function.body, (_Turns(told_apart, ()),)):
         if _is_sum(stmt, looked_at):
             yield stmt, turns
 
 
-def met_by_all(function: Function) -> tuple[Atomic, ...]:
+def met_by_all(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions to a running total that all threads share: to one element for the whole launch."""
     return tuple(stmt for stmt, turns in _sums(function) if not turns)
 
 
-def is_deferred(function: Function) -> bool:
+def is_deferred(function: ir.Function) -> bool:
     """Whether any sum reaches its element late, which arrays that share memory must not see."""
     return bool(totals(function) or wide(function))
 
 
-def _repeated(function: Function, block: Block, loops: frozenset[Var] = frozenset()) -> Iterator[Atomic]:
+def _repeated(
+    function: ir.Function, block: ir.Block, loops: frozenset[ir.Var] = frozenset()
+) -> Iterator[ir.Atomic]:
     """The atomics whose indices do not tell all threads and iterations apart."""
     for stmt in block.stmts:
         match stmt:
-            case Atomic(indices=indices):
+            case ir.Atomic(indices=indices):
                 if not (is_apart(function, [indices]) and loops <= {*indices}):
                     yield stmt
-            case If(then=then, orelse=orelse):
+            case ir.If(then=then, orelse=orelse):
                 yield from _repeated(function, then, loops)
                 yield from _repeated(function, orelse, loops)
-            case For(index=index, body=body):
+            case ir.For(index=index, body=body):
                 yield from _repeated(function, body, loops | {index})
-            case While(carries=carries, body=body):
+            case ir.While(carries=carries, body=body):
                 yield from _repeated(function, body, loops | {*carries})
 
 
 @lru_cache(16)
-def _looked_at(function: Function) -> frozenset[Var]:
+def _looked_at(function: ir.Function) -> frozenset[ir.Var]:
     """The arrays whose elements matter before the launch ends, and those that belong to a thread."""
-    used = frozenset(atom for atom in reads(function.body) if isinstance(atom, Var))
+    used = frozenset(atom for atom in ir.reads(function.body) if isinstance(atom, ir.Var))
     found = set()
-    for stmt in walk(function.body):
+    for stmt in ir.walk(function.body):
         match stmt:
-            case Let():
+            case ir.Let():
                 pass
-            case Load(_, array) | Store(array) | Alloc(array):
+            case ir.Load(_, array) | ir.Store(array) | ir.Alloc(array):
                 found.add(array)
-            case Native():
+            case ir.Native():
                 found |= {array for _, array in stmt.arrays}
-            case Atomic(out, kind, array, held=held) if kind != "add" or (held is None and out in used):
+            case ir.Atomic(out, kind, array, held=held) if kind != "add" or (held is None and out in used):
                 found.add(array)
     return frozenset(found)
 
 
-def _is_sum(stmt: Atomic, looked_at: frozenset[Var]) -> bool:
+def _is_sum(stmt: ir.Atomic, looked_at: frozenset[ir.Var]) -> bool:
     return stmt.array not in looked_at and scalar_of(elem_of(stmt.array)) in (float16, bfloat16, float32)
 
 
@@ -128,35 +112,35 @@ def _is_sum(stmt: Atomic, looked_at: frozenset[Var]) -> bool:
 class _Turns:
     """What differs between one turn and the next of a loop or of the launch, and what counts a loop's."""
 
-    changing: set[Atom]
-    counted: tuple[Var, ...]
+    changing: set[ir.Atom]
+    counted: tuple[ir.Var, ...]
 
 
-def _steady(block: Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[Atomic, tuple[_Turns, ...]]]:
+def _steady(block: ir.Block, turns: tuple[_Turns, ...]) -> Iterator[tuple[ir.Atomic, tuple[_Turns, ...]]]:
     """The atomics of one element while the innermost loop runs, each with those turns in which it changes."""
     for stmt in block.stmts:
         match stmt:
-            case Atomic(indices=indices) if not turns[-1].changing.intersection(indices):
+            case ir.Atomic(indices=indices) if not turns[-1].changing.intersection(indices):
                 yield stmt, _until_steady(turns, indices)
-            case If(then=then, orelse=orelse):
+            case ir.If(then=then, orelse=orelse):
                 yield from _steady(then, turns)
                 yield from _steady(orelse, turns)
-            case For(index=index, carries=carries, body=body):
+            case ir.For(index=index, carries=carries, body=body):
                 yield from _steady(body, (*turns, _Turns({index, *carries}, (index,))))
-            case While(carries=carries, body=body):
+            case ir.While(carries=carries, body=body):
                 yield from _steady(body, (*turns, _Turns({*carries}, carries)))
         for turn in turns:
-            if not isinstance(stmt, Let) or turn.changing.intersection(atoms(stmt)):
-                turn.changing.update(defs(stmt))
+            if not isinstance(stmt, ir.Let) or turn.changing.intersection(ir.atoms(stmt)):
+                turn.changing.update(ir.defs(stmt))
 
 
-def _until_steady(turns: tuple[_Turns, ...], indices: tuple[Atom, ...]) -> tuple[_Turns, ...]:
+def _until_steady(turns: tuple[_Turns, ...], indices: tuple[ir.Atom, ...]) -> tuple[_Turns, ...]:
     while turns and not turns[-1].changing.intersection(indices):
         turns = turns[:-1]
     return turns
 
 
-def _comes_again(function: Function, stmt: Atomic, turns: tuple[_Turns, ...]) -> bool:
+def _comes_again(function: ir.Function, stmt: ir.Atomic, turns: tuple[_Turns, ...]) -> bool:
     """Whether two of those turns may have the same element."""
     counted = {var for turn in turns for var in turn.counted}
     return bool(turns) and not (is_apart(function, [stmt.indices]) and counted <= {*stmt.indices})
@@ -256,7 +240,7 @@ class Wide:
         return f"{self.settles}({self.low}, {self.sums}, {self.places});"
 
 
-def wide_of(array: Var, names: Names) -> Wide:
+def wide_of(array: ir.Var, names: Names) -> Wide:
     """The sums beside an array that has a name, with fresh names."""
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
@@ -264,7 +248,7 @@ def wide_of(array: Var, names: Names) -> Wide:
     return Wide(name, sums, low, places, scalar, array.type.ndim, bytes_of(array.type.elem))
 
 
-def total_of(stmt: Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:
+def total_of(stmt: ir.Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:
     """The running total of an addition, with fresh names, and the sums that it goes to."""
     array, scalar = names(stmt.array), scalar_of(elem_of(stmt.array))
     return Total(names.fresh(f"{array}_total"), names.fresh(f"{array}_place"), scalar, beside, is_own)

@@ -19,44 +19,27 @@ from kernelab.codegen.cpp.spelling import unwrapped
 from kernelab.codegen.cpp.targets import Flavor
 from kernelab.codegen.cpp.wide_accumulators import Total, Wide
 from kernelab.errors import NOWHERE, Span
+from kernelab.lang import ir
 from kernelab.lang.build import elem_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Atom,
-    Atomic,
-    Block,
-    Const,
-    Function,
-    Let,
-    Load,
-    Print,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    blocks,
-    walk,
-)
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import HALVES, Scalar, scalar_of, size_of
 from kernelab.passes.access.independence import never_negative, own_atomics, read_only
 
 
-def early_saves(body: Block) -> frozenset[Stmt]:
+def early_saves(body: ir.Block) -> frozenset[ir.Stmt]:
     """The saves that a thread passes before it has changed anything: there it can still start anew."""
-    found: set[Stmt] = set()
+    found: set[ir.Stmt] = set()
     for stmt in body.stmts:
-        inside = [stmt, *(inner for block in blocks(stmt) for inner in walk(block))]
-        if any(isinstance(inner, Store | Atomic | Append | Print) for inner in inside):
+        inside = [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
+        if any(isinstance(inner, ir.Store | ir.Atomic | ir.Append | ir.Print) for inner in inside):
             break
-        found.update(inner for inner in inside if isinstance(inner, Save))
+        found.update(inner for inner in inside if isinstance(inner, ir.Save))
     return frozenset(found)
 
 
-def widest_saved(body: Block) -> int:
+def widest_saved(body: ir.Block) -> int:
     """The size of the widest scalar that a function saves: the size of every record is a multiple of it."""
-    saved = (atom.type for stmt in walk(body) if isinstance(stmt, Save) for atom in stmt.atoms)
+    saved = (atom.type for stmt in ir.walk(body) if isinstance(stmt, ir.Save) for atom in stmt.atoms)
     return max((spelling.size(type) for type in saved if isinstance(type, Scalar)), default=1)
 
 
@@ -76,25 +59,25 @@ def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
 class Writer:
     """Writes the statements of one function that are no regions."""
 
-    def __init__(self, function: Function, flavor: Flavor) -> None:
+    def __init__(self, function: ir.Function, flavor: Flavor) -> None:
         self.function = function
         self.flavor = flavor
         self.name = Names()
         self.used = used(function.body)
-        self.totals: dict[Atomic, Total] = {}
-        self.wide: dict[Atomic, Wide] = {}
+        self.totals: dict[ir.Atomic, Total] = {}
+        self.wide: dict[ir.Atomic, Wide] = {}
         self.widest = widest_saved(function.body)
         self.never_negative = never_negative(function)
         self.near = flavor.near(function)
-        self.own = own_atomics(function) if self.near else frozenset[Atomic]()
+        self.own = own_atomics(function) if self.near else frozenset[ir.Atomic]()
         self.steady = read_only(function)
         self.sites: list[Site] = []
         self.needs: set[str] = {"poll"} if flavor.target == "cpu" else set()
         self.depth = 0
         self.written: list[Line] = []
         self.span: Span | None = None
-        self.addresses: ChainMap[tuple[Var, tuple[Atom, ...]], str] = ChainMap()
-        self.positions: ChainMap[tuple[Var, int, Atom], str] = ChainMap()
+        self.addresses: ChainMap[tuple[ir.Var, tuple[ir.Atom, ...]], str] = ChainMap()
+        self.positions: ChainMap[tuple[ir.Var, int, ir.Atom], str] = ChainMap()
 
     # ---------------------------------------------------------------------------------------- lines
 
@@ -116,26 +99,28 @@ class Writer:
 
     # --------------------------------------------------------------------------------------- values
 
-    def atom(self, atom: Atom) -> str:
-        if isinstance(atom, Const):
+    def atom(self, atom: ir.Atom) -> str:
+        if isinstance(atom, ir.Const):
             return spelling.literal(atom, self.flavor.infinity, self.flavor.nan)
         return self.name(atom)
 
-    def declare(self, var: Var, value: str | None = None) -> None:
+    def declare(self, var: ir.Var, value: str | None = None) -> None:
         type = spelling.value_type(scalar_type(var))
         self.line(f"{type} {self.name(var)}{'' if value is None else f' = {unwrapped(value)}'};")
 
-    def assign(self, targets: Sequence[Var], values: Sequence[Atom]) -> None:
+    def assign(self, targets: Sequence[ir.Var], values: Sequence[ir.Atom]) -> None:
         """Give all targets their values at once, though C++ does it one after the other."""
         moves = [(self.name(t), self.atom(v), scalar_type(t)) for t, v in zip(targets, values, strict=True)]
         for target, value, scalar in ordered(moves, self.name.numbered):
             declared = "" if scalar is None else f"{spelling.value_type(scalar)} "
             self.line(f"{declared}{target} = {unwrapped(value)};")
 
-    def operation(self, stmt: Let) -> str:
+    def operation(self, stmt: ir.Let) -> str:
         if stmt.op is SHAPE:
             array, axis = stmt.args
-            assert isinstance(array, Var) and isinstance(axis, Const), "the axis of a shape is a constant"
+            assert isinstance(array, ir.Var) and isinstance(axis, ir.Const), (
+                "the axis of a shape is a constant"
+            )
             return f"(int){self.name(array)}_n{axis.value}"
         scalar = scalar_type(stmt.out)
         types = [scalar_type(arg) for arg in stmt.args]
@@ -157,7 +142,7 @@ class Writer:
 
     # --------------------------------------------------------------------------------------- memory
 
-    def allocate(self, stmt: Alloc) -> None:
+    def allocate(self, stmt: ir.Alloc) -> None:
         elem, ndim = elem_of(stmt.out), len(stmt.shape)
         scalar, inner = scalar_of(elem), size_of(elem)
         name = self.name.family(
@@ -180,14 +165,14 @@ class Writer:
     def stride_type(self) -> str:
         return "unsigned" if self.near else "i64"
 
-    def load(self, stmt: Load) -> None:
+    def load(self, stmt: ir.Load) -> None:
         if stmt.held is not None:
             self.declare(stmt.out, self.atom(stmt.held))
             return
         scalar, pointer = self.access(stmt)
         self.declare(stmt.out, self.flavor.load(scalar, pointer, self.near and stmt.array in self.steady))
 
-    def atomic(self, stmt: Atomic) -> None:
+    def atomic(self, stmt: ir.Atomic) -> None:
         scalar, pointer = self.access(stmt)
         if stmt in self.totals:
             self.add_up(self.totals[stmt], stmt, pointer)
@@ -208,21 +193,21 @@ class Writer:
         if held is not None:
             self.declare(stmt.out, held)
 
-    def add_up(self, total: Total, stmt: Atomic, pointer: str) -> None:
+    def add_up(self, total: Total, stmt: ir.Atomic, pointer: str) -> None:
         """Add to the running total of an element, which reaches memory when another's turn comes."""
         self.line(total.moved(unwrapped(pointer)))
         self.line(f"{total.name} += {self.atom(stmt.value)};")
         if stmt.held is not None:
             self.declare(stmt.out, self.atom(stmt.held))
 
-    def access(self, stmt: Load | Store | Atomic) -> tuple[Scalar, str]:
+    def access(self, stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[Scalar, str]:
         """The scalar type and the address of what a statement reads or writes."""
         scalar = scalar_of(elem_of(stmt.array))
         self.need_half(scalar)
         element = self.address(stmt.array, stmt.indices, stmt.span)
         return scalar, spelling.offset(element, (stmt.component or 0) * spelling.size(scalar))
 
-    def address(self, array: Var, indices: tuple[Atom, ...], span: Span) -> str:
+    def address(self, array: ir.Var, indices: tuple[ir.Atom, ...], span: Span) -> str:
         """The address of an element, checked; the same one again where it is known already."""
         known = self.addresses.get((array, indices))
         if known is not None:
@@ -237,7 +222,7 @@ class Writer:
         self.addresses[array, indices] = address
         return address
 
-    def position(self, array: Var, axis: int, index: Atom, span: Span) -> str:
+    def position(self, array: ir.Var, axis: int, index: ir.Atom, span: Span) -> str:
         """An index within the extent of an axis; below zero it counts from the end, as in Python."""
         known = self.positions.get((array, axis, index))
         if known is not None:
@@ -249,7 +234,7 @@ class Writer:
         self.positions[array, axis, index] = position
         return position
 
-    def within(self, position: str, index: Atom, extent: str, axis: int, site: Site) -> None:
+    def within(self, position: str, index: ir.Atom, extent: str, axis: int, site: Site) -> None:
         self.needs.add("fail_index")
         is_unsigned = self.position_type(index) == "unsigned"
         outside = f"{position if is_unsigned else f'(u64){position}'} >= {extent}"
@@ -263,20 +248,20 @@ class Writer:
         self.line(f"if ({outside}) {{ {report} {self.flavor.leave} }}")
         self.sites.append(site)
 
-    def position_type(self, index: Atom) -> str:
+    def position_type(self, index: ir.Atom) -> str:
         """The type that holds an index, and what it becomes within its axis."""
         scalar = scalar_type(index)
         return "unsigned" if self.near and scalar.kind == "int" and scalar.bits <= 32 else "i64"
 
-    def counts_from_the_end(self, index: Atom) -> bool:
+    def counts_from_the_end(self, index: ir.Atom) -> bool:
         """Whether an index may be below zero."""
-        if isinstance(index, Const):
+        if isinstance(index, ir.Const):
             return index.value < 0
         return scalar_type(index).kind == "int" and index not in self.never_negative
 
     # -------------------------------------------------------------------------------- what is saved
 
-    def save(self, atoms: Sequence[Atom], is_early: bool) -> None:
+    def save(self, atoms: Sequence[ir.Atom], is_early: bool) -> None:
         offsets, size = record([scalar_type(atom) for atom in atoms], self.widest)
         site = Site(self.span or NOWHERE)
         self.needs.add("room")
@@ -290,7 +275,7 @@ class Writer:
             self.need_half(scalar_type(atom))
         self.line(f"top += {taken};")
 
-    def restore(self, outs: Sequence[Var]) -> None:
+    def restore(self, outs: Sequence[ir.Var]) -> None:
         offsets, size = record([scalar_type(out) for out in outs], self.widest)
         self.line(f"top -= {self.flavor.taken(size)};")
         for out, offset in zip(outs, offsets, strict=True):
@@ -298,7 +283,7 @@ class Writer:
             self.declare(out, spelling.load(scalar_type(out), place))
             self.need_half(scalar_type(out))
 
-    def append(self, array: Var, value: Atom) -> None:
+    def append(self, array: ir.Var, value: ir.Atom) -> None:
         name, scalar = self.name(array), scalar_type(value)
         size = spelling.size(scalar)
         self.needs.add("more")
@@ -309,7 +294,7 @@ class Writer:
         self.line(f"{name}_length += {self.flavor.spread};")
 
 
-def scalar_type(atom: Atom) -> Scalar:
+def scalar_type(atom: ir.Atom) -> Scalar:
     """The type of an atom, once all vectors are taken apart."""
     assert isinstance(atom.type, Scalar), f"{atom} is not scalarised"
     return atom.type

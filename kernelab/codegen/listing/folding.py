@@ -5,78 +5,56 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeGuard
 
-from kernelab.lang.ir import (
-    Atom,
-    Atomic,
-    Block,
-    Const,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Restore,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    While,
-    atoms,
-    blocks,
-    defs,
-    reads,
-    walk,
-)
+from kernelab.lang import ir
 from kernelab.lang.show import Names
 from kernelab.lang.types import Array, Scalar
 
 WIDTH = 66
 """How many characters an expression may take, about."""
 
-Folded = dict[Var, Let | Load | If]
+Folded = dict[ir.Var, ir.Let | ir.Load | ir.If]
 """The statement behind each Var that is printed where it is used; an `If` only chooses between two values."""
 
 
-def fold(function: Function, nameless: frozenset[Var] = frozenset()) -> Folded:
+def fold(function: ir.Function, nameless: frozenset[ir.Var] = frozenset()) -> Folded:
     """What is folded in a function; a Var among `nameless` counts as one that the user gave no name."""
-    uses = Counter(reads(function.body))
+    uses = Counter(ir.reads(function.body))
     once = {atom for atom, count in uses.items() if count == 1}
-    folded: Folded = {stmt.out: stmt for stmt in walk(function.body) if _is_small_index(stmt)}
-    width: dict[Atom, int] = {}
+    folded: Folded = {stmt.out: stmt for stmt in ir.walk(function.body) if _is_small_index(stmt)}
+    width: dict[ir.Atom, int] = {}
     for block in reversed(list(_all_blocks(function.body))):
         mine = _candidates(block, once, nameless, folded)
         _keep_lines_short(block, mine, folded, width)
         _keep_what_is_overwritten(block, mine)
         folded |= mine
-    for stmt in walk(function.body):
-        if isinstance(stmt, For | While) and stmt.stop is not None:
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, ir.For | ir.While) and stmt.stop is not None:
             _keep_stop(stmt, stmt.body.yields[stmt.stop], folded)
     return folded
 
 
-def _keep_stop(loop: For | While, stop: Atom, folded: Folded) -> None:
+def _keep_stop(loop: ir.For | ir.While, stop: ir.Atom, folded: Folded) -> None:
     """What ends a loop is tested after the carried values are assigned: it must not read the old ones."""
     changed = {var for var, value in zip(loop.carries, loop.body.yields, strict=True) if value is not var}
-    if isinstance(stop, Var) and not changed.isdisjoint(leaves(stop, folded)):
+    if isinstance(stop, ir.Var) and not changed.isdisjoint(leaves(stop, folded)):
         folded.pop(stop, None)
 
 
-def hint_of(out: Var, stmt: Stmt | None = None) -> str:
+def hint_of(out: ir.Var, stmt: ir.Stmt | None = None) -> str:
     """The name that a user would know a value by; an element read is not the array it is read from."""
-    is_array = isinstance(stmt, Load) and out.hint == stmt.array.hint
+    is_array = isinstance(stmt, ir.Load) and out.hint == stmt.array.hint
     hint = out.hint.replace(".", "_")  # the leaves of a struct: p.mass
     return hint if hint.isidentifier() and not is_array else ""
 
 
-def operands(stmt: Stmt) -> tuple[Atom, ...]:
+def operands(stmt: ir.Stmt) -> tuple[ir.Atom, ...]:
     """What the printed line of a statement reads, with what a folded choice yields."""
-    return (*atoms(stmt), *(atom for block in blocks(stmt) for atom in block.yields))
+    return (*ir.atoms(stmt), *(atom for block in ir.blocks(stmt) for atom in block.yields))
 
 
-def leaves(atom: Atom, folded: Folded) -> Iterator[Var]:
+def leaves(atom: ir.Atom, folded: Folded) -> Iterator[ir.Var]:
     """The Vars by name that an atom's printed expression reads."""
-    if not isinstance(atom, Var):
+    if not isinstance(atom, ir.Var):
         return
     stmt = folded.get(atom)
     if stmt is None:
@@ -86,188 +64,194 @@ def leaves(atom: Atom, folded: Folded) -> Iterator[Var]:
         yield from leaves(inner, folded)
 
 
-def _all_blocks(block: Block) -> Iterator[Block]:
+def _all_blocks(block: ir.Block) -> Iterator[ir.Block]:
     yield block
-    for stmt in walk(block):
-        yield from blocks(stmt)
+    for stmt in ir.walk(block):
+        yield from ir.blocks(stmt)
 
 
-def _is_small_index(stmt: Stmt) -> TypeGuard[Let]:
+def _is_small_index(stmt: ir.Stmt) -> TypeGuard[ir.Let]:
     """``i + 1``, ``j - n``: shorter to say again than to name."""
-    if not isinstance(stmt, Let) or hint_of(stmt.out) or stmt.op.symbol not in ("+", "-"):
+    if not isinstance(stmt, ir.Let) or hint_of(stmt.out) or stmt.op.symbol not in ("+", "-"):
         return False
     is_integer = isinstance(stmt.out.type, Scalar) and stmt.out.type.is_int
-    return is_integer and all(not isinstance(arg, Var) or hint_of(arg) for arg in stmt.args)
+    return is_integer and all(not isinstance(arg, ir.Var) or hint_of(arg) for arg in stmt.args)
 
 
-def _chooses(stmt: Stmt, folded: Folded) -> TypeGuard[If]:
+def _chooses(stmt: ir.Stmt, folded: Folded) -> TypeGuard[ir.If]:
     """Whether an If is ``a if c else b``, or ``and`` and ``or``: its branches fold into what they yield."""
-    if not isinstance(stmt, If) or len(stmt.outs) != 1:
+    if not isinstance(stmt, ir.If) or len(stmt.outs) != 1:
         return False
-    return all(defs(inner) and defs(inner)[0] in folded for block in blocks(stmt) for inner in block.stmts)
+    return all(
+        ir.defs(inner) and ir.defs(inner)[0] in folded for block in ir.blocks(stmt) for inner in block.stmts
+    )
 
 
-def _is_flag(stmt: Stmt) -> bool:
+def _is_flag(stmt: ir.Stmt) -> bool:
     """``True if c else False``, whatever it is called."""
-    return isinstance(stmt, If) and {type(a) for b in blocks(stmt) for a in b.yields} == {Const}
+    return isinstance(stmt, ir.If) and {type(a) for b in ir.blocks(stmt) for a in b.yields} == {ir.Const}
 
 
-def _candidates(block: Block, once: set[Atom], nameless: frozenset[Var], folded: Folded) -> Folded:
+def _candidates(block: ir.Block, once: set[ir.Atom], nameless: frozenset[ir.Var], folded: Folded) -> Folded:
     used_at = _places(block)
     mine: Folded = {}
     for stmt in block.stmts:
-        if isinstance(stmt, Let | Load) or _chooses(stmt, folded):
-            (out,) = defs(stmt)
+        if isinstance(stmt, ir.Let | ir.Load) or _chooses(stmt, folded):
+            (out,) = ir.defs(stmt)
             unnamed = out in nameless or _is_flag(stmt) or not hint_of(out, stmt)
             if unnamed and out in once and out in used_at:
                 mine[out] = stmt
     return mine
 
 
-def _places(block: Block) -> dict[Atom, int]:
+def _places(block: ir.Block) -> dict[ir.Atom, int]:
     """Where in the block itself each atom is read; the yields come after the last statement."""
-    places: dict[Atom, int] = {}
+    places: dict[ir.Atom, int] = {}
     for position, stmt in enumerate(block.stmts):
-        places |= dict.fromkeys(atoms(stmt), position)
+        places |= dict.fromkeys(ir.atoms(stmt), position)
     return places | dict.fromkeys(block.yields, len(block.stmts))
 
 
-def _keep_lines_short(block: Block, mine: Folded, folded: Folded, width: dict[Atom, int]) -> None:
+def _keep_lines_short(block: ir.Block, mine: Folded, folded: Folded, width: dict[ir.Atom, int]) -> None:
     """Give the widest operands lines of their own until the rest fits one."""
     for stmt in block.stmts:
-        chosen = next((out for out in defs(stmt) if out in mine), None) if isinstance(stmt, If) else None
-        parts = atoms(stmt) if chosen is None else operands(stmt)
+        chosen = (
+            next((out for out in ir.defs(stmt) if out in mine), None) if isinstance(stmt, ir.If) else None
+        )
+        parts = ir.atoms(stmt) if chosen is None else operands(stmt)
         around = _width_around(stmt)
         for atom in sorted(set(parts), key=lambda atom: -width.get(atom, 0)):
             if around + sum(_width(part, mine, folded, width) for part in parts) <= WIDTH:
                 break
-            if isinstance(atom, Var):
+            if isinstance(atom, ir.Var):
                 mine.pop(atom, None)
         total = around + sum(_width(part, mine, folded, width) for part in parts)
         if total > WIDTH and chosen is not None:
             mine.pop(chosen)
-        width |= dict.fromkeys(defs(stmt), total)
+        width |= dict.fromkeys(ir.defs(stmt), total)
 
 
-def _width(atom: Atom, mine: Folded, folded: Folded, width: dict[Atom, int]) -> int:
+def _width(atom: ir.Atom, mine: Folded, folded: Folded, width: dict[ir.Atom, int]) -> int:
     if atom in mine or atom in folded:
         return width.get(atom, 5)
-    return len(atom.hint) or 3 if isinstance(atom, Var) else 3
+    return len(atom.hint) or 3 if isinstance(atom, ir.Var) else 3
 
 
-def _width_around(stmt: Stmt) -> int:
+def _width_around(stmt: ir.Stmt) -> int:
     match stmt:
-        case Let(_, op, args):
+        case ir.Let(_, op, args):
             return 3 * (len(args) - 1) if op.symbol else len(op.name) + 2 * len(args)
         case _:
             return 4
 
 
-def _keep_what_is_overwritten(block: Block, mine: Folded) -> None:
+def _keep_what_is_overwritten(block: ir.Block, mine: Folded) -> None:
     """A read moves to where it is printed only if nothing on the way writes its array."""
     used_at = _places(block)
-    printed_at: dict[Var, int] = {}
+    printed_at: dict[ir.Var, int] = {}
     for position, stmt in reversed(list(enumerate(block.stmts))):
-        for out in [out for out in defs(stmt) if out in mine]:
+        for out in [out for out in ir.defs(stmt) if out in mine]:
             place = used_at[out]
-            consumer = defs(block.stmts[place]) if place < len(block.stmts) else ()
+            consumer = ir.defs(block.stmts[place]) if place < len(block.stmts) else ()
             printed_at[out] = max([place, *(printed_at[var] for var in consumer if var in mine)])
             between = block.stmts[position + 1 : printed_at[out]]
             if _loaded(stmt) & {array for other in between for array in _changed(other)}:
                 del mine[out]
 
 
-def _within(stmt: Stmt) -> list[Stmt]:
+def _within(stmt: ir.Stmt) -> list[ir.Stmt]:
     """A statement, and those in its blocks."""
-    return [stmt, *(inner for block in blocks(stmt) for inner in walk(block))]
+    return [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
 
 
-def _loaded(stmt: Stmt) -> set[Var]:
+def _loaded(stmt: ir.Stmt) -> set[ir.Var]:
     """The arrays that a statement, with the blocks in it, reads."""
-    return {inner.array for inner in _within(stmt) if isinstance(inner, Load)}
+    return {inner.array for inner in _within(stmt) if isinstance(inner, ir.Load)}
 
 
-def _changed(stmt: Stmt) -> set[Var]:
+def _changed(stmt: ir.Stmt) -> set[ir.Var]:
     """The arrays that a statement, with the blocks in it, writes."""
     inner = _within(stmt)
-    natives = {array for each in inner if isinstance(each, Native) for array in each.changed}
-    return natives | {each.array for each in inner if isinstance(each, Store | Atomic)}
+    natives = {array for each in inner if isinstance(each, ir.Native) for array in each.changed}
+    return natives | {each.array for each in inner if isinstance(each, ir.Store | ir.Atomic)}
 
 
 # ------------------------------------------------------------------------------------------------ reordering
 
 
-def tidy(function: Function) -> Function:
+def tidy(function: ir.Function) -> ir.Function:
     """The same function with what its loops save first, and what ends them last, where that can be."""
     return replace(function, body=_block(function.body))
 
 
-def _block(block: Block) -> Block:
-    return Block(tuple(_stmt(stmt) for stmt in block.stmts), block.yields)
+def _block(block: ir.Block) -> ir.Block:
+    return ir.Block(tuple(_stmt(stmt) for stmt in block.stmts), block.yields)
 
 
-def _stmt(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, If):
+def _stmt(stmt: ir.Stmt) -> ir.Stmt:
+    if isinstance(stmt, ir.If):
         return replace(stmt, then=_block(stmt.then), orelse=_block(stmt.orelse))
-    if not isinstance(stmt, For | While):
+    if not isinstance(stmt, ir.For | ir.While):
         return stmt
     body = _saving_first(_block(stmt.body), stmt.carries)
     return replace(stmt, body=body if stmt.stop is None else _with_last(body, body.yields[stmt.stop]))
 
 
-def _saving_first(body: Block, carries: tuple[Var, ...]) -> Block:
+def _saving_first(body: ir.Block, carries: tuple[ir.Var, ...]) -> ir.Block:
     """Saves and restores keep their order among themselves; the first may go before all else."""
     for position, stmt in enumerate(body.stmts):
-        if isinstance(stmt, Save) and set(stmt.atoms) <= set(carries):
-            return Block((stmt, *body.stmts[:position], *body.stmts[position + 1 :]), body.yields)
-        if any(isinstance(inner, Save | Restore) for inner in _reordering_within(stmt)):
+        if isinstance(stmt, ir.Save) and set(stmt.atoms) <= set(carries):
+            return ir.Block((stmt, *body.stmts[:position], *body.stmts[position + 1 :]), body.yields)
+        if any(isinstance(inner, ir.Save | ir.Restore) for inner in _reordering_within(stmt)):
             return body
     return body
 
 
-def _reordering_within(stmt: Stmt) -> list[Stmt]:
-    return [stmt, *(inner for block in blocks(stmt) for inner in walk(block))]
+def _reordering_within(stmt: ir.Stmt) -> list[ir.Stmt]:
+    return [stmt, *(inner for block in ir.blocks(stmt) for inner in ir.walk(block))]
 
 
-def _with_last(body: Block, stop: object) -> Block:
+def _with_last(body: ir.Block, stop: object) -> ir.Block:
     for position, stmt in enumerate(body.stmts):
         after = body.stmts[position + 1 :]
-        if isinstance(stmt, If) and stop in stmt.outs and _can_wait(stmt, after):
-            return Block((*body.stmts[:position], *after, stmt), body.yields)
+        if isinstance(stmt, ir.If) and stop in stmt.outs and _can_wait(stmt, after):
+            return ir.Block((*body.stmts[:position], *after, stmt), body.yields)
     return body
 
 
-def _can_wait(choice: If, after: tuple[Stmt, ...]) -> bool:
+def _can_wait(choice: ir.If, after: tuple[ir.Stmt, ...]) -> bool:
     inner = _reordering_within(choice)
-    read: set[object] = {atom for stmt in after for atom in atoms(stmt)}
-    if not all(isinstance(stmt, Let | Load | If) for stmt in inner) or not read.isdisjoint(choice.outs):
+    read: set[object] = {atom for stmt in after for atom in ir.atoms(stmt)}
+    if not all(isinstance(stmt, ir.Let | ir.Load | ir.If) for stmt in inner) or not read.isdisjoint(
+        choice.outs
+    ):
         return False
-    return all(isinstance(stmt, Let | Save) for stmt in after)
+    return all(isinstance(stmt, ir.Let | ir.Save) for stmt in after)
 
 
 # ------------------------------------------------------------------------------------------------ coalescing
 
 
-Live = frozenset[Var]
+Live = frozenset[ir.Var]
 
 
-def coalesce(function: Function, folded: Folded, reserved: frozenset[str]) -> Callable[[Var], str]:
+def coalesce(function: ir.Function, folded: Folded, reserved: frozenset[str]) -> Callable[[ir.Var], str]:
     """The name of each Var of a function."""
     fixed = (*function.params, *function.threads, *([function.linear] if function.linear else []))
     interference = _Interference(folded)
     interference.assign(fixed, interference.block(function.body, frozenset()))
     classes = _Classes(interference.edges, _hints(function.body))
-    for stmt in walk(function.body):
+    for stmt in ir.walk(function.body):
         for one, other in _copies(stmt):
             classes.merge(one, other)
     _reuse_names(fixed, function.body, classes)
     names = Names(reserved)
     labels = _labels(function.body)
-    shown: dict[Var, Var] = {}
+    shown: dict[ir.Var, ir.Var] = {}
 
-    def name(var: Var) -> str:
+    def name(var: ir.Var) -> str:
         root = classes.of(var)
-        stand_in = Var(root.type, classes.hint(root) or labels.get(root, ""))
+        stand_in = ir.Var(root.type, classes.hint(root) or labels.get(root, ""))
         return names(shown.setdefault(root, stand_in))
 
     for var in fixed:
@@ -275,46 +259,46 @@ def coalesce(function: Function, folded: Folded, reserved: frozenset[str]) -> Ca
     return name
 
 
-def _hints(body: Block) -> dict[Var, str]:
-    return {out: hint_of(out, stmt) for stmt in walk(body) for out in defs(stmt)}
+def _hints(body: ir.Block) -> dict[ir.Var, str]:
+    return {out: hint_of(out, stmt) for stmt in ir.walk(body) for out in ir.defs(stmt)}
 
 
-def _labels(body: Block) -> dict[Var, str]:
+def _labels(body: ir.Block) -> dict[ir.Var, str]:
     """What to call an element that has no name of the user's: ``x_k`` for ``x[k]``."""
     labels = {}
-    for stmt in walk(body):
-        if isinstance(stmt, Load):
-            parts = [str(i.value) if isinstance(i, Const) else i.hint for i in stmt.indices]
+    for stmt in ir.walk(body):
+        if isinstance(stmt, ir.Load):
+            parts = [str(i.value) if isinstance(i, ir.Const) else i.hint for i in stmt.indices]
             array = stmt.array.hint.replace(".", "_")
             labels[stmt.out] = "_".join([array, *parts]) if all(map(str.isalnum, parts)) else ""
     return labels
 
 
-def split(function: Function, name: Callable[[Var], str]) -> frozenset[Var]:
+def split(function: ir.Function, name: Callable[[ir.Var], str]) -> frozenset[ir.Var]:
     """Values that are only moved into the variable whose name they bear, because both are needed at once."""
-    pairs = (pair for stmt in walk(function.body) for pair in _copies(stmt))
+    pairs = (pair for stmt in ir.walk(function.body) for pair in _copies(stmt))
     return frozenset(
         value
         for target, value in pairs
-        if isinstance(target, Var) and isinstance(value, Var)
+        if isinstance(target, ir.Var) and isinstance(value, ir.Var)
         if hint_of(value) == hint_of(target) != "" and name(value) != name(target)
     )
 
 
-def _copies(stmt: Stmt) -> list[tuple[Atom, Atom]]:
+def _copies(stmt: ir.Stmt) -> list[tuple[ir.Atom, ir.Atom]]:
     match stmt:
-        case If(outs, _, then, orelse):
+        case ir.If(outs, _, then, orelse):
             return [*zip(outs, then.yields, strict=True), *zip(outs, orelse.yields, strict=True)]
-        case For() | While():
+        case ir.For() | ir.While():
             pairs = (stmt.body.yields, stmt.outs, stmt.inits)
             return [pair for others in pairs for pair in zip(stmt.carries, others, strict=True)]
         case _:
             return []
 
 
-def _reuse_names(fixed: tuple[Var, ...], body: Block, classes: "_Classes") -> None:
+def _reuse_names(fixed: tuple[ir.Var, ...], body: ir.Block, classes: "_Classes") -> None:
     """The user's `d = a` and, after the last use of that, `d = b` are one name again."""
-    representatives: dict[str, list[Var]] = {}
+    representatives: dict[str, list[ir.Var]] = {}
     for var in (*fixed, *_defined(body)):
         if not classes.hint(var) or isinstance(var.type, Array):
             continue
@@ -323,13 +307,13 @@ def _reuse_names(fixed: tuple[Var, ...], body: Block, classes: "_Classes") -> No
             same.append(var)
 
 
-def _defined(block: Block) -> Iterable[Var]:
-    for stmt in walk(block):
-        if isinstance(stmt, For | While):
+def _defined(block: ir.Block) -> Iterable[ir.Var]:
+    for stmt in ir.walk(block):
+        if isinstance(stmt, ir.For | ir.While):
             yield from stmt.carries
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             yield stmt.index
-        yield from defs(stmt)
+        yield from ir.defs(stmt)
 
 
 class _Interference:
@@ -337,12 +321,12 @@ class _Interference:
 
     def __init__(self, folded: Folded) -> None:
         self.folded = folded
-        self.edges: dict[Var, set[Var]] = {}
+        self.edges: dict[ir.Var, set[ir.Var]] = {}
 
-    def read(self, items: Iterable[Atom]) -> Live:
+    def read(self, items: Iterable[ir.Atom]) -> Live:
         return frozenset(leaf for atom in items for leaf in leaves(atom, self.folded))
 
-    def assign(self, outs: Iterable[Var], live: Live) -> Live:
+    def assign(self, outs: Iterable[ir.Var], live: Live) -> Live:
         """The outs are assigned together while `live` are still needed; what is live before that."""
         outs = frozenset(outs)
         for out in outs:
@@ -351,49 +335,49 @@ class _Interference:
                 self.edges.setdefault(other, set()).add(out)
         return live - outs
 
-    def block(self, block: Block, live: Live) -> Live:
+    def block(self, block: ir.Block, live: Live) -> Live:
         live |= self.read(block.yields)
         for stmt in reversed(block.stmts):
             live = self.stmt(stmt, live)
         return live
 
-    def stmt(self, stmt: Stmt, live: Live) -> Live:
-        if not self.folded.keys().isdisjoint(defs(stmt)):
+    def stmt(self, stmt: ir.Stmt, live: Live) -> Live:
+        if not self.folded.keys().isdisjoint(ir.defs(stmt)):
             return live
         match stmt:
-            case If(outs, cond, then, orelse):
+            case ir.If(outs, cond, then, orelse):
                 after = self.assign(outs, live)
                 return self.block(then, after) | self.block(orelse, after) | self.read([cond])
-            case For():
+            case ir.For():
                 return self.loop(stmt, (*stmt.carries, stmt.index), live)
-            case While():
+            case ir.While():
                 return self.loop(stmt, stmt.carries, live)
             case _:
-                return self.assign(defs(stmt), live) | self.read(atoms(stmt))
+                return self.assign(ir.defs(stmt), live) | self.read(ir.atoms(stmt))
 
-    def loop(self, stmt: For | While, heads: tuple[Var, ...], live: Live) -> Live:
+    def loop(self, stmt: ir.For | ir.While, heads: tuple[ir.Var, ...], live: Live) -> Live:
         after = self.assign(stmt.outs, live)
         # Python counts a range once, but a reader would be misled if its name changed inside.
-        count = self.read([stmt.count]) if isinstance(stmt, For) else frozenset()
+        count = self.read([stmt.count]) if isinstance(stmt, ir.For) else frozenset()
         around = after | self.free(stmt.body, heads) | count
-        index = {stmt.index} if isinstance(stmt, For) else set()
+        index = {stmt.index} if isinstance(stmt, ir.For) else set()
         begin = self.block(stmt.body, around | index)
         before = self.assign(heads, begin | around)
         if stmt.stop is not None:
             self.read_after_copies(stmt.body.yields, stmt.stop, stmt.carries)
         return before | self.read(stmt.inits)
 
-    def read_after_copies(self, yields: tuple[Atom, ...], stop: int, carries: tuple[Var, ...]) -> None:
+    def read_after_copies(self, yields: tuple[ir.Atom, ...], stop: int, carries: tuple[ir.Var, ...]) -> None:
         """What ends the loop is read once the carried values are assigned: they must not overwrite it."""
         for leaf in self.read([yields[stop]]):
             others = (carry for carry, value in zip(carries, yields, strict=True) if value is not leaf)
             self.assign([leaf], frozenset(others))
 
-    def free(self, body: Block, heads: tuple[Var, ...]) -> Live:
+    def free(self, body: ir.Block, heads: tuple[ir.Var, ...]) -> Live:
         """What a body reads from outside: needed until the last iteration."""
-        inner = [body, *(block for stmt in walk(body) for block in blocks(stmt))]
+        inner = [body, *(block for stmt in ir.walk(body) for block in ir.blocks(stmt))]
         used = self.read(a for block in inner for a in block.yields)
-        used |= self.read(a for stmt in walk(body) for a in atoms(stmt))
+        used |= self.read(a for stmt in ir.walk(body) for a in ir.atoms(stmt))
         inside = {*heads, *_defined(body)}
         return used - inside
 
@@ -401,25 +385,25 @@ class _Interference:
 class _Classes:
     """The Vars that share a name: a union-find whose roots know the members and bear the hint."""
 
-    def __init__(self, edges: dict[Var, set[Var]], hints: dict[Var, str]) -> None:
+    def __init__(self, edges: dict[ir.Var, set[ir.Var]], hints: dict[ir.Var, str]) -> None:
         self.edges = edges
         self.hints = hints
-        self.parent: dict[Var, Var] = {}
-        self.members: dict[Var, set[Var]] = {}
+        self.parent: dict[ir.Var, ir.Var] = {}
+        self.members: dict[ir.Var, set[ir.Var]] = {}
 
-    def hint(self, var: Var) -> str:
+    def hint(self, var: ir.Var) -> str:
         """The user's name for a Var, empty if there is none."""
         return self.hints.get(var, hint_of(var))
 
-    def of(self, var: Var) -> Var:
+    def of(self, var: ir.Var) -> ir.Var:
         """The Var that stands for the class."""
         while (parent := self.parent.get(var)) is not None:
             var = parent
         return var
 
-    def merge(self, one: Atom, other: Atom) -> bool:
+    def merge(self, one: ir.Atom, other: ir.Atom) -> bool:
         """Give two Vars one name if they can have it; whether they now do."""
-        if not isinstance(one, Var) or not isinstance(other, Var):
+        if not isinstance(one, ir.Var) or not isinstance(other, ir.Var):
             return False
         a, b = self.of(one), self.of(other)
         if a is b:
@@ -432,6 +416,6 @@ class _Classes:
         self.members[a] = self.members.get(a, {a}) | self.members.get(b, {b})
         return True
 
-    def clash(self, a: Var, b: Var) -> bool:
+    def clash(self, a: ir.Var, b: ir.Var) -> bool:
         mine, theirs = self.members.get(a, {a}), self.members.get(b, {b})
         return any(self.edges.get(var, set()) & theirs for var in mine)

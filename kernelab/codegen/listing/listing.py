@@ -16,35 +16,8 @@ from typing import assert_never
 from kernelab.codegen.listing.folding import Folded, coalesce, fold, leaves, split, tidy
 from kernelab.codegen.listing.listing_expressions import NOT, Expressions, spelt
 from kernelab.errors import NOWHERE, Span
+from kernelab.lang import ir
 from kernelab.lang.build import elem_of, type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    While,
-    atoms,
-    blocks,
-    defs,
-    walk,
-)
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import bytes_of
 
@@ -101,7 +74,7 @@ class Listing:
         return "\n".join(line.text for line in self.lines)
 
 
-def listing(function: Function) -> Listing:
+def listing(function: ir.Function) -> Listing:
     """The function as Python-like text with, for each line, the source it comes from."""
     function = tidy(function)
     folded = fold(function)
@@ -115,10 +88,10 @@ def listing(function: Function) -> Listing:
     return Listing(function.name, tuple(lines), tuple(printer.savings))
 
 
-def _read(block: Block) -> frozenset[Atom]:
-    read: set[Atom] = set(block.yields)
-    for stmt in walk(block):
-        read.update(atoms(stmt), *(inner.yields for inner in blocks(stmt)))
+def _read(block: ir.Block) -> frozenset[ir.Atom]:
+    read: set[ir.Atom] = set(block.yields)
+    for stmt in ir.walk(block):
+        read.update(ir.atoms(stmt), *(inner.yields for inner in ir.blocks(stmt)))
     return frozenset(read)
 
 
@@ -138,27 +111,27 @@ class _End:
     """What happens at the end of a block: assignments, results, and what ends the loop around it."""
 
     span: Span
-    copies: tuple[tuple[Var, Atom], ...] = ()
-    results: tuple[Atom, ...] = ()
-    stop: Atom | None = None
+    copies: tuple[tuple[ir.Var, ir.Atom], ...] = ()
+    results: tuple[ir.Atom, ...] = ()
+    stop: ir.Atom | None = None
 
-    def inside(self, branch: Block, outs: tuple[Var, ...], span: Span) -> "_End":
+    def inside(self, branch: ir.Block, outs: tuple[ir.Var, ...], span: Span) -> "_End":
         """The same at the end of a branch whose If comes last in the block."""
-        value: dict[Atom | None, Atom] = dict(zip(outs, branch.yields, strict=True))
+        value: dict[ir.Atom | None, ir.Atom] = dict(zip(outs, branch.yields, strict=True))
         copies = tuple((var, value.get(atom, atom)) for var, atom in self.copies)
         return _End(span, copies, self.results, value.get(self.stop, self.stop))
 
 
 @dataclass(slots=True)
 class _Printer:
-    name: Callable[[Var], str]
+    name: Callable[[ir.Var], str]
     folded: Folded
     expr: Expressions
-    used: frozenset[Atom]
+    used: frozenset[ir.Atom]
     savings: list[Saving] = field(default_factory=list)
     loops: list[Span] = field(default_factory=list)
 
-    def function(self, function: Function) -> Rows:
+    def function(self, function: ir.Function) -> Rows:
         head = []
         if function.threads:
             head.append(_Row(1, f"{self.names(function.threads)} = tid()", function.threads[0].span))
@@ -167,90 +140,90 @@ class _Printer:
         body = self.block(function.body, 1, _End(function.span, results=function.body.yields))
         return [*head, *(body or [_Row(1, "pass", NOWHERE)])]
 
-    def names(self, vars: tuple[Var, ...]) -> str:
+    def names(self, vars: tuple[ir.Var, ...]) -> str:
         return ", ".join(self.name(var) for var in vars)
 
-    def block(self, block: Block, depth: int, end: _End) -> Rows:
+    def block(self, block: ir.Block, depth: int, end: _End) -> Rows:
         last = block.stmts[-1] if block.stmts else None
-        if isinstance(last, If) and end.stop in last.outs and not self.is_hidden(last):
+        if isinstance(last, ir.If) and end.stop in last.outs and not self.is_hidden(last):
             ends = [end.inside(branch, last.outs, last.span) for branch in (last.then, last.orelse)]
             return [*self.stmts(block.stmts[:-1], depth), *self.branches(last, depth, *ends)]
         return [*self.stmts(block.stmts, depth), *self.end(end, depth)]
 
-    def stmts(self, stmts: tuple[Stmt, ...], depth: int) -> Rows:
+    def stmts(self, stmts: tuple[ir.Stmt, ...], depth: int) -> Rows:
         return [row for stmt in stmts if not self.is_hidden(stmt) for row in self.stmt(stmt, depth)]
 
-    def is_hidden(self, stmt: Stmt) -> bool:
-        if isinstance(stmt, Assert):
+    def is_hidden(self, stmt: ir.Stmt) -> bool:
+        if isinstance(stmt, ir.Assert):
             return stmt.kind == "division"
-        return not self.folded.keys().isdisjoint(defs(stmt))
+        return not self.folded.keys().isdisjoint(ir.defs(stmt))
 
-    def stmt(self, stmt: Stmt, depth: int) -> Rows:
+    def stmt(self, stmt: ir.Stmt, depth: int) -> Rows:
         match stmt:
-            case If(outs, _, then, orelse):
+            case ir.If(outs, _, then, orelse):
                 ends = [_End(stmt.span, tuple(zip(outs, b.yields, strict=True))) for b in (then, orelse)]
                 return self.branches(stmt, depth, *ends)
-            case For():
+            case ir.For():
                 count = f"range({self.trips(stmt.count)})"
                 over = f"reversed({count})" if stmt.reverse else count
                 return self.loop(stmt, depth, f"for {self.name(stmt.index)} in {over}:")
-            case While():
+            case ir.While():
                 return self.loop(stmt, depth, "while True:")
             case _:
                 return [_Row(depth, self.simple(stmt), _place(stmt))]
 
-    def trips(self, count: Atom) -> str:
+    def trips(self, count: ir.Atom) -> str:
         """How often a loop runs; a difference may be below 0, which is none."""
-        match self.folded.get(count) if isinstance(count, Var) else None:
-            case Let(_, op, (start, stop, Const(1))) if op is TRIPS:
+        match self.folded.get(count) if isinstance(count, ir.Var) else None:
+            case ir.Let(_, op, (start, stop, ir.Const(1))) if op is TRIPS:
                 return self.expr.infix("-", stop, start).text
-            case Let(_, op, (start, stop, Const(-1))) if op is TRIPS:
+            case ir.Let(_, op, (start, stop, ir.Const(-1))) if op is TRIPS:
                 return self.expr.infix("-", start, stop).text
             case _:
                 return self.expr.show(count)
 
-    def simple(self, stmt: Stmt) -> str:
+    def simple(self, stmt: ir.Stmt) -> str:
         match stmt:
-            case Let():
+            case ir.Let():
                 return self.let(stmt)
-            case Alloc(out, shape):
+            case ir.Alloc(out, shape):
                 sizes = str(shape[0]) if len(shape) == 1 else str(shape)
                 return f"{self.name(out)} = zeros({sizes}, {spelt(str(elem_of(out)))})"
-            case Load():
+            case ir.Load():
                 return self.assignment(self.name(stmt.out), stmt)
-            case Store(array, indices, value):
+            case ir.Store(array, indices, value):
                 return self.assignment(self.expr.element(array, indices, stmt.component).text, value)
-            case Atomic():
+            case ir.Atomic():
                 return self.atomic(stmt)
-            case Assert(cond, _, message):
+            case ir.Assert(cond, _, message):
                 return f"assert {self.expr.show(cond)}" + (f", {message!r}" if message else "")
-            case Print():
+            case ir.Print():
                 return self.print(stmt)
-            case Native(outs, snippet, args):
+            case ir.Native(outs, snippet, args):
                 call = f"{snippet.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call
-            case Call(outs, function, args):
+            case ir.Call(outs, function, args):
                 call = f"{function.name}({self.expr.list(args)})"
                 return f"{self.names(outs)} = {call}" if outs else call
-            case Save(stack, values):
+            case ir.Save(stack, values):
                 when = WHEN.get(stack.hint, "")
                 return f"push({self.expr.list(values)}){self.note(values, stmt.span, when)}"
-            case Restore(_, outs):
+            case ir.Restore(_, outs):
                 return f"{self.names(outs)} = pop()"
-            case Append(array, value):
+            case ir.Append(array, value):
                 return f"{self.name(array)}.append({self.expr.show(value)}){self.note((value,), stmt.span)}"
-            case If() | For() | While() | Custom():
+            case ir.If() | ir.For() | ir.While() | ir.Custom():
                 raise AssertionError("a compound statement has lines of its own")
             case _:
                 assert_never(stmt)
 
-    def print(self, stmt: Print) -> str:
+    def print(self, stmt: ir.Print) -> str:
         texts = [text.replace("%", "%%") for text in stmt.texts]
         specs = [spec or "%s" for spec in stmt.specs]
         form = "".join(text + spec for text, spec in zip(texts, [*specs, ""], strict=True))
         return f"printf({', '.join([repr(form), *map(self.expr.show, stmt.values)])})"
 
-    def let(self, stmt: Let) -> str:
+    def let(self, stmt: ir.Let) -> str:
         name = self.name(stmt.out)
         match stmt.op.name, stmt.args:
             case "insert", (vector, *indices, value) if self.expr.show(vector) == name:
@@ -258,21 +231,21 @@ class _Printer:
             case _:
                 return self.assignment(name, stmt)
 
-    def assignment(self, target: str, value: Atom | Let | Load) -> str:
+    def assignment(self, target: str, value: ir.Atom | ir.Let | ir.Load) -> str:
         """``s = x``, or ``s += x`` where the value is what the target held and something more."""
-        stmt = self.folded.get(value) if isinstance(value, Var) else value
+        stmt = self.folded.get(value) if isinstance(value, ir.Var) else value
         match stmt:
-            case Let(_, op, (a, b)) if op.symbol in ("+", "-", "*", "/") and self.expr.show(a) == target:
+            case ir.Let(_, op, (a, b)) if op.symbol in ("+", "-", "*", "/") and self.expr.show(a) == target:
                 if op.name == "add":
                     return self.increase(target, b)
                 return f"{target} {op.symbol}= {self.expr.show(b)}"
-            case Let() | Load() | If():
+            case ir.Let() | ir.Load() | ir.If():
                 return f"{target} = {self.expr.value(stmt).text}"
             case _:
-                assert isinstance(value, Var | Const)
+                assert isinstance(value, ir.Var | ir.Const)
                 return f"{target} = {self.expr.show(value)}"
 
-    def atomic(self, stmt: Atomic) -> str:
+    def atomic(self, stmt: ir.Atomic) -> str:
         if stmt.out in self.used or stmt.kind != "add":
             compare = () if stmt.compare is None else (stmt.compare,)
             operands = self.expr.list((stmt.array, *stmt.indices, *compare, stmt.value))
@@ -280,12 +253,12 @@ class _Printer:
             return f"{target}atomic_{stmt.kind}({operands})"
         return self.increase(self.expr.element(stmt.array, stmt.indices, stmt.component).text, stmt.value)
 
-    def increase(self, target: str, by: Atom) -> str:
+    def increase(self, target: str, by: ir.Atom) -> str:
         negated = self.expr.negated(by)
         sign, value = ("+", self.expr.text(by)) if negated is None else ("-", negated)
         return f"{target} {sign}= {value.text}"
 
-    def note(self, values: tuple[Atom, ...], span: Span, when: str = "") -> str:
+    def note(self, values: tuple[ir.Atom, ...], span: Span, when: str = "") -> str:
         """Remember what is saved; the comment that says how much."""
         names = tuple(self.expr.show(value) for value in values)
         size = sum(bytes_of(type_of(value)) for value in values)
@@ -298,9 +271,9 @@ class _Printer:
         if end.results:
             rows.append(_Row(depth, f"return {self.expr.list(end.results)}", end.span))
         match end.stop:
-            case Const(True):
+            case ir.Const(True):
                 rows.append(_Row(depth, "break", end.span))
-            case Var():
+            case ir.Var():
                 span = self.span(end.stop, end.span)
                 carried = [self.name(var) for var, atom in end.copies if atom is end.stop]
                 test = carried[0] if carried else self.expr.show(end.stop)
@@ -318,7 +291,7 @@ class _Printer:
         changed = {self.name(var) for var, atom in end.copies if self.name(var) != self.expr.show(atom)}
         return not read.isdisjoint(changed)
 
-    def assign(self, copies: tuple[tuple[Var, Atom], ...], depth: int, span: Span) -> Rows:
+    def assign(self, copies: tuple[tuple[ir.Var, ir.Atom], ...], depth: int, span: Span) -> Rows:
         """Assignments that happen together, without those of a value to its own name."""
         pairs = [(self.name(var), atom, self.expr.show(atom)) for var, atom in copies]
         pairs = [pair for pair in pairs if pair[0] != pair[2]]
@@ -330,11 +303,11 @@ class _Printer:
             for name, atom, _ in pairs
         ]
 
-    def span(self, atom: Atom, otherwise: Span) -> Span:
+    def span(self, atom: ir.Atom, otherwise: Span) -> Span:
         """Where an expression comes from; a value that has a name is only moved."""
-        return atom.span if isinstance(atom, Var) and atom in self.folded else otherwise
+        return atom.span if isinstance(atom, ir.Var) and atom in self.folded else otherwise
 
-    def branches(self, stmt: If, depth: int, then: _End, orelse: _End) -> Rows:
+    def branches(self, stmt: ir.If, depth: int, then: _End, orelse: _End) -> Rows:
         yes = self.block(stmt.then, depth + 1, then)
         no = self.block(stmt.orelse, depth + 1, orelse)
         cond = self.expr.text(stmt.cond)
@@ -343,7 +316,7 @@ class _Printer:
         rows = [_Row(depth, f"if {cond.text}:", stmt.span), *yes]
         return [*rows, *_otherwise(rows, no, depth, stmt.span)]
 
-    def loop(self, stmt: For | While, depth: int, head: str) -> Rows:
+    def loop(self, stmt: ir.For | ir.While, depth: int, head: str) -> Rows:
         carried = [k for k in range(len(stmt.carries)) if k != stmt.stop or self.reads_stop(stmt)]
         before = tuple((stmt.carries[k], stmt.inits[k]) for k in carried)
         around = tuple((stmt.carries[k], stmt.body.yields[k]) for k in carried)
@@ -356,14 +329,14 @@ class _Printer:
         rows = [*self.assign(before, depth, stmt.span), *_tidy_while(rows)]
         return [*rows, *self.assign(after, depth, stmt.span)]
 
-    def reads_stop(self, stmt: For | While) -> bool:
+    def reads_stop(self, stmt: ir.For | ir.While) -> bool:
         k = stmt.stop
         return k is not None and not self.used.isdisjoint((stmt.carries[k], stmt.outs[k]))
 
 
-def _place(stmt: Stmt) -> Span:
+def _place(stmt: ir.Stmt) -> Span:
     """Where a statement comes from: if no line of the user's, from the parameter that it touches."""
-    if stmt.span.source is NOWHERE.source and isinstance(stmt, Load | Store | Atomic):
+    if stmt.span.source is NOWHERE.source and isinstance(stmt, ir.Load | ir.Store | ir.Atomic):
         return stmt.array.span
     return stmt.span
 
@@ -402,7 +375,7 @@ def _dedent(rows: Rows) -> Rows:
     return [replace(row, depth=row.depth - 1) for row in rows]
 
 
-def _signature(function: Function, name: Callable[[Var], str]) -> list[Line]:
+def _signature(function: ir.Function, name: Callable[[ir.Var], str]) -> list[Line]:
     start = f"def {function.name}("
     params = [f"{name(param)}: {spelt(str(param.type))}" for param in function.params]
     if len(start) + len(", ".join(params)) < WIDTH:

@@ -14,31 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    While,
-    reads,
-)
+from kernelab.lang import ir
 from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import Array, bool_, int32, int64
 from kernelab.passes.access.affine_forms import (
@@ -72,7 +48,7 @@ class Access:
     reverse: bool
 
 
-def accesses(function: Function) -> tuple[Access, ...]:
+def accesses(function: ir.Function) -> tuple[Access, ...]:
     """Every access to an array parameter; a load of what is known already is none."""
     walker = _Walker(function)
     walker.block(function.body)
@@ -82,13 +58,13 @@ def accesses(function: Function) -> tuple[Access, ...]:
 _SIGNED = (int32, int64)
 _OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
-Condition = tuple[str, Atom, Atom]
+Condition = tuple[str, ir.Atom, ir.Atom]
 
 
 class _Walker:
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ir.Function) -> None:
         self.positions = {param: i for i, param in enumerate(function.params)}
-        self.forms: dict[Var, Form | None] = {
+        self.forms: dict[ir.Var, Form | None] = {
             param: single(Given(i)) for param, i in self.positions.items() if param.type in _SIGNED
         }
         for axis, thread in enumerate(function.threads):
@@ -96,56 +72,56 @@ class _Walker:
             self.forms[thread] = single(leaf)
         if function.linear is not None:
             self.forms[function.linear] = single(Thread(None))
-        self.used = frozenset(reads(function.body))
-        self.counts: dict[Atom, Form | None] = {}
-        self.conditions: dict[Var, Condition] = {}
+        self.used = frozenset(ir.reads(function.body))
+        self.counts: dict[ir.Atom, Form | None] = {}
+        self.conditions: dict[ir.Var, Condition] = {}
         self.guards: list[Guard] = []
         self.loops: list[tuple[int, bool]] = []
         self.numbered = self.joins = 0
         self.found: list[Access] = []
 
-    def form(self, atom: Atom) -> Form | None:
-        if isinstance(atom, Const):
+    def form(self, atom: ir.Atom) -> Form | None:
+        if isinstance(atom, ir.Const):
             return Form(int(atom.value)) if atom.type in _SIGNED else None
         return self.forms.get(atom)
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in block.stmts:
             self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let():
+            case ir.Let():
                 self.let(stmt)
-            case Load(_, array, indices) if stmt.held is None:
+            case ir.Load(_, array, indices) if stmt.held is None:
                 self.access(array, "read", indices)
-            case Store(array, indices):
+            case ir.Store(array, indices):
                 self.access(array, "change", indices)
-            case Atomic(out, _, array, indices):
+            case ir.Atomic(out, _, array, indices):
                 self.access(array, "change", indices)
                 if stmt.held is None and out in self.used:
                     self.access(array, "read", indices)
-            case If():
+            case ir.If():
                 self.branches(stmt)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt)
-            case Custom(outs, _, _, body):
+            case ir.Custom(outs, _, _, body):
                 self.block(body)
                 for out, source in zip(outs, body.yields, strict=False):
                     self.forms[out] = self.form(source)
-            case Native():
+            case ir.Native():
                 for _, touched in stmt.arrays:
                     self.anywhere(touched)
-            case Append(array):
+            case ir.Append(array):
                 self.anywhere(array)
-            case Call():
+            case ir.Call():
                 raise AssertionError("calls are inlined before anyone asks where they reach")
-            case Load() | Restore() | Alloc() | Assert() | Print() | Save():
+            case ir.Load() | ir.Restore() | ir.Alloc() | ir.Assert() | ir.Print() | ir.Save():
                 pass  # what they define has no form
             case _:
                 assert_never(stmt)
 
-    def anywhere(self, array: Var) -> None:
+    def anywhere(self, array: ir.Var) -> None:
         """Note that an array may be read and changed, nobody knows where."""
         position = self.positions.get(array)
         if position is None:
@@ -155,7 +131,7 @@ class _Walker:
         self.found.append(Access(position, "read", unknown, (), None, False))
         self.found.append(Access(position, "change", unknown, (), None, False))
 
-    def access(self, array: Var, kind: Literal["read", "change"], indices: tuple[Atom, ...]) -> None:
+    def access(self, array: ir.Var, kind: Literal["read", "change"], indices: tuple[ir.Atom, ...]) -> None:
         position = self.positions.get(array)
         if position is None:
             return
@@ -163,13 +139,13 @@ class _Walker:
         forms = tuple(self.form(index) for index in indices)
         self.found.append(Access(position, kind, forms, tuple(self.guards), loop, reverse))
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         name, args = stmt.op.name, stmt.args
         if name in ("and", "or") or (name in _OPPOSITE and args[0].type in _SIGNED):
             self.conditions[stmt.out] = name, args[0], args[1]
         elif name == "not":
             self.conditions[stmt.out] = name, args[0], args[0]
-        elif name == "shape" and isinstance(args[0], Var) and isinstance(args[1], Const):
+        elif name == "shape" and isinstance(args[0], ir.Var) and isinstance(args[1], ir.Const):
             if args[0] in self.positions:
                 leaf = Extent(self.positions[args[0]], int(args[1].value))
                 self.forms[stmt.out] = single(leaf)
@@ -183,7 +159,7 @@ class _Walker:
             if stmt.op is TRIPS and len(forms) == len(args):
                 self.range(stmt.out, *forms)
 
-    def range(self, out: Var, start: Form, stop: Form, step: Form) -> None:
+    def range(self, out: ir.Var, start: Form, stop: Form, step: Form) -> None:
         """Note how often a loop over `range(start, stop, step)` runs: not at all for a number below 0."""
         count = applied("floordiv", [start.minus(stop), step])
         if not step.terms and abs(step.const) == 1:
@@ -192,7 +168,7 @@ class _Walker:
             self.counts[out] = count.times(-1)
             self.forms[out] = operation("max", [count.times(-1), Form(0)])
 
-    def join(self, first: Atom, second: Atom) -> Form | None:
+    def join(self, first: ir.Atom, second: ir.Atom) -> Form | None:
         """The form of what is one of two."""
         forms = [form for atom in (first, second) if (form := self.form(atom)) is not None]
         if len(forms) < 2 or forms[0] == forms[1]:
@@ -200,7 +176,7 @@ class _Walker:
         self.joins += 1
         return operation("join", forms, self.joins)
 
-    def branches(self, stmt: If) -> None:
+    def branches(self, stmt: ir.If) -> None:
         for truth, branch in ((True, stmt.then), (False, stmt.orelse)):
             before = len(self.guards)
             self.guards += self.implied(stmt.cond, truth)
@@ -211,16 +187,16 @@ class _Walker:
             if out.type == bool_:
                 self.conditions[out] = _choice(stmt.cond, then, orelse)
 
-    def loop(self, stmt: For | While) -> None:
+    def loop(self, stmt: ir.For | ir.While) -> None:
         number, steps = self.numbered, counters(stmt)
-        count = self.counts.get(stmt.count, self.form(stmt.count)) if isinstance(stmt, For) else None
+        count = self.counts.get(stmt.count, self.form(stmt.count)) if isinstance(stmt, ir.For) else None
         if count is None and steps:
             count = self.trips(stmt, steps)
         self.iterate(stmt, steps, Counter(number, count))
         for out, init, last in zip(stmt.outs, stmt.inits, stmt.body.yields, strict=True):
             self.forms[out] = self.join(init, last)
 
-    def trips(self, loop: For | While, steps: dict[int, Step]) -> Form | None:
+    def trips(self, loop: ir.For | ir.While, steps: dict[int, Step]) -> Form | None:
         """How often a loop runs at most: its body is walked once for what has to hold where it goes on."""
         if loop.stop is None:
             return None
@@ -234,10 +210,10 @@ class _Walker:
         bounds = [Bound(pace(g.lesser, counter), pace(g.greater, counter), g.gap or 0) for g in guards]
         return single(Trips(tuple(bounds))) if bounds else None
 
-    def iterate(self, stmt: For | While, steps: dict[int, Step], counter: Counter) -> None:
+    def iterate(self, stmt: ir.For | ir.While, steps: dict[int, Step], counter: Counter) -> None:
         """Walk the body of a loop in the iteration with the number of a counter."""
-        reverse = isinstance(stmt, For) and stmt.reverse
-        if isinstance(stmt, For):
+        reverse = isinstance(stmt, ir.For) and stmt.reverse
+        if isinstance(stmt, ir.For):
             self.forms[stmt.index] = single(counter)
         for i, step in steps.items() if not reverse else ():
             start, rate = self.form(stmt.inits[i]), self.rate(step)
@@ -258,9 +234,9 @@ class _Walker:
             total = total.plus(amount, term.sign)
         return total
 
-    def implied(self, atom: Atom, truth: bool) -> Iterator[Guard]:
+    def implied(self, atom: ir.Atom, truth: bool) -> Iterator[Guard]:
         """What holds where a condition is true, or false."""
-        if not isinstance(atom, Var) or atom not in self.conditions:
+        if not isinstance(atom, ir.Var) or atom not in self.conditions:
             return
         match self.conditions[atom]:
             case "same", a, _:
@@ -281,9 +257,9 @@ class _Walker:
                     yield from compared(name if truth else _OPPOSITE[name], left, right)
 
 
-def _choice(cond: Atom, then: Atom, orelse: Atom) -> Condition:
+def _choice(cond: ir.Atom, then: ir.Atom, orelse: ir.Atom) -> Condition:
     """What a bool says that is one of two."""
-    match [atom.value if isinstance(atom, Const) else None for atom in (then, orelse)]:
+    match [atom.value if isinstance(atom, ir.Const) else None for atom in (then, orelse)]:
         case [True, False]:
             return "same", cond, cond
         case [False, True]:

@@ -13,33 +13,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kernelab.lang.ir import (
-    Append,
-    Atom,
-    Atomic,
-    Block,
-    Const,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Stmt,
-    Store,
-    Var,
-    While,
-    blocks,
-    locals_of,
-    reads,
-    walk,
-)
+from kernelab.lang import ir
 from kernelab.lang.ops import SHAPE
 
-Place = tuple[Atom, ...]
+Place = tuple[ir.Atom, ...]
 """The indices of an access, one an axis."""
 
-Pin = tuple[Var, int]
+Pin = tuple[ir.Var, int]
 """A number, such as a thread index, and the only value that it has at some place."""
 
 COMMUTATIVE = frozenset({"add", "min", "max", "and", "or", "xor"})
@@ -73,39 +53,39 @@ class Use:
 
 
 @lru_cache(16)
-def uses(function: Function) -> dict[Var, Use]:
+def uses(function: ir.Function) -> dict[ir.Var, Use]:
     """How a function accesses its arrays; a load of what is known already is no access."""
-    seen, known, found = frozenset(reads(function.body)), _pins(function), dict[Var, Use]()
+    seen, known, found = frozenset(ir.reads(function.body)), _pins(function), dict[ir.Var, Use]()
     for stmt, in_loop in _accesses(function.body, False):
         use = found.setdefault(stmt.array, Use())
         use.places.append(stmt.indices)
         use.pinned = known[stmt] if use.pinned is None else use.pinned & known[stmt]
-        if isinstance(stmt, Load):
+        if isinstance(stmt, ir.Load):
             use.is_read = True
             continue
-        use.kinds.add("store" if isinstance(stmt, Store) else stmt.kind)
-        if isinstance(stmt, Atomic):
+        use.kinds.add("store" if isinstance(stmt, ir.Store) else stmt.kind)
+        if isinstance(stmt, ir.Atomic):
             use.is_read |= stmt.out in seen and stmt.held is None
-        if isinstance(stmt, Store) or stmt.kind not in COMMUTATIVE:
+        if isinstance(stmt, ir.Store) or stmt.kind not in COMMUTATIVE:
             use.steps += 1
             use.repeats |= in_loop
     return found
 
 
-def _accesses(block: Block, in_loop: bool) -> Iterator[tuple[Load | Store | Atomic, bool]]:
+def _accesses(block: ir.Block, in_loop: bool) -> Iterator[tuple[ir.Load | ir.Store | ir.Atomic, bool]]:
     for stmt in block.stmts:
-        if isinstance(stmt, Store | Atomic) or (isinstance(stmt, Load) and stmt.held is None):
+        if isinstance(stmt, ir.Store | ir.Atomic) or (isinstance(stmt, ir.Load) and stmt.held is None):
             yield stmt, in_loop
-        for inner in blocks(stmt):
-            yield from _accesses(inner, in_loop or isinstance(stmt, For | While))
+        for inner in ir.blocks(stmt):
+            yield from _accesses(inner, in_loop or isinstance(stmt, ir.For | ir.While))
 
 
-def _owned(function: Function, use: Use) -> bool:
+def _owned(function: ir.Function, use: Use) -> bool:
     """Whether no two threads meet at an element of an array."""
     return is_apart(function, use.places, {index for index, _ in use.pinned or ()})
 
 
-def independent(function: Function) -> bool:
+def independent(function: ir.Function) -> bool:
     """Whether threads that do each statement together compute what they do one after another.
 
     Sums by atomics may differ in their rounding.
@@ -117,52 +97,54 @@ def independent(function: Function) -> bool:
     )
 
 
-def contested(function: Function) -> Iterator[Var]:
+def contested(function: ir.Function) -> Iterator[ir.Var]:
     """The arrays at whose elements threads may meet where their order matters, if they run at once."""
     for array, use in _changed_uses(function):
         if use.depends_at_once and not _owned(function, use):
             yield array
 
 
-def _changed_uses(function: Function) -> Iterator[tuple[Var, Use]]:
-    shared = changed(function) - locals_of(function.body)
+def _changed_uses(function: ir.Function) -> Iterator[tuple[ir.Var, Use]]:
+    shared = changed(function) - ir.locals_of(function.body)
     return ((array, use) for array, use in uses(function).items() if array in shared)
 
 
-def may_meet(function: Function) -> bool:
+def may_meet(function: ir.Function) -> bool:
     """Whether two threads may plainly store to one element, or read what another one changes.
 
     Those that take turns by the results of atomics do not count: these say themselves who is next.
     """
-    seen = frozenset(reads(function.body))
-    if any(isinstance(stmt, Atomic) and stmt.out in seen for stmt in walk(function.body)):
+    seen = frozenset(ir.reads(function.body))
+    if any(isinstance(stmt, ir.Atomic) and stmt.out in seen for stmt in ir.walk(function.body)):
         return False
-    stores: dict[Var, list[Place]] = {}
-    for stmt in walk(function.body):
-        if isinstance(stmt, Store) and stmt.array not in locals_of(function.body):
+    stores: dict[ir.Var, list[Place]] = {}
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, ir.Store) and stmt.array not in ir.locals_of(function.body):
             stores.setdefault(stmt.array, []).append(stmt.indices)
     return not independent(function) or not all(is_apart(function, places) for places in stores.values())
 
 
-def summed(function: Function) -> frozenset[str]:
+def summed(function: ir.Function) -> frozenset[str]:
     """The arrays that a function only adds to, by name: they may share memory, whoever comes first."""
-    handed = {array for stmt in walk(function.body) if isinstance(stmt, Native) for _, array in stmt.arrays}
+    handed = {
+        array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native) for _, array in stmt.arrays
+    }
     found = uses(function).items()
     return frozenset(
         array.hint for array, use in found if use.kinds == {"add"} and not use.is_read and array not in handed
     )
 
 
-def own_atomics(function: Function) -> frozenset[Atomic]:
+def own_atomics(function: ir.Function) -> frozenset[ir.Atomic]:
     """The atomics on elements that no other thread touches in the whole launch."""
-    shared: set[Var] = set()
-    for stmt in walk(function.body):
+    shared: set[ir.Var] = set()
+    for stmt in ir.walk(function.body):
         match stmt:
-            case Native():
+            case ir.Native():
                 shared |= {array for _, array in stmt.arrays}
-            case Append(array):
+            case ir.Append(array):
                 shared.add(array)
-    atomics = [stmt for stmt in walk(function.body) if isinstance(stmt, Atomic)]
+    atomics = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Atomic)]
     own = {
         array
         for array in {stmt.array for stmt in atomics} - shared
@@ -171,42 +153,44 @@ def own_atomics(function: Function) -> frozenset[Atomic]:
     return frozenset(stmt for stmt in atomics if stmt.array in own)
 
 
-def changed(function: Function) -> frozenset[Var]:
+def changed(function: ir.Function) -> frozenset[ir.Var]:
     """The arrays that a function stores to or accumulates into."""
-    plain = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store | Atomic)}
-    natives = (stmt.changed for stmt in walk(function.body) if isinstance(stmt, Native))
+    plain = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Store | ir.Atomic)}
+    natives = (stmt.changed for stmt in ir.walk(function.body) if isinstance(stmt, ir.Native))
     return frozenset(plain.union(*natives))
 
 
-def read_only(function: Function) -> frozenset[Var]:
+def read_only(function: ir.Function) -> frozenset[ir.Var]:
     """The parameters that a function reads and nobody changes while it runs."""
-    read = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Load)}
-    return frozenset(read - changed(function) - locals_of(function.body))
+    read = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load)}
+    return frozenset(read - changed(function) - ir.locals_of(function.body))
 
 
-def _pins(function: Function) -> dict[Stmt, frozenset[Pin]]:
+def _pins(function: ir.Function) -> dict[ir.Stmt, frozenset[Pin]]:
     """The numbers that branches leave a single value, for the statements within these."""
-    found: dict[Stmt, frozenset[Pin]] = {}
-    tested: dict[Var, Pin] = {}
+    found: dict[ir.Stmt, frozenset[Pin]] = {}
+    tested: dict[ir.Var, Pin] = {}
 
-    def visit(block: Block, known: frozenset[Pin]) -> None:
+    def visit(block: ir.Block, known: frozenset[Pin]) -> None:
         for stmt in block.stmts:
             found[stmt] = known
             match stmt:
-                case Let(out, op, (Var() as index, Const(value))) if op.name == "eq":
+                case ir.Let(out, op, (ir.Var() as index, ir.Const(value))) if op.name == "eq":
                     tested[out] = index, int(value)
-                case If(_, Var() as cond, then, orelse) if cond in tested:
+                case ir.If(_, ir.Var() as cond, then, orelse) if cond in tested:
                     visit(then, known | {tested[cond]})
                     visit(orelse, known)
                 case _:
-                    for inner in blocks(stmt):
+                    for inner in ir.blocks(stmt):
                         visit(inner, known)
 
     visit(function.body, frozenset())
     return found
 
 
-def is_apart(function: Function, places: Sequence[tuple[Atom, ...]], pinned: Collection[Var] = ()) -> bool:
+def is_apart(
+    function: ir.Function, places: Sequence[tuple[ir.Atom, ...]], pinned: Collection[ir.Var] = ()
+) -> bool:
     """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much.
 
     So may the quotient and the remainder that it is split into.  Those that are `pinned` have the same value
@@ -214,19 +198,19 @@ def is_apart(function: Function, places: Sequence[tuple[Atom, ...]], pinned: Col
     """
     shifted, parts = _sums(function), _parts(function)
 
-    def shift(atom: Atom, alike: Collection[Atom]) -> int | None:
+    def shift(atom: ir.Atom, alike: Collection[ir.Atom]) -> int | None:
         if atom in alike:
             return 0
-        args = shifted[atom] if isinstance(atom, Var) and atom in shifted else ()
-        numbers = [int(arg.value) for arg in args if isinstance(arg, Const)]
+        args = shifted[atom] if isinstance(atom, ir.Var) and atom in shifted else ()
+        numbers = [int(arg.value) for arg in args if isinstance(arg, ir.Const)]
         # Below zero an index would count from the end, and might meet another there.
         return numbers[0] if any(arg in alike for arg in args) and numbers and numbers[0] >= 0 else None
 
-    def alone(axis: int, alike: Collection[Atom]) -> bool:
+    def alone(axis: int, alike: Collection[ir.Atom]) -> bool:
         found = {shift(indices[axis], alike) for indices in places}
         return len(found) == 1 and None not in found
 
-    def told(alike: Collection[Var]) -> bool:
+    def told(alike: Collection[ir.Var]) -> bool:
         """Whether threads for which a number, that all of these hold, is not the same do not meet."""
         if any(var in pinned for var in alike) or any(alone(axis, alike) for axis in axes):
             return True
@@ -244,22 +228,22 @@ def is_apart(function: Function, places: Sequence[tuple[Atom, ...]], pinned: Col
 class _Parts:
     """What a number that is not negative gives divided by one that is positive: the two tell it."""
 
-    quotients: list[Var] = field(default_factory=list)
-    remainders: list[Var] = field(default_factory=list)
+    quotients: list[ir.Var] = field(default_factory=list)
+    remainders: list[ir.Var] = field(default_factory=list)
 
 
 @lru_cache(16)
-def _sums(function: Function) -> dict[Var, tuple[Atom, ...]]:
-    lets = (stmt for stmt in walk(function.body) if isinstance(stmt, Let))
+def _sums(function: ir.Function) -> dict[ir.Var, tuple[ir.Atom, ...]]:
+    lets = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let))
     return {stmt.out: stmt.args for stmt in lets if stmt.op.name == "add"}
 
 
 @lru_cache(16)
-def _parts(function: Function) -> dict[Var, list[_Parts]]:
+def _parts(function: ir.Function) -> dict[ir.Var, list[_Parts]]:
     """How numbers are split by divisors that are the same for all threads: thread indices and their parts."""
-    positive: set[Var] = set()
-    found: dict[tuple[Atom, Atom], _Parts] = {}
-    lets = [stmt for stmt in walk(function.body) if isinstance(stmt, Let)]
+    positive: set[ir.Var] = set()
+    found: dict[tuple[ir.Atom, ir.Atom], _Parts] = {}
+    lets = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)]
     for stmt in lets:
         if _is_positive(stmt, function.params):
             positive.add(stmt.out)
@@ -267,32 +251,32 @@ def _parts(function: Function) -> dict[Var, list[_Parts]]:
         if stmt.op.name not in ("floordiv", "mod"):
             continue
         split, divisor = stmt.args
-        if divisor in positive or (isinstance(divisor, Const) and divisor.value > 0):
+        if divisor in positive or (isinstance(divisor, ir.Const) and divisor.value > 0):
             parts = found.setdefault((split, divisor), _Parts())
             (parts.quotients if stmt.op.name == "floordiv" else parts.remainders).append(stmt.out)
-    by_number: dict[Var, list[_Parts]] = {}
+    by_number: dict[ir.Var, list[_Parts]] = {}
     for (split, _), parts in found.items():
-        if isinstance(split, Var):
+        if isinstance(split, ir.Var):
             by_number.setdefault(split, []).append(parts)
     return by_number
 
 
-def _is_positive(stmt: Let, params: Collection[Var]) -> bool:
+def _is_positive(stmt: ir.Let, params: Collection[ir.Var]) -> bool:
     """Whether a number is the same for all threads, and above zero, or the extent of an array."""
     if stmt.op is SHAPE:
         return True
-    bounds = [arg for arg in stmt.args if isinstance(arg, Const) and arg.value > 0]
+    bounds = [arg for arg in stmt.args if isinstance(arg, ir.Const) and arg.value > 0]
     return stmt.op.name == "max" and bool(bounds) and any(arg in params for arg in stmt.args)
 
 
-def never_negative(function: Function) -> frozenset[Var]:
+def never_negative(function: ir.Function) -> frozenset[ir.Var]:
     """The integers that cannot be below zero, unless they are too large for their type."""
     found = {*function.threads}
-    for stmt in walk(function.body):
+    for stmt in ir.walk(function.body):
         match stmt:
-            case For(index=index):
+            case ir.For(index=index):
                 found.add(index)
-            case Let(out, op, args) if op.name in ("add", "mul"):
-                if all(arg.value >= 0 if isinstance(arg, Const) else arg in found for arg in args):
+            case ir.Let(out, op, args) if op.name in ("add", "mul"):
+                if all(arg.value >= 0 if isinstance(arg, ir.Const) else arg in found for arg in args):
                     found.add(out)
     return frozenset(found)

@@ -13,44 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from kernelab.errors import Diagnostic, KernelTypeError
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-    locals_of,
-    walk,
-)
+from kernelab.lang import ir
 from kernelab.lang.ops import Undefined, Zero
 from kernelab.lang.types import is_differentiable
 from kernelab.passes.ad.custom_rules import has_grad
 from kernelab.passes.common.effects import block_effects
 
-Opaque = Callable[[Custom], bool]
+Opaque = Callable[[ir.Custom], bool]
 """Which functions with custom derivatives are seen from outside only: all arguments lead to all results."""
 
 
 def active(
-    function: Function, params: Iterable[Var], memories: frozenset[Var] = frozenset()
-) -> frozenset[Var]:
+    function: ir.Function, params: Iterable[ir.Var], memories: frozenset[ir.Var] = frozenset()
+) -> frozenset[ir.Var]:
     """The Vars that are varied and useful when these parameters are active.
 
     `memories` are arrays that belong to the threads, like those that the function makes itself.
@@ -63,10 +38,10 @@ def active(
     return found
 
 
-def refuse_undefined(function: Function, vars: frozenset[Var]) -> None:
+def refuse_undefined(function: ir.Function, vars: frozenset[ir.Var]) -> None:
     """Raise KernelTypeError at an operation without a derivative whose result is among `vars`."""
-    for stmt in walk(function.body):
-        if isinstance(stmt, Let) and isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, ir.Let) and isinstance(stmt.op.derivative, Undefined) and stmt.out in vars:
             raise KernelTypeError(
                 Diagnostic(
                     f"{stmt.op.name} has no derivative",
@@ -78,15 +53,15 @@ def refuse_undefined(function: Function, vars: frozenset[Var]) -> None:
             )
 
 
-def masked(function: Function, memories: frozenset[Var] = frozenset()) -> frozenset[Var]:
+def masked(function: ir.Function, memories: frozenset[ir.Var] = frozenset()) -> frozenset[ir.Var]:
     """The Vars whose cotangent may be cut to zero by a selection, as in ``where(x > 0, x * log(x), 0)``.
 
     What multiplies such a cotangent must not turn the zero into NaN.
     """
     backward = _Useful(set())
-    backward.locals = locals_of(function.body) | memories
-    for stmt in walk(function.body):
-        if isinstance(stmt, Let) and "selects" in stmt.op.tags:
+    backward.locals = ir.locals_of(function.body) | memories
+    for stmt in ir.walk(function.body):
+        if isinstance(stmt, ir.Let) and "selects" in stmt.op.tags:
             backward.add_all(stmt.args)
     while backward.grew:
         backward.grew = False
@@ -95,11 +70,11 @@ def masked(function: Function, memories: frozenset[Var] = frozenset()) -> frozen
 
 
 def varied(
-    function: Function,
-    params: frozenset[Var],
+    function: ir.Function,
+    params: frozenset[ir.Var],
     opaque: Opaque = has_grad,
-    memories: frozenset[Var] = frozenset(),
-) -> frozenset[Var]:
+    memories: frozenset[ir.Var] = frozenset(),
+) -> frozenset[ir.Var]:
     """The Vars that depend on the given parameters."""
     forward = _Varied(set(params), opaque)
     forward.locals = set(memories)
@@ -110,94 +85,94 @@ def varied(
 
 
 class _Varied:
-    def __init__(self, vars: set[Var], opaque: Opaque) -> None:
+    def __init__(self, vars: set[ir.Var], opaque: Opaque) -> None:
         self.vars = vars
         self.opaque = opaque
-        self.slots: set[tuple[Stack, int]] = set()
-        self.locals: set[Var] = set()
+        self.slots: set[tuple[ir.Stack, int]] = set()
+        self.locals: set[ir.Var] = set()
         self.grew = True
 
-    def add(self, var: Var) -> None:
+    def add(self, var: ir.Var) -> None:
         if var not in self.vars and is_differentiable(var.type):
             self.vars.add(var)
             self.grew = True
 
-    def flow(self, source: Atom, target: Var) -> None:
+    def flow(self, source: ir.Atom, target: ir.Var) -> None:
         if source in self.vars:
             self.add(target)
 
-    def flow_each(self, sources: Sequence[Atom], targets: Sequence[Var]) -> None:
+    def flow_each(self, sources: Sequence[ir.Atom], targets: Sequence[ir.Var]) -> None:
         """The first flows to the first, the second to the second."""
         for source, target in zip(sources, targets, strict=True):
             self.flow(source, target)
 
-    def spread(self, sources: Sequence[Atom], targets: Sequence[Var]) -> None:
+    def spread(self, sources: Sequence[ir.Atom], targets: Sequence[ir.Var]) -> None:
         """Everything flows everywhere."""
         if not self.vars.isdisjoint(sources):
             for target in targets:
                 self.add(target)
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in block.stmts:
             self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(out, op, args):
+            case ir.Let(out, op, args):
                 if not isinstance(op.derivative, Zero):
                     self.spread(args, (out,))
-            case Alloc(out):
+            case ir.Alloc(out):
                 self.locals.add(out)
-            case Load(out, array) | Atomic(out, _, array):
+            case ir.Load(out, array) | ir.Atomic(out, _, array):
                 self.flow(array, out)
-            case Store(array, _, value):
+            case ir.Store(array, _, value):
                 if array in self.locals:
                     self.flow(value, array)
-            case Append(array, value):
+            case ir.Append(array, value):
                 self.flow(value, array)
-            case If(outs, _, then, orelse):
+            case ir.If(outs, _, then, orelse):
                 for branch in (then, orelse):
                     self.block(branch)
                     self.flow_each(branch.yields, outs)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.flow_each(stmt.inits, stmt.carries)
                 self.block(stmt.body)
                 self.flow_each(stmt.body.yields, stmt.carries)
                 self.flow_each(stmt.carries, stmt.outs)
-            case Custom(outs, args, _, body):
+            case ir.Custom(outs, args, _, body):
                 if self.opaque(stmt):
                     self.spread(args, outs)
                 else:
                     self.block(body)
                     self.flow_each(body.yields, outs)
-            case Native(outs, _, args):
+            case ir.Native(outs, _, args):
                 self.spread(args, outs)
-            case Save(stack, atoms):
+            case ir.Save(stack, atoms):
                 self.push(stack, atoms)
-            case Restore(stack, outs):
+            case ir.Restore(stack, outs):
                 self.pop(stack, outs)
-            case Assert() | Print():
+            case ir.Assert() | ir.Print():
                 pass
-            case Call():
+            case ir.Call():
                 raise AssertionError("a call that is differentiated has not been inlined")
             case _:
                 assert_never(stmt)
 
-    def push(self, stack: Stack, atoms: Sequence[Atom]) -> None:
+    def push(self, stack: ir.Stack, atoms: Sequence[ir.Atom]) -> None:
         for i, atom in enumerate(atoms):
             if atom in self.vars and (stack, i) not in self.slots:
                 self.slots.add((stack, i))
                 self.grew = True
 
-    def pop(self, stack: Stack, outs: Sequence[Var]) -> None:
+    def pop(self, stack: ir.Stack, outs: Sequence[ir.Var]) -> None:
         for i, out in enumerate(outs):
             if (stack, i) in self.slots:
                 self.add(out)
 
 
-def _useful(function: Function, params: frozenset[Var], memories: frozenset[Var]) -> set[Var]:
+def _useful(function: ir.Function, params: frozenset[ir.Var], memories: frozenset[ir.Var]) -> set[ir.Var]:
     backward = _Useful(set(params))
-    backward.locals = locals_of(function.body) | memories
+    backward.locals = ir.locals_of(function.body) | memories
     for atom in function.body.yields:
         backward.add(atom)
     while backward.grew:
@@ -207,64 +182,64 @@ def _useful(function: Function, params: frozenset[Var], memories: frozenset[Var]
 
 
 class _Useful:
-    def __init__(self, vars: set[Var]) -> None:
+    def __init__(self, vars: set[ir.Var]) -> None:
         self.vars = vars
-        self.locals: frozenset[Var] = frozenset()
+        self.locals: frozenset[ir.Var] = frozenset()
         self.grew = True
 
-    def add(self, atom: Atom) -> None:
-        if isinstance(atom, Var) and atom not in self.vars and is_differentiable(atom.type):
+    def add(self, atom: ir.Atom) -> None:
+        if isinstance(atom, ir.Var) and atom not in self.vars and is_differentiable(atom.type):
             self.vars.add(atom)
             self.grew = True
 
-    def add_all(self, atoms: Sequence[Atom]) -> None:
+    def add_all(self, atoms: Sequence[ir.Atom]) -> None:
         for atom in atoms:
             self.add(atom)
 
-    def add_each(self, outs: Sequence[Var], sources: Sequence[Atom]) -> None:
+    def add_each(self, outs: Sequence[ir.Var], sources: Sequence[ir.Atom]) -> None:
         """What gives the outs that are useful."""
         for out, source in zip(outs, sources, strict=True):
             if out in self.vars:
                 self.add(source)
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in reversed(block.stmts):
             self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(out, op, args):
+            case ir.Let(out, op, args):
                 if out in self.vars and not isinstance(op.derivative, Zero):
                     self.add_all(args)
-            case Load(out, array):
+            case ir.Load(out, array):
                 if out in self.vars and array in self.locals:
                     self.add(array)
-            case Store(array, _, value) | Atomic(_, _, array, _, value):
+            case ir.Store(array, _, value) | ir.Atomic(_, _, array, _, value):
                 if array in self.vars:
                     self.add(value)
-            case If(outs, _, then, orelse):
+            case ir.If(outs, _, then, orelse):
                 for branch in (then, orelse):
                     self.add_each(outs, branch.yields)
                     self.block(branch)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt)
-            case Custom(outs, args, _, body) if has_grad(stmt):
+            case ir.Custom(outs, args, _, body) if has_grad(stmt):
                 if not self.vars.isdisjoint({*outs, *block_effects(body).changed}):
                     self.add_all(args)
-            case Custom(outs, _, _, body):
+            case ir.Custom(outs, _, _, body):
                 self.add_each(outs, body.yields)
                 self.block(body)
-            case Native(outs, _, args):
+            case ir.Native(outs, _, args):
                 if not self.vars.isdisjoint({*outs, *stmt.changed}):
                     self.add_all(args)
-            case Alloc() | Assert() | Print():
+            case ir.Alloc() | ir.Assert() | ir.Print():
                 pass
-            case Call() | Save() | Restore() | Append():
+            case ir.Call() | ir.Save() | ir.Restore() | ir.Append():
                 raise AssertionError(f"{type(stmt).__name__} is not differentiated in reverse")
             case _:
                 assert_never(stmt)
 
-    def loop(self, stmt: For | While) -> None:
+    def loop(self, stmt: ir.For | ir.While) -> None:
         for i, carry in enumerate(stmt.carries):
             if stmt.outs[i] in self.vars or carry in self.vars:
                 self.add(carry)

@@ -12,23 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 from kernelab.errors import Diagnostic, KernelTypeError, Related
+from kernelab.lang import ir
 from kernelab.lang.build import FALSE, Builder, constant, type_of, zero
-from kernelab.lang.ir import (
-    Atom,
-    Atomic,
-    Block,
-    Custom,
-    CustomRules,
-    Function,
-    Let,
-    Load,
-    Native,
-    Stmt,
-    Store,
-    Var,
-    blocks,
-    walk,
-)
 from kernelab.lang.types import Array, Scalar, Value, is_differentiable, scalar_of, size_of
 from kernelab.passes.ad.record import components
 from kernelab.passes.common.copying import Copier
@@ -37,37 +22,37 @@ from kernelab.passes.common.inline import lay_out
 from kernelab.passes.common.native_calls import without
 
 
-def has_grad(stmt: Custom) -> bool:
+def has_grad(stmt: ir.Custom) -> bool:
     """Whether reverse mode follows a rule of the user's, not the statements inside."""
     return stmt.rules.grad is not None
 
 
-def has_tangent(stmt: Custom) -> bool:
+def has_tangent(stmt: ir.Custom) -> bool:
     """Whether forward mode follows a rule of the user's, not the statements inside."""
     return stmt.rules.jvp is not None or is_transposable(stmt.rules)
 
 
-def is_transposable(rules: CustomRules) -> bool:
+def is_transposable(rules: ir.CustomRules) -> bool:
     """Whether the grad function is about numbers alone, so that its transpose can be had from its values."""
     return rules.grad is not None and not any(map(is_float_array, rules.function.params))
 
 
-def is_float_array(param: Var) -> bool:
+def is_float_array(param: ir.Var) -> bool:
     """Whether it is an array of floats, or of vectors or matrices of them."""
     return isinstance(param.type, Array) and is_differentiable(param.type)
 
 
-def is_float(atom: Atom) -> bool:
+def is_float(atom: ir.Atom) -> bool:
     """Whether it is a number, vector or matrix of floats."""
     return not isinstance(atom.type, Array) and is_differentiable(atom.type)
 
 
-def float_arrays(rules: CustomRules) -> list[int]:
+def float_arrays(rules: ir.CustomRules) -> list[int]:
     """The positions of the parameters that are arrays of floats."""
     return [i for i, param in enumerate(rules.function.params) if is_float_array(param)]
 
 
-def result_types(rules: CustomRules) -> list[Value]:
+def result_types(rules: ir.CustomRules) -> list[Value]:
     """The types of what the function returns."""
     return [type_of(atom) for atom in rules.function.body.yields]
 
@@ -76,8 +61,8 @@ def result_types(rules: CustomRules) -> list[Value]:
 
 
 def insert(
-    builder: Builder, rule: Function, args: Sequence[Atom], absent: Collection[int] = ()
-) -> tuple[Atom, ...]:
+    builder: Builder, rule: ir.Function, args: Sequence[ir.Atom], absent: Collection[int] = ()
+) -> tuple[ir.Atom, ...]:
     """Write the statements of a rule; what it yields.
 
     The arrays at the positions `absent` have no derivative: they read as zeros, and what is added is lost.
@@ -90,32 +75,32 @@ def insert(
 
 
 @lru_cache(1024)
-def _laid_out(rule: Function) -> Function:
+def _laid_out(rule: ir.Function) -> ir.Function:
     return lay_out(rule)
 
 
 class _Inserter(Copier):
-    def __init__(self, builder: Builder, env: dict[Var, Atom], absent: frozenset[Var]) -> None:
+    def __init__(self, builder: Builder, env: dict[ir.Var, ir.Atom], absent: frozenset[ir.Var]) -> None:
         super().__init__(builder, env)
         self.absent = absent
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         # What an adjoint starts from: the sign of a zero adjoint means nothing.
         if stmt.op.name == "add" and self.atom(stmt.args[0]) == zero(type_of(stmt.out)):
             self.env[stmt.out] = self.atom(stmt.args[1])
         else:
             super().let(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Store(array) if array in self.absent:
+            case ir.Store(array) if array in self.absent:
                 pass
-            case Load(out, array) | Atomic(out, _, array) if array in self.absent:
+            case ir.Load(out, array) | ir.Atomic(out, _, array) if array in self.absent:
                 self.env[out] = zero(type_of(out))
-            case Native(outs, snippet, args, span) if not self.absent.isdisjoint(args):
+            case ir.Native(outs, snippet, args, span) if not self.absent.isdisjoint(args):
                 gone = tuple(arg in self.absent for arg in args)
                 self.builder.emit(
-                    Native(
+                    ir.Native(
                         tuple(self.fresh(out) for out in outs),
                         without(snippet, gone),
                         self.atoms(args),
@@ -126,7 +111,7 @@ class _Inserter(Copier):
                 super().stmt(stmt)
 
 
-def touches(rule: Function, params: Collection[int]) -> bool:
+def touches(rule: ir.Function, params: Collection[int]) -> bool:
     """Whether a rule reads or overwrites, rather than adds to, one of the arrays at these positions."""
     laid_out = _laid_out(rule)
     arrays = {laid_out.params[i] for i in params}
@@ -135,13 +120,13 @@ def touches(rule: Function, params: Collection[int]) -> bool:
 
 
 def transposed(
-    builder: Builder, rules: CustomRules, args: Sequence[Atom], dots: Sequence[Atom | None]
-) -> list[Atom | None]:
+    builder: Builder, rules: ir.CustomRules, args: Sequence[ir.Atom], dots: Sequence[ir.Atom | None]
+) -> list[ir.Atom | None]:
     """The tangents of the results from those of the arguments, by the grad function; None is zero."""
     assert rules.grad is not None
     types = result_types(rules)
     moved = [dot for dot, param in zip(dots, rules.function.params, strict=True) if is_float(param)]
-    found: list[Atom | None] = []
+    found: list[ir.Atom | None] = []
     for k, type in enumerate(types):
         parts = []
         for unit in _units(builder, type) if is_differentiable(type) else ():
@@ -152,7 +137,7 @@ def transposed(
     return found
 
 
-def _units(builder: Builder, type: Value) -> Iterator[Atom]:
+def _units(builder: Builder, type: Value) -> Iterator[ir.Atom]:
     """The cotangents that are 1 in one component and 0 in the others."""
     places = range(size_of(type))
     for place in places:
@@ -160,16 +145,16 @@ def _units(builder: Builder, type: Value) -> Iterator[Atom]:
         yield _assembled(builder, type, entries) or entries[0]
 
 
-def _assembled(builder: Builder, type: Value, parts: Sequence[Atom]) -> Atom | None:
+def _assembled(builder: Builder, type: Value, parts: Sequence[ir.Atom]) -> ir.Atom | None:
     if not parts:
         return None
     return parts[0] if isinstance(type, Scalar) else builder.apply(str(type), *parts)
 
 
 def _contracted(
-    builder: Builder, shares: Sequence[Atom], dots: Sequence[Atom | None], scalar: Scalar
-) -> Atom:
-    total: Atom = zero(scalar)
+    builder: Builder, shares: Sequence[ir.Atom], dots: Sequence[ir.Atom | None], scalar: Scalar
+) -> ir.Atom:
+    total: ir.Atom = zero(scalar)
     for share, dot in zip(shares, dots, strict=True):
         if dot is None:
             continue
@@ -180,9 +165,9 @@ def _contracted(
     return total
 
 
-def any_nonzero(builder: Builder, atoms: Sequence[Atom]) -> Atom:
+def any_nonzero(builder: Builder, atoms: Sequence[ir.Atom]) -> ir.Atom:
     """Whether a component of a float among the atoms is not zero."""
-    found: Atom | None = None
+    found: ir.Atom | None = None
     for atom in atoms:
         for part in components(builder, atom) if is_float(atom) else ():
             nonzero = builder.apply("ne", part, zero(type_of(part)))
@@ -193,25 +178,25 @@ def any_nonzero(builder: Builder, atoms: Sequence[Atom]) -> Atom:
 # ------------------------------------------------------------------------- what is refused
 
 
-def refuse_lost_reads(function: Function, groups: Groups) -> None:
+def refuse_lost_reads(function: ir.Function, groups: Groups) -> None:
     """Raise KernelTypeError where a rule reads an array that the kernel changes outside of its function.
 
     The adjoint would find there what the launch has left, not what stood there.  What the function itself
     stores for its rules is theirs to manage.
     """
     shared = aliases(function, groups)
-    for stmt in walk(function.body):
-        if not isinstance(stmt, Custom):
+    for stmt in ir.walk(function.body):
+        if not isinstance(stmt, ir.Custom):
             continue
         changed = _changed_outside(function.body, stmt.rules)
         for rule in (stmt.rules.grad, stmt.rules.replay):
             for i in sorted(_reads(rule, len(stmt.args))):
                 array = stmt.args[i]
-                if isinstance(array, Var) and shared.get(array, frozenset({array})) & changed:
+                if isinstance(array, ir.Var) and shared.get(array, frozenset({array})) & changed:
                     _refuse(stmt, array)
 
 
-def _reads(rule: Function | None, count: int) -> set[int]:
+def _reads(rule: ir.Function | None, count: int) -> set[int]:
     if rule is None:
         return set()
     laid_out = _laid_out(rule)
@@ -219,22 +204,22 @@ def _reads(rule: Function | None, count: int) -> set[int]:
     return {i for i, param in enumerate(laid_out.params[:count]) if param in found}
 
 
-def _changed_outside(block: Block, rules: CustomRules) -> frozenset[Var]:
+def _changed_outside(block: ir.Block, rules: ir.CustomRules) -> frozenset[ir.Var]:
     """The arrays that a block changes, but for what the function with these rules changes itself."""
-    found: frozenset[Var] = frozenset()
+    found: frozenset[ir.Var] = frozenset()
     for stmt in block.stmts:
-        if isinstance(stmt, Custom) and stmt.rules is rules:
+        if isinstance(stmt, ir.Custom) and stmt.rules is rules:
             continue
-        if isinstance(stmt, Store | Atomic):
+        if isinstance(stmt, ir.Store | ir.Atomic):
             found |= {stmt.array}
-        if isinstance(stmt, Native):
+        if isinstance(stmt, ir.Native):
             found |= {*stmt.changed}
-        for inner in blocks(stmt):
+        for inner in ir.blocks(stmt):
             found |= _changed_outside(inner, rules)
     return found
 
 
-def _refuse(stmt: Custom, array: Var) -> None:
+def _refuse(stmt: ir.Custom, array: ir.Var) -> None:
     rules = stmt.rules
     rule = rules.grad or rules.replay
     related = () if rule is None else (Related("the rule is here", rule.span),)
@@ -249,7 +234,7 @@ def _refuse(stmt: Custom, array: Var) -> None:
     )
 
 
-def refuse_tangent(stmt: Custom) -> None:
+def refuse_tangent(stmt: ir.Custom) -> None:
     """Raise KernelTypeError for a surrogate gradient of arrays, which forward mode cannot follow."""
     name = stmt.rules.function.name
     raise KernelTypeError(

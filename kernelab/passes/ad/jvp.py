@@ -9,28 +9,8 @@ Each statement is copied and followed by its tangent.  A Var without a tangent h
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kernelab.lang import ir
 from kernelab.lang.build import Expr, type_of, zero
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Atom,
-    Atomic,
-    Block,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-)
 from kernelab.lang.ops import Bilinear, Expanded, Linear, Op, Partials, Rules, Undefined, Zero
 from kernelab.passes.ad.activity import refuse_undefined, varied
 from kernelab.passes.ad.atomic_rules import EXTREMA, better, is_one, refused, shared, winning
@@ -48,7 +28,7 @@ from kernelab.passes.common.native_calls import refuse_native
 from kernelab.passes.common.simplify import simplify
 
 
-def jvp(function: Function, active: Iterable[str]) -> Function:
+def jvp(function: ir.Function, active: Iterable[str]) -> ir.Function:
     """The tangent program: the function's parameters, then ``<name>_dot`` for each active one.
 
     Results are followed by their tangents.  Raises KernelTypeError where an operation has no derivative.
@@ -58,7 +38,7 @@ def jvp(function: Function, active: Iterable[str]) -> Function:
     params = [param for param in function.params if param.hint in names]
     found = varied(function, frozenset(params), has_tangent)
     refuse_undefined(function, found)
-    dots = {param: Var(param.type, f"{param.hint}_dot", param.span) for param in params}
+    dots = {param: ir.Var(param.type, f"{param.hint}_dot", param.span) for param in params}
     tangent = _Tangent(found, dots)
     tangent.stmts(function.body)
     yields = function.body.yields
@@ -68,55 +48,55 @@ def jvp(function: Function, active: Iterable[str]) -> Function:
 
 
 class _Tangent(Copier):
-    def __init__(self, varied: frozenset[Var], dots: dict[Var, Var]) -> None:
+    def __init__(self, varied: frozenset[ir.Var], dots: dict[ir.Var, ir.Var]) -> None:
         super().__init__()
         self.varied = varied
         self.dots = dict(dots)
-        self.slots: dict[Stack, list[int]] = {}
-        self.dot: dict[Var, Atom | None] = dict(dots)
+        self.slots: dict[ir.Stack, list[int]] = {}
+        self.dot: dict[ir.Var, ir.Atom | None] = dict(dots)
 
-    def tangent(self, atom: Atom) -> Atom | None:
-        return self.dot.get(atom) if isinstance(atom, Var) else None
+    def tangent(self, atom: ir.Atom) -> ir.Atom | None:
+        return self.dot.get(atom) if isinstance(atom, ir.Var) else None
 
-    def tangents(self, atoms: Sequence[Atom]) -> tuple[Atom, ...]:
+    def tangents(self, atoms: Sequence[ir.Atom]) -> tuple[ir.Atom, ...]:
         """The tangents of atoms, zeros where there is none."""
         found = [self.tangent(atom) for atom in atoms]
         return tuple(zero(type_of(a)) if t is None else t for a, t in zip(atoms, found, strict=True))
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Alloc(out, shape, span) if out in self.varied:
+            case ir.Alloc(out, shape, span) if out in self.varied:
                 super().stmt(stmt)
-                self.dots[out] = Var(out.type, f"{out.hint}_dot", out.span)
-                self.builder.emit(Alloc(self.dots[out], shape, span))
-            case Store(array, indices, value, span) if array in self.dots:
+                self.dots[out] = ir.Var(out.type, f"{out.hint}_dot", out.span)
+                self.builder.emit(ir.Alloc(self.dots[out], shape, span))
+            case ir.Store(array, indices, value, span) if array in self.dots:
                 super().stmt(stmt)
                 (value_dot,) = self.tangents([value])
-                self.builder.emit(Store(self.dots[array], self.atoms(indices), value_dot, span))
-            case Save(stack, saved, span):
+                self.builder.emit(ir.Store(self.dots[array], self.atoms(indices), value_dot, span))
+            case ir.Save(stack, saved, span):
                 extra = [i for i, atom in enumerate(saved) if atom in self.varied]
                 self.slots[stack] = extra
                 moved = self.tangents([saved[i] for i in extra])
-                self.builder.emit(Save(stack, (*self.atoms(saved), *moved), span))
-            case Restore(stack, outs, span):
+                self.builder.emit(ir.Save(stack, (*self.atoms(saved), *moved), span))
+            case ir.Restore(stack, outs, span):
                 copies = [self.fresh(out) for out in outs]
                 moved_vars = [self.fresh_dot(outs[i]) for i in self.slots[stack]]
-                self.builder.emit(Restore(stack, (*copies, *moved_vars), span))
-            case Native(_, _, args) if any(arg in self.varied for arg in args):
+                self.builder.emit(ir.Restore(stack, (*copies, *moved_vars), span))
+            case ir.Native(_, _, args) if any(arg in self.varied for arg in args):
                 refuse_native(stmt, "jvp")
-            case Append(array, value, span) if array in self.dots:
+            case ir.Append(array, value, span) if array in self.dots:
                 super().stmt(stmt)
                 (value_dot,) = self.tangents([value])
-                self.builder.emit(Append(self.dots[array], value_dot, span))
+                self.builder.emit(ir.Append(self.dots[array], value_dot, span))
             case _:
                 super().stmt(stmt)
 
-    def fresh_dot(self, var: Var) -> Var:
-        moved = Var(var.type, f"{var.hint}_dot" if var.hint else "", var.span)
+    def fresh_dot(self, var: ir.Var) -> ir.Var:
+        moved = ir.Var(var.type, f"{var.hint}_dot" if var.hint else "", var.span)
         self.dot[var] = moved
         return moved
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         super().let(stmt)
         if stmt.out not in self.varied:
             return
@@ -125,17 +105,17 @@ class _Tangent(Copier):
         moved = push(stmt.op, y, xs, [None if d is None else Expr(self.builder, d) for d in dots])
         self.dot[stmt.out] = None if moved is None else _named(moved.atom, stmt.out)
 
-    def expr(self, atom: Atom) -> Expr:
+    def expr(self, atom: ir.Atom) -> Expr:
         return Expr(self.builder, self.atom(atom))
 
-    def load(self, stmt: Load) -> None:
+    def load(self, stmt: ir.Load) -> None:
         super().load(stmt)
         if stmt.array in self.dots:
             moved = self.fresh_dot(stmt.out)
             indices = self.atoms(stmt.indices)
-            self.builder.emit(Load(moved, self.dots[stmt.array], indices, stmt.span))
+            self.builder.emit(ir.Load(moved, self.dots[stmt.array], indices, stmt.span))
 
-    def atomic(self, stmt: Atomic) -> None:
+    def atomic(self, stmt: ir.Atomic) -> None:
         super().atomic(stmt)
         if stmt.array not in self.dots:
             return
@@ -147,14 +127,16 @@ class _Tangent(Copier):
             moved = self.fresh_dot(stmt.out)
             (value_dot,) = self.tangents([stmt.value])
             indices = self.atoms(stmt.indices)
-            self.builder.emit(Atomic(moved, stmt.kind, self.dots[stmt.array], indices, value_dot, stmt.span))
+            self.builder.emit(
+                ir.Atomic(moved, stmt.kind, self.dots[stmt.array], indices, value_dot, stmt.span)
+            )
 
-    def extremum(self, stmt: Atomic) -> None:
+    def extremum(self, stmt: ir.Atomic) -> None:
         """The tangent of an element becomes that of the value which replaces it."""
         dots, indices = self.dots[stmt.array], self.atoms(stmt.indices)
         (value_dot,) = self.tangents([stmt.value])
         old_dot, value, old = self.fresh_dot(stmt.out), self.atom(stmt.value), self.atom(stmt.out)
-        self.builder.emit(Load(old_dot, dots, indices, stmt.span))
+        self.builder.emit(ir.Load(old_dot, dots, indices, stmt.span))
         if not is_one(value):
             components = winning(self.builder, stmt.kind, value, old)
             self.builder.store(dots, indices, shared(self.builder, components, value_dot, old_dot))
@@ -162,23 +144,23 @@ class _Tangent(Copier):
         wins = better(self.builder, stmt.kind, value, old)
         with self.builder.block() as then:
             self.builder.store(dots, indices, value_dot)
-        self.builder.emit(If((), wins, then.close(), Block(()), stmt.span))
+        self.builder.emit(ir.If((), wins, then.close(), ir.Block(()), stmt.span))
 
-    def if_(self, stmt: If) -> None:
+    def if_(self, stmt: ir.If) -> None:
         moved = [i for i, out in enumerate(stmt.outs) if out in self.varied]
         then, orelse = (self.branch(block, moved) for block in (stmt.then, stmt.orelse))
         outs = [self.fresh(out) for out in stmt.outs]
         dots = [self.fresh_dot(stmt.outs[i]) for i in moved]
-        self.builder.emit(If((*outs, *dots), self.atom(stmt.cond), then, orelse, stmt.span))
+        self.builder.emit(ir.If((*outs, *dots), self.atom(stmt.cond), then, orelse, stmt.span))
 
-    def branch(self, block: Block, moved: list[int]) -> Block:
+    def branch(self, block: ir.Block, moved: list[int]) -> ir.Block:
         with self.builder.block() as copied:
             self.stmts(block)
             yields = self.atoms(block.yields)
             dots = self.tangents([block.yields[i] for i in moved])
         return copied.close(*yields, *dots)
 
-    def custom(self, stmt: Custom) -> None:
+    def custom(self, stmt: ir.Custom) -> None:
         if not any(arg in self.varied for arg in stmt.args):
             super().custom(stmt)
         elif has_tangent(stmt):
@@ -189,24 +171,24 @@ class _Tangent(Copier):
         else:
             self.lay_open(stmt)
 
-    def rule(self, stmt: Custom) -> Sequence[Atom | None]:
+    def rule(self, stmt: ir.Custom) -> Sequence[ir.Atom | None]:
         """The tangents of the results of a function with a rule."""
         rules, args = stmt.rules, self.atoms(stmt.args)
         if rules.jvp is None:
             return transposed(self.builder, rules, args, [self.tangent(arg) for arg in stmt.args])
-        extra: list[Atom] = []
+        extra: list[ir.Atom] = []
         absent: list[int] = []
         for arg, copied in zip(stmt.args, args, strict=True):
             if is_float(arg):
                 extra += self.tangents([arg])
-            elif isinstance(arg, Var) and is_float_array(arg):
+            elif isinstance(arg, ir.Var) and is_float_array(arg):
                 if arg not in self.dots:
                     absent.append(len(args) + len(extra))
                 extra.append(self.dots.get(arg, copied))
         found = iter(insert(self.builder, rules.jvp, [*args, *extra], absent))
         return [next(found) if is_float(result) else None for result in rules.function.body.yields]
 
-    def lay_open(self, stmt: Custom) -> None:
+    def lay_open(self, stmt: ir.Custom) -> None:
         """The tangent of the statements inside; those of a surrogate would say something else."""
         if stmt.rules.grad is not None and not stmt.rules.checked:
             refuse_tangent(stmt)
@@ -214,19 +196,19 @@ class _Tangent(Copier):
         for out, source in zip(stmt.outs, stmt.body.yields, strict=True):
             self.env[out], self.dot[out] = self.atom(source), self.tangent(source)
 
-    def loop(self, stmt: Loop) -> None:
+    def loop(self, stmt: ir.Loop) -> None:
         moved = [i for i, carry in enumerate(stmt.carries) if carry in self.varied]
         inits = (*self.atoms(stmt.inits), *self.tangents([stmt.inits[i] for i in moved]))
         carries = (*(self.fresh(c) for c in stmt.carries), *(self.fresh_dot(stmt.carries[i]) for i in moved))
-        index = self.fresh(stmt.index) if isinstance(stmt, For) else None
+        index = self.fresh(stmt.index) if isinstance(stmt, ir.For) else None
         body = self.branch(stmt.body, moved)
         outs = (*(self.fresh(o) for o in stmt.outs), *(self.fresh_dot(stmt.outs[i]) for i in moved))
-        count = self.atom(stmt.count) if isinstance(stmt, For) else None
+        count = self.atom(stmt.count) if isinstance(stmt, ir.For) else None
         self.builder.emit(like(stmt, outs, index, count, carries, inits, body))
 
 
-def _named(tangent: Atom, primal: Var) -> Atom:
-    if isinstance(tangent, Var) and not tangent.hint and primal.hint:
+def _named(tangent: ir.Atom, primal: ir.Var) -> ir.Atom:
+    if isinstance(tangent, ir.Var) and not tangent.hint and primal.hint:
         tangent.hint = f"{primal.hint}_dot"
     return tangent
 

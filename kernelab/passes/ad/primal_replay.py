@@ -20,57 +20,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, assert_never
 
+from kernelab.lang import ir
 from kernelab.lang.build import Builder, constant, integer, type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Storage,
-    Store,
-    Var,
-    While,
-    blocks,
-    walk,
-)
 from kernelab.lang.types import int32
 from kernelab.passes.ad.custom_rules import insert
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.counters import Step, counted, counters
 
 
-def ascending(function: Function) -> Function:
+def ascending(function: ir.Function) -> ir.Function:
     """The function with every reversed loop written as an ascending one."""
-    if not any(isinstance(stmt, For) and stmt.reverse for stmt in walk(function.body)):
+    if not any(isinstance(stmt, ir.For) and stmt.reverse for stmt in ir.walk(function.body)):
         return function
     return _Ascending().function(function)
 
 
 class _Ascending(Copier):
-    def loop(self, stmt: Loop) -> None:
-        if not isinstance(stmt, For) or not stmt.reverse:
+    def loop(self, stmt: ir.Loop) -> None:
+        if not isinstance(stmt, ir.For) or not stmt.reverse:
             super().loop(stmt)
             return
         b, count, inits = self.builder, self.atom(stmt.count), self.atoms(stmt.inits)
         carries = tuple(self.fresh(carry) for carry in stmt.carries)
-        number = Var(stmt.index.type, stmt.index.hint, stmt.index.span)
+        number = ir.Var(stmt.index.type, stmt.index.hint, stmt.index.span)
         with b.block() as body:
             last = b.apply("sub", count, constant(1, type_of(count)))
             self.env[stmt.index] = b.apply("sub", last, number)
@@ -95,7 +67,7 @@ class _Ascending(Copier):
 # --------------------------------------------------------------------------------------------- primal replay
 
 
-Env = dict[Var, Atom]
+Env = dict[ir.Var, ir.Atom]
 """Which atom holds a primal value where the builder stands."""
 
 Mode = Literal["record", "run", "straight"]
@@ -114,59 +86,59 @@ class Replay:
     `trips` and `segments` are primal Vars for how often a loop ran and how many checkpoints it left.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: ir.Storage) -> None:
         self.builder = Builder()
         self.default = storage
-        self.stacks: dict[Block | Loop, tuple[Stack, list[Var]]] = {}
-        self.trips: dict[Loop, Var] = {}
-        self.segments: dict[Loop, Var] = {}
-        self._counters: dict[Loop, dict[int, Step]] = {}
+        self.stacks: dict[ir.Block | ir.Loop, tuple[ir.Stack, list[ir.Var]]] = {}
+        self.trips: dict[ir.Loop, ir.Var] = {}
+        self.segments: dict[ir.Loop, ir.Var] = {}
+        self._counters: dict[ir.Loop, dict[int, Step]] = {}
 
-    def storage(self, loop: Loop) -> Storage:
+    def storage(self, loop: ir.Loop) -> ir.Storage:
         """What is kept of a loop."""
-        if isinstance(loop, For) and loop.storage is not None:
+        if isinstance(loop, ir.For) and loop.storage is not None:
             return loop.storage
-        is_short = isinstance(loop, For) and isinstance(loop.count, Const) and loop.count.value <= FEW
+        is_short = isinstance(loop, ir.For) and isinstance(loop.count, ir.Const) and loop.count.value <= FEW
         return "save" if is_short else self.default
 
-    def replay(self, block: Block, env: Env, mode: Mode) -> None:
+    def replay(self, block: ir.Block, env: Env, mode: Mode) -> None:
         """Compute a block's values again, without effects."""
         for stmt in block.stmts:
             if mode != "straight" or not has_loop(stmt):
                 with self.builder.at(stmt.span):
                     self.replay_stmt(stmt, env, mode)
 
-    def replay_stmt(self, stmt: Stmt, env: Env, mode: Mode) -> None:
+    def replay_stmt(self, stmt: ir.Stmt, env: Env, mode: Mode) -> None:
         match stmt:
-            case Let() | Alloc():
+            case ir.Let() | ir.Alloc():
                 Copier(self.builder, env).stmt(stmt)
-            case Load(out) | Atomic(out):
+            case ir.Load(out) | ir.Atomic(out):
                 if stmt.held is not None:
                     env[out] = value_of(stmt.held, env)
-                elif isinstance(stmt, Load):
+                elif isinstance(stmt, ir.Load):
                     Copier(self.builder, env).stmt(stmt)
-            case If():
+            case ir.If():
                 self.replay_if(stmt, env, mode)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.replay_loop(stmt, env, mode)
-            case Custom():
+            case ir.Custom():
                 self.replay_custom(stmt, env, mode)
-            case Native(outs):
+            case ir.Native(outs):
                 if outs and not stmt.changed:
                     Copier(self.builder, env).stmt(stmt)
-            case Store() | Assert() | Print():
+            case ir.Store() | ir.Assert() | ir.Print():
                 pass
-            case Call() | Save() | Restore() | Append():
+            case ir.Call() | ir.Save() | ir.Restore() | ir.Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
             case _:
                 assert_never(stmt)
 
-    def replay_if(self, stmt: If, env: Env, mode: Mode) -> None:
+    def replay_if(self, stmt: ir.If, env: Env, mode: Mode) -> None:
         then, orelse = (self.replay_branch(block, env, mode) for block in (stmt.then, stmt.orelse))
         outs = fresh(stmt.outs, env)
-        self.builder.emit(If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
+        self.builder.emit(ir.If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
 
-    def replay_branch(self, block: Block, env: Env, mode: Mode) -> Block:
+    def replay_branch(self, block: ir.Block, env: Env, mode: Mode) -> ir.Block:
         inner = dict(env)
         with self.builder.block() as branch:
             self.replay(block, inner, mode)
@@ -175,27 +147,27 @@ class Replay:
             yields = [value_of(atom, inner) for atom in block.yields]
         return branch.close(*yields)
 
-    def replay_custom(self, stmt: Custom, env: Env, mode: Mode) -> None:
+    def replay_custom(self, stmt: ir.Custom, env: Env, mode: Mode) -> None:
         args = tuple(value_of(arg, env) for arg in stmt.args)
         body = self.replay_branch(stmt.body, env, mode)
         outs = fresh(stmt.outs, env)
-        self.builder.emit(Custom(outs, args, stmt.rules, body, stmt.span))
+        self.builder.emit(ir.Custom(outs, args, stmt.rules, body, stmt.span))
         if stmt.rules.replay is None:
             return
         # The results come from the user's replay; whatever else the sweep needs, from the body above.
         with self.builder.block() as replay:
             yields = insert(self.builder, stmt.rules.replay, args)
         results = fresh(stmt.outs[: len(yields)], env)
-        self.builder.emit(Custom(results, args, stmt.rules, replay.close(*yields), stmt.span))
+        self.builder.emit(ir.Custom(results, args, stmt.rules, replay.close(*yields), stmt.span))
 
     # Loops -------------------------------------------------------------------------------------------------
 
-    def replay_loop(self, stmt: Loop, env: Env, mode: Mode) -> None:
+    def replay_loop(self, stmt: ir.Loop, env: Env, mode: Mode) -> None:
         storage = self.storage(stmt) if mode == "record" else None
         inits = [value_of(atom, env) for atom in stmt.inits]
         inner = dict(env)
         carries = fresh(stmt.carries, inner)
-        index = fresh((stmt.index,), inner)[0] if isinstance(stmt, For) else None
+        index = fresh((stmt.index,), inner)[0] if isinstance(stmt, ir.For) else None
         counts = self.new_counts(stmt, storage)
         with self.builder.block() as body:
             marked = self.mark(stmt, counts, inner) if storage == "checkpoint" else []
@@ -205,7 +177,7 @@ class Replay:
             yields = [value_of(atom, inner) for atom in stmt.body.yields]
             more = [self.builder.apply("add", passed, integer(1), hint="trips") for passed in counts[:1]]
         outs = fresh(stmt.outs, env)
-        totals = tuple(Var(int32, count.hint, stmt.span) for count in counts)
+        totals = tuple(ir.Var(int32, count.hint, stmt.span) for count in counts)
         self.count(stmt, totals, env)
         inits += [integer(0)] * len(counts)
         copied = body.close(*yields, *more, *marked)
@@ -213,137 +185,139 @@ class Replay:
 
     def emit_loop(
         self,
-        stmt: Loop,
-        outs: tuple[Var, ...],
-        index: Var | None,
+        stmt: ir.Loop,
+        outs: tuple[ir.Var, ...],
+        index: ir.Var | None,
         env: Env,
-        carries: tuple[Var, ...],
-        inits: tuple[Atom, ...],
-        body: Block,
+        carries: tuple[ir.Var, ...],
+        inits: tuple[ir.Atom, ...],
+        body: ir.Block,
     ) -> None:
-        if isinstance(stmt, While):
-            self.builder.emit(While(outs, carries, inits, stmt.stop, body, stmt.span, ends=True))
+        if isinstance(stmt, ir.While):
+            self.builder.emit(ir.While(outs, carries, inits, stmt.stop, body, stmt.span, ends=True))
             return
         assert index is not None and not stmt.reverse
         count = value_of(stmt.count, env)
-        self.builder.emit(For(outs, index, count, carries, inits, body, stmt.span, False, stmt.stop))
+        self.builder.emit(ir.For(outs, index, count, carries, inits, body, stmt.span, False, stmt.stop))
 
-    def new_counts(self, stmt: Loop, storage: Storage | None) -> tuple[Var, ...]:
+    def new_counts(self, stmt: ir.Loop, storage: ir.Storage | None) -> tuple[ir.Var, ...]:
         """What a replay carries beside the loop's own values: trips, and for checkpoints two more."""
         hints = ["trips", *(["segments", "due"] if storage == "checkpoint" else [])]
-        return tuple(Var(int32, hint, stmt.span) for hint in hints) if storage else ()
+        return tuple(ir.Var(int32, hint, stmt.span) for hint in hints) if storage else ()
 
-    def count(self, stmt: Loop, totals: Sequence[Var], env: Env) -> None:
+    def count(self, stmt: ir.Loop, totals: Sequence[ir.Var], env: Env) -> None:
         """Remember the counts of a loop as primal Vars of its own: they are saved like the loop's outs."""
         for known, total in zip((self.trips, self.segments), totals, strict=False):
-            env[known.setdefault(stmt, Var(int32, total.hint, stmt.span))] = total
+            env[known.setdefault(stmt, ir.Var(int32, total.hint, stmt.span))] = total
 
-    def mark(self, stmt: Loop, counts: Sequence[Var], env: Env) -> list[Atom]:
+    def mark(self, stmt: ir.Loop, counts: Sequence[ir.Var], env: Env) -> list[ir.Atom]:
         """Save the carried values if the number of the iteration is the next square; the counts after it."""
         b, (passed, segments, due) = self.builder, counts
-        number = env[stmt.index] if isinstance(stmt, For) and stmt.index.type == int32 else passed
+        number = env[stmt.index] if isinstance(stmt, ir.For) and stmt.index.type == int32 else passed
 
-        def keep() -> Sequence[Atom]:
+        def keep() -> Sequence[ir.Atom]:
             self.push(stmt, CHECKPOINT, env, self.uncounted(stmt))
             return b.apply("add", segments, integer(1)), b.apply("add", due, self.between(segments))
 
         return list(b.select(b.apply("eq", number, due), keep, lambda: (segments, due), ("segments", "due")))
 
-    def between(self, segment: Atom) -> Atom:
+    def between(self, segment: ir.Atom) -> ir.Atom:
         """How many iterations lie between the square of `segment` and the next."""
         b = self.builder
         return b.apply("add", b.apply("mul", integer(2), segment), integer(1))
 
     def record_stretch(
-        self, stmt: Loop, env: Env, first: Atom | None, length: Atom, starts: Sequence[Atom]
+        self, stmt: ir.Loop, env: Env, first: ir.Atom | None, length: ir.Atom, starts: Sequence[ir.Atom]
     ) -> None:
         """Run `length` iterations of a loop again, saving: from number `first`, begun with `starts`."""
         inner = dict(env)
         carries = fresh(stmt.carries, inner)
-        number = Var(length.type, stmt.index.hint if isinstance(stmt, For) else "", stmt.span)
+        number = ir.Var(length.type, stmt.index.hint if isinstance(stmt, ir.For) else "", stmt.span)
         with self.builder.block() as body:
             self.set_index(stmt, inner, first, number)
             self.replay(stmt.body, inner, "record")
             self.save_iteration(stmt, inner, SAVED if first is None else SEGMENT)
             yields = [value_of(atom, inner) for atom in stmt.body.yields]
-        outs = tuple(Var(out.type, out.hint, stmt.span) for out in stmt.outs)
+        outs = tuple(ir.Var(out.type, out.hint, stmt.span) for out in stmt.outs)
         copied = body.close(*yields)
-        self.builder.emit(For(outs, number, length, carries, tuple(starts), copied, stmt.span))
+        self.builder.emit(ir.For(outs, number, length, carries, tuple(starts), copied, stmt.span))
 
-    def set_index(self, stmt: Loop, env: Env, first: Atom | None, number: Atom) -> Atom:
+    def set_index(self, stmt: ir.Loop, env: Env, first: ir.Atom | None, number: ir.Atom) -> ir.Atom:
         """The number of an iteration that is `number` of its stretch; the index of a `For` takes it."""
         b = self.builder
         number = number if first is None else b.apply("add", first, number)
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             index = stmt.index.type
             env[stmt.index] = number if number.type == index else b.apply(str(index), number)
         return number
 
     # What is kept ------------------------------------------------------------------------------------------
 
-    def counters(self, stmt: Loop) -> dict[int, Step]:
+    def counters(self, stmt: ir.Loop) -> dict[int, Step]:
         """The carries that are recomputed from the number of the iteration."""
         if stmt not in self._counters:
             self._counters[stmt] = counters(stmt)
         return self._counters[stmt]
 
-    def uncounted(self, stmt: Loop) -> list[Var]:
+    def uncounted(self, stmt: ir.Loop) -> list[ir.Var]:
         known = self.counters(stmt)
         return [carry for i, carry in enumerate(stmt.carries) if i not in known]
 
-    def set_counters(self, stmt: Loop, env: Env, number: Atom) -> None:
+    def set_counters(self, stmt: ir.Loop, env: Env, number: ir.Atom) -> None:
         """Bring the counters of a loop into `env`, as they are when iteration `number` starts."""
         for i, step in self.counters(stmt).items():
             moved = tuple(type(term)(term.sign, value_of(term.amount, env)) for term in step)
             start, carry = value_of(stmt.inits[i], env), stmt.carries[i]
             env[carry] = counted(self.builder, start, moved, number, carry.hint)
 
-    def loop_results(self, block: Block) -> list[Var]:
+    def loop_results(self, block: ir.Block) -> list[ir.Var]:
         """What the statements with loops in them define, which the sweep cannot recompute."""
-        results: list[Var] = []
+        results: list[ir.Var] = []
         for stmt in block.stmts:
-            if isinstance(stmt, If | Custom) and has_loop(stmt):
+            if isinstance(stmt, ir.If | ir.Custom) and has_loop(stmt):
                 results += stmt.outs
-            elif isinstance(stmt, For | While):
+            elif isinstance(stmt, ir.For | ir.While):
                 results += stmt.outs
-                if isinstance(stmt, While) or stmt.stop is not None:
+                if isinstance(stmt, ir.While) or stmt.stop is not None:
                     results.append(self.trips[stmt])
                 if stmt in self.segments:
                     results.append(self.segments[stmt])
         return results
 
-    def save_iteration(self, stmt: Loop, env: Env, hint: str = SAVED) -> None:
+    def save_iteration(self, stmt: ir.Loop, env: Env, hint: str = SAVED) -> None:
         self.push(stmt.body, hint, env, [*self.uncounted(stmt), *self.loop_results(stmt.body)])
 
-    def push(self, key: Block | Loop, hint: str, env: Env, vars: list[Var]) -> None:
-        stack = Stack(hint)
+    def push(self, key: ir.Block | ir.Loop, hint: str, env: Env, vars: list[ir.Var]) -> None:
+        stack = ir.Stack(hint)
         self.stacks[key] = stack, vars
-        self.builder.emit(Save(stack, tuple(value_of(var, env) for var in vars), self.builder.span))
+        self.builder.emit(ir.Save(stack, tuple(value_of(var, env) for var in vars), self.builder.span))
 
-    def pop(self, key: Block | Loop, env: Env) -> None:
+    def pop(self, key: ir.Block | ir.Loop, env: Env) -> None:
         """Bring what was saved last into `env`."""
         stack, vars = self.stacks[key]
-        self.builder.emit(Restore(stack, fresh(vars, env), self.builder.span))
+        self.builder.emit(ir.Restore(stack, fresh(vars, env), self.builder.span))
 
-    def recompute(self, block: Block, env: Env) -> None:
+    def recompute(self, block: ir.Block, env: Env) -> None:
         """Bring a block's values into `env`: those that were saved, then those that follow from them."""
         if block in self.stacks:
             self.pop(block, env)
         self.replay(block, env, "straight")
 
 
-def value_of(atom: Atom, env: Env) -> Atom:
+def value_of(atom: ir.Atom, env: Env) -> ir.Atom:
     """What holds a primal atom where the builder stands."""
-    return atom if isinstance(atom, Const) else env.get(atom, atom)
+    return atom if isinstance(atom, ir.Const) else env.get(atom, atom)
 
 
-def fresh(vars: Sequence[Var], env: Env) -> tuple[Var, ...]:
+def fresh(vars: Sequence[ir.Var], env: Env) -> tuple[ir.Var, ...]:
     """New Vars that hold primal Vars from here on."""
-    copies = tuple(Var(var.type, var.hint, var.span) for var in vars)
+    copies = tuple(ir.Var(var.type, var.hint, var.span) for var in vars)
     env.update(zip(vars, copies, strict=True))
     return copies
 
 
-def has_loop(stmt: Stmt) -> bool:
+def has_loop(stmt: ir.Stmt) -> bool:
     """Whether a statement is a loop or has one inside."""
-    return isinstance(stmt, For | While) or any(has_loop(s) for block in blocks(stmt) for s in block.stmts)
+    return isinstance(stmt, ir.For | ir.While) or any(
+        has_loop(s) for block in ir.blocks(stmt) for s in block.stmts
+    )

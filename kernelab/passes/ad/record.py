@@ -20,29 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kernelab.errors import Span
+from kernelab.lang import ir
 from kernelab.lang.build import Builder, integer, type_of, zero
-from kernelab.lang.ir import (
-    Append,
-    Atom,
-    Atomic,
-    AtomicKind,
-    Block,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Load,
-    Loop,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Var,
-    blocks,
-    reads,
-    walk,
-)
 from kernelab.lang.ops import ALONG
 from kernelab.lang.types import (
     Array,
@@ -65,13 +44,13 @@ from kernelab.passes.common.load_forwarding import forward
 class Popped:
     """A value that the `Restore`s of a stack give back, by its position among them."""
 
-    stack: Stack
+    stack: ir.Stack
     position: int
-    out: Var = field(compare=False)
+    out: ir.Var = field(compare=False)
     span: Span = field(compare=False)
 
 
-Site = Load | Atomic | Popped
+Site = ir.Load | ir.Atomic | Popped
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,47 +61,47 @@ class Residual:
     that it has in the residual.
     """
 
-    array: Var
-    starts: Var
+    array: ir.Var
+    starts: ir.Var
     type: Value
-    memory: Var | None = None
+    memory: ir.Var | None = None
 
 
-def sites(function: Function, groups: Groups = (), intact: Collection[str] = ()) -> tuple[Site, ...]:
+def sites(function: ir.Function, groups: Groups = (), intact: Collection[str] = ()) -> tuple[Site, ...]:
     """What cannot be had again once the function has run: the values of loads, atomics and stacks.
 
     `intact` names arrays that still hold what was loaded (`passes.access.no_clobber`).
     """
     shared = aliases(function, groups)
     changed = block_effects(function.body).changed
-    used = frozenset(reads(function.body))
+    used = frozenset(ir.reads(function.body))
     found: list[Site] = []
-    for stmt in walk(function.body):
+    for stmt in ir.walk(function.body):
         match stmt:
-            case Load(_, array) if stmt.held is None and shared[array] & changed:
+            case ir.Load(_, array) if stmt.held is None and shared[array] & changed:
                 if array.hint not in intact:
                     found.append(stmt)
-            case Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
+            case ir.Atomic(out, kind) if stmt.held is None and (out in used or _is_extremum(kind, out)):
                 found.append(stmt)
-            case Restore():
+            case ir.Restore():
                 found += [site for site, _ in sources(stmt) if site not in found]
             case _:
                 pass
     return tuple(found)
 
 
-def sources(stmt: Stmt) -> list[tuple[Site, Var]]:
+def sources(stmt: ir.Stmt) -> list[tuple[Site, ir.Var]]:
     """The sites that a statement could be, and the Vars that have their values."""
     match stmt:
-        case Load(out) | Atomic(out):
+        case ir.Load(out) | ir.Atomic(out):
             return [(stmt, out)]
-        case Restore(stack, outs, span):
+        case ir.Restore(stack, outs, span):
             return [(Popped(stack, i, out, span), out) for i, out in enumerate(outs)]
         case _:
             return []
 
 
-def _is_extremum(kind: AtomicKind, out: Var) -> bool:
+def _is_extremum(kind: ir.AtomicKind, out: ir.Var) -> bool:
     """Whether the adjoint must know if the element changed: then this thread's value may have won."""
     return kind in ("min", "max") and is_differentiable(out.type)
 
@@ -130,14 +109,14 @@ def _is_extremum(kind: AtomicKind, out: Var) -> bool:
 def residual_of(site: Site, number: int) -> Residual:
     """The residual that keeps a site, named after its number; one of a stack of floats has a memory too."""
     type = type_of(site.out)
-    array = Var(Array(scalar_of(type), 1), f"residual_{number}", site.span)
-    starts = Var(Array(int64, 1), f"starts_{number}", site.span)
+    array = ir.Var(Array(scalar_of(type), 1), f"residual_{number}", site.span)
+    starts = ir.Var(Array(int64, 1), f"starts_{number}", site.span)
     if not isinstance(site, Popped) or not is_differentiable(type):
         return Residual(array, starts, type)
-    return Residual(array, starts, type, Var(array.type, f"memory_{number}", site.span))
+    return Residual(array, starts, type, ir.Var(array.type, f"memory_{number}", site.span))
 
 
-def components(builder: Builder, atom: Atom) -> Iterable[Atom]:
+def components(builder: Builder, atom: ir.Atom) -> Iterable[ir.Atom]:
     """The scalars of a value, by rows."""
     match atom.type:
         case Scalar():
@@ -158,21 +137,23 @@ def components(builder: Builder, atom: Atom) -> Iterable[Atom]:
 class Count:
     """How many records a thread has taken from a stack, or how many stand in it."""
 
-    stack: Stack
+    stack: ir.Stack
     of: Literal["taken", "depth"]
 
 
-Key = Load | Atomic | Count | Var
+Key = ir.Load | ir.Atomic | Count | ir.Var
 """What a cursor counts: how often a site was met, what a stack has seen, what was appended to a residual."""
 
 
-def replayable(function: Function, residuals: dict[Site, Residual], reopened: Sequence[Var]) -> Function:
+def replayable(
+    function: ir.Function, residuals: dict[Site, Residual], reopened: Sequence[ir.Var]
+) -> ir.Function:
     """The program that reads `residuals` back; `reopened` are parameters that it appends to.
 
     Its last parameters are the residuals, each with its starts, and then the starts of what is reopened.
     """
-    linear = function.linear or Var(int64, "thread", function.span)
-    starts = [Var(Array(int64, 1), f"{array.hint}_starts", array.span) for array in reopened]
+    linear = function.linear or ir.Var(int64, "thread", function.span)
+    starts = [ir.Var(Array(int64, 1), f"{array.hint}_starts", array.span) for array in reopened]
     reader = _Reader(residuals, linear)
     copied = reader.read(function, dict(zip(reopened, starts, strict=True)))
     extra = [var for residual in residuals.values() for var in (residual.array, residual.starts)]
@@ -180,24 +161,24 @@ def replayable(function: Function, residuals: dict[Site, Residual], reopened: Se
     return replace(copied, params=params, linear=linear)
 
 
-NOBODY = Var(int32)
+NOBODY = ir.Var(int32)
 """No value in particular, of a site that is looked up by its stack."""
 
 
 class _Reader(Copier):
     """Writes the replayable program; `cursor` holds every count so far."""
 
-    def __init__(self, residuals: dict[Site, Residual], linear: Var) -> None:
+    def __init__(self, residuals: dict[Site, Residual], linear: ir.Var) -> None:
         super().__init__()
         self.residuals = residuals
         self.linear = linear
         self.stacks = {site.stack for site in residuals if isinstance(site, Popped)}
-        self.cursor: dict[Key, Atom] = {}
-        self.starts: dict[Var, Atom] = {}
+        self.cursor: dict[Key, ir.Atom] = {}
+        self.starts: dict[ir.Var, ir.Atom] = {}
 
-    def read(self, function: Function, reopened: dict[Var, Var]) -> Function:
+    def read(self, function: ir.Function, reopened: dict[ir.Var, ir.Var]) -> ir.Function:
         """The function again; `reopened` gives the starts of arrays that it appends to."""
-        keys = [key for stmt in walk(function.body) for key in self.keys(stmt)]
+        keys = [key for stmt in ir.walk(function.body) for key in self.keys(stmt)]
         self.cursor = dict.fromkeys(keys, integer(0))
         known = {residual.array: residual.starts for residual in self.residuals.values()} | reopened
         with self.builder.at(function.span):
@@ -206,42 +187,42 @@ class _Reader(Copier):
             }
         return super().function(function)
 
-    def keys(self, stmt: Stmt) -> tuple[Key, ...]:
+    def keys(self, stmt: ir.Stmt) -> tuple[Key, ...]:
         """The counts that a statement moves on."""
         match stmt:
-            case Load() | Atomic() if stmt in self.residuals:
+            case ir.Load() | ir.Atomic() if stmt in self.residuals:
                 return (stmt,)
-            case Restore(stack) if stack in self.stacks:
+            case ir.Restore(stack) if stack in self.stacks:
                 return (Count(stack, "taken"), Count(stack, "depth"))
-            case Save(stack) if stack in self.stacks:
+            case ir.Save(stack) if stack in self.stacks:
                 return (Count(stack, "depth"),)
-            case Append(array):
+            case ir.Append(array):
                 return (array,)
             case _:
                 return ()
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Save():
+            case ir.Save():
                 self.save(stmt)
-            case Restore():
+            case ir.Restore():
                 self.restore(stmt)
-            case Append(array, value):
+            case ir.Append(array, value):
                 (place,) = self.places(array, self.cursor[array], 1)
                 self.builder.store(array, [place], self.atom(value))
                 self.advance(array, 1)
             case _:
                 super().stmt(stmt)
 
-    def load(self, stmt: Load) -> None:
+    def load(self, stmt: ir.Load) -> None:
         if stmt not in self.residuals:
             super().load(stmt)
             return
         held = self.read_back(stmt)
         array, indices = self.var(stmt.array), self.atoms(stmt.indices)
-        self.builder.emit(Load(self.fresh(stmt.out), array, indices, stmt.span, held))
+        self.builder.emit(ir.Load(self.fresh(stmt.out), array, indices, stmt.span, held))
 
-    def atomic(self, stmt: Atomic) -> None:
+    def atomic(self, stmt: ir.Atomic) -> None:
         if stmt not in self.residuals:
             super().atomic(stmt)
             return
@@ -249,15 +230,15 @@ class _Reader(Copier):
         array, indices, value = self.var(stmt.array), self.atoms(stmt.indices), self.atom(stmt.value)
         compare = None if stmt.compare is None else self.atom(stmt.compare)
         out = self.fresh(stmt.out)
-        self.builder.emit(Atomic(out, stmt.kind, array, indices, value, stmt.span, held, compare=compare))
+        self.builder.emit(ir.Atomic(out, stmt.kind, array, indices, value, stmt.span, held, compare=compare))
 
-    def read_back(self, site: Load | Atomic) -> Atom:
+    def read_back(self, site: ir.Load | ir.Atomic) -> ir.Atom:
         residual = self.residuals[site]
         values = self.kept(residual, self.cursor[site], site.out.hint)
         self.advance(site, 1)
         return self.joined(residual.type, values)
 
-    def save(self, stmt: Save) -> None:
+    def save(self, stmt: ir.Save) -> None:
         """What is pushed onto a stack is stored where its cotangent will be found."""
         if stmt.stack not in self.stacks:
             return
@@ -271,7 +252,7 @@ class _Reader(Copier):
                 self.builder.store(residual.memory, [place], value)
         self.advance(depth, 1)
 
-    def restore(self, stmt: Restore) -> None:
+    def restore(self, stmt: ir.Restore) -> None:
         taken, depth = Count(stmt.stack, "taken"), Count(stmt.stack, "depth")
         if stmt.stack in self.stacks:
             self.advance(depth, -1)
@@ -285,61 +266,61 @@ class _Reader(Copier):
         if stmt.stack in self.stacks:
             self.advance(taken, 1)
 
-    def popped(self, residual: Residual, taken: Count, depth: Count, hint: str) -> list[Atom]:
+    def popped(self, residual: Residual, taken: Count, depth: Count, hint: str) -> list[ir.Atom]:
         kept = self.kept(residual, self.cursor[taken], hint)
         if residual.memory is None:
             return kept
-        found: list[Atom] = []
+        found: list[ir.Atom] = []
         places = self.places(residual.array, self.cursor[depth], size_of(residual.type))
         for place, value in zip(places, kept, strict=True):
-            out = Var(scalar_of(residual.type), hint, self.builder.span)
-            self.builder.emit(Load(out, residual.memory, (place,), self.builder.span, value))
+            out = ir.Var(scalar_of(residual.type), hint, self.builder.span)
+            self.builder.emit(ir.Load(out, residual.memory, (place,), self.builder.span, value))
             found.append(out)
         return found
 
-    def kept(self, residual: Residual, cursor: Atom, hint: str) -> list[Atom]:
+    def kept(self, residual: Residual, cursor: ir.Atom, hint: str) -> list[ir.Atom]:
         """The scalars that a residual holds at a cursor."""
         places = self.places(residual.array, cursor, size_of(residual.type))
         return [self.builder.load(residual.array, [place], hint) for place in places]
 
-    def places(self, array: Var, cursor: Atom, size: int) -> list[Atom]:
+    def places(self, array: ir.Var, cursor: ir.Atom, size: int) -> list[ir.Atom]:
         """Where the scalars stand that belong to a cursor, in the part that the thread has of an array."""
         b, start = self.builder, self.starts[array]
         first = b.apply("int64", b.apply("mul", cursor, integer(size)))
-        counts = [b.apply("add", first, Const(k, int64)) for k in range(size)]
-        none = Const(0, int64)
+        counts = [b.apply("add", first, ir.Const(k, int64)) for k in range(size)]
+        none = ir.Const(0, int64)
         return [start if count == none else b.let(ALONG, (start, count), int64) for count in counts]
 
-    def joined(self, type: Value, scalars: list[Atom]) -> Atom:
+    def joined(self, type: Value, scalars: list[ir.Atom]) -> ir.Atom:
         return scalars[0] if isinstance(type, Scalar) else self.builder.apply(str(type), *scalars)
 
     def advance(self, key: Key, by: int) -> None:
         self.cursor[key] = self.builder.apply("add", self.cursor[key], integer(by))
 
-    def inside(self, *inner: Block) -> list[Key]:
+    def inside(self, *inner: ir.Block) -> list[Key]:
         """The counts that move on in some blocks."""
-        found = {key for block in inner for stmt in walk(block) for key in self.keys(stmt)}
+        found = {key for block in inner for stmt in ir.walk(block) for key in self.keys(stmt)}
         return [key for key in self.cursor if key in found]
 
-    def if_(self, stmt: If) -> None:
+    def if_(self, stmt: ir.If) -> None:
         cond = self.atom(stmt.cond)
         moved = self.inside(stmt.then, stmt.orelse)
-        if isinstance(cond, Const) or not moved:
+        if isinstance(cond, ir.Const) or not moved:
             super().if_(stmt)
             return
         before = dict(self.cursor)
         then, orelse = self.branch(stmt.then, before, moved), self.branch(stmt.orelse, before, moved)
         outs = tuple(self.fresh(out) for out in stmt.outs)
-        after = tuple(Var(int32, "cursor", stmt.span) for _ in moved)
+        after = tuple(ir.Var(int32, "cursor", stmt.span) for _ in moved)
         self.cursor = before | dict(zip(moved, after, strict=True))
-        self.builder.emit(If((*outs, *after), cond, then, orelse, stmt.span))
+        self.builder.emit(ir.If((*outs, *after), cond, then, orelse, stmt.span))
 
-    def branch(self, block: Block, cursor: dict[Key, Atom], moved: list[Key]) -> Block:
+    def branch(self, block: ir.Block, cursor: dict[Key, ir.Atom], moved: list[Key]) -> ir.Block:
         self.cursor = dict(cursor)
         copied = self.block(block)
-        return Block(copied.stmts, (*copied.yields, *(self.cursor[site] for site in moved)))
+        return ir.Block(copied.stmts, (*copied.yields, *(self.cursor[site] for site in moved)))
 
-    def custom(self, stmt: Custom) -> None:
+    def custom(self, stmt: ir.Custom) -> None:
         moved = self.inside(stmt.body)
         if not moved:
             super().custom(stmt)
@@ -347,27 +328,27 @@ class _Reader(Copier):
         before, args = dict(self.cursor), self.atoms(stmt.args)
         body = self.branch(stmt.body, before, moved)
         outs = tuple(self.fresh(out) for out in stmt.outs)
-        after = tuple(Var(int32, "cursor", stmt.span) for _ in moved)
+        after = tuple(ir.Var(int32, "cursor", stmt.span) for _ in moved)
         self.cursor = before | dict(zip(moved, after, strict=True))
-        self.builder.emit(Custom((*outs, *after), args, stmt.rules, body, stmt.span))
+        self.builder.emit(ir.Custom((*outs, *after), args, stmt.rules, body, stmt.span))
 
-    def loop(self, stmt: Loop) -> None:
+    def loop(self, stmt: ir.Loop) -> None:
         moved = self.inside(stmt.body)
         if not moved:
             super().loop(stmt)
             return
         affine = _affine_sites(stmt, moved)
-        runs_through = isinstance(stmt, For) and stmt.stop is None
+        runs_through = isinstance(stmt, ir.For) and stmt.stop is None
         self.counted_loop(stmt, affine, [site for site in moved if site not in affine or not runs_through])
 
-    def counted_loop(self, stmt: Loop, affine: dict[Key, int], carried: list[Key]) -> None:
+    def counted_loop(self, stmt: ir.Loop, affine: dict[Key, int], carried: list[Key]) -> None:
         """`affine` sites are met a constant number of times an iteration, `carried` ones count."""
         b, before = self.builder, dict(self.cursor)
         inits = (*self.atoms(stmt.inits), *(before[site] for site in carried))
-        count = self.atom(stmt.count) if isinstance(stmt, For) else integer(0)
-        index = self.fresh(stmt.index) if isinstance(stmt, For) else None
+        count = self.atom(stmt.count) if isinstance(stmt, ir.For) else integer(0)
+        index = self.fresh(stmt.index) if isinstance(stmt, ir.For) else None
         carries = tuple(self.fresh(carry) for carry in stmt.carries)
-        cursors = tuple(Var(int32, "cursor", stmt.span) for _ in carried)
+        cursors = tuple(ir.Var(int32, "cursor", stmt.span) for _ in carried)
         with b.block() as body:
             self.cursor |= dict(zip(carried, cursors, strict=True))
             for site, step in affine.items():
@@ -376,7 +357,7 @@ class _Reader(Copier):
             self.stmts(stmt.body)
             yields = (*self.atoms(stmt.body.yields), *(self.cursor[site] for site in carried))
         outs = tuple(self.fresh(out) for out in stmt.outs)
-        after = tuple(Var(int32, "cursor", stmt.span) for _ in carried)
+        after = tuple(ir.Var(int32, "cursor", stmt.span) for _ in carried)
         ends = {
             site: b.apply("add", before[site], b.apply("mul", count, integer(n)))
             for site, n in affine.items()
@@ -386,22 +367,24 @@ class _Reader(Copier):
         b.emit(like(stmt, (*outs, *after), index, count, (*carries, *cursors), inits, cursored))
 
 
-def _affine_sites(stmt: Loop, moved: list[Key]) -> dict[Key, int]:
+def _affine_sites(stmt: ir.Loop, moved: list[Key]) -> dict[Key, int]:
     """The sites whose cursor in iteration k is a constant times k, with the constant."""
-    if not isinstance(stmt, For) or stmt.reverse or stmt.count.type != int32:
+    if not isinstance(stmt, ir.For) or stmt.reverse or stmt.count.type != int32:
         return {}
-    found = {site: _occurrences(stmt.body, site) for site in moved if isinstance(site, Load | Atomic)}
+    found = {site: _occurrences(stmt.body, site) for site in moved if isinstance(site, ir.Load | ir.Atomic)}
     return {site: number for site, number in found.items() if number is not None}
 
 
-def _occurrences(block: Block, site: Load | Atomic) -> int | None:
+def _occurrences(block: ir.Block, site: ir.Load | ir.Atomic) -> int | None:
     """How often a block meets a site, if that is the same on every path and known now."""
     if site in block.stmts:
         return 1
-    holder = next(stmt for stmt in block.stmts if any(site in set(walk(inner)) for inner in blocks(stmt)))
-    if isinstance(holder, Custom):
+    holder = next(
+        stmt for stmt in block.stmts if any(site in set(ir.walk(inner)) for inner in ir.blocks(stmt))
+    )
+    if isinstance(holder, ir.Custom):
         return _occurrences(holder.body, site)
-    if not isinstance(holder, For) or holder.stop is not None or not isinstance(holder.count, Const):
+    if not isinstance(holder, ir.For) or holder.stop is not None or not isinstance(holder.count, ir.Const):
         return None
     inner = _occurrences(holder.body, site)
     return None if inner is None else inner * int(holder.count.value)
@@ -418,14 +401,14 @@ class Recorded:
     stores to them; its last parameters are where each thread begins in them.
     """
 
-    primal: Function
-    replayable: Function
+    primal: ir.Function
+    replayable: ir.Function
     residuals: tuple[Residual, ...]
     reopened: tuple[int, ...] = ()
 
 
 def record(
-    function: Function,
+    function: ir.Function,
     groups: Groups = (),
     keep: Collection[int] | None = None,
     intact: Collection[str] = (),
@@ -438,8 +421,8 @@ def record(
     """
     function = forward(function, groups, by_line)
     chosen = [site for i, site in enumerate(sites(function, groups, intact)) if keep is None or i in keep]
-    appended = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Append)}
-    if not chosen and not appended and not any(isinstance(stmt, Save) for stmt in walk(function.body)):
+    appended = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Append)}
+    if not chosen and not appended and not any(isinstance(stmt, ir.Save) for stmt in ir.walk(function.body)):
         return Recorded(function, function, ())
     taken = {param.hint for param in function.params}
     numbers = (number for number in itertools.count(1) if f"residual_{number}" not in taken)
@@ -459,9 +442,9 @@ class _Appender(Copier):
         super().__init__()
         self.residuals = residuals
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         super().stmt(stmt)
         for site, out in sources(stmt):
             if site in self.residuals:
                 for component in components(self.builder, self.atom(out)):
-                    self.builder.emit(Append(self.residuals[site].array, component, stmt.span))
+                    self.builder.emit(ir.Append(self.residuals[site].array, component, stmt.span))

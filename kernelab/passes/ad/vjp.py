@@ -15,35 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from kernelab.lang import ir
 from kernelab.lang.build import Expr, integer, type_of, zero
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stmt,
-    Storage,
-    Store,
-    Var,
-    While,
-    atoms,
-    blocks,
-    defs,
-)
 from kernelab.lang.types import Array, int32
 from kernelab.passes.ad.activity import active as find_active
 from kernelab.passes.ad.activity import masked
@@ -78,20 +51,20 @@ class Vjp:
     unless they are all that it cannot read again.
     """
 
-    primal: Function
-    adjoint: Function
+    primal: ir.Function
+    adjoint: ir.Function
     residuals: tuple[Residual, ...]
     sites: tuple[int, ...] = ()
     reopened: tuple[int, ...] = ()
     memories: tuple[int, ...] = ()
-    again: Function | None = None
+    again: ir.Function | None = None
 
 
 def vjp(
-    function: Function,
+    function: ir.Function,
     active: Iterable[str],
     groups: Groups = (),
-    storage: Storage = "save",
+    storage: ir.Storage = "save",
     intact: Collection[str] = (),
     by_line: bool = False,
 ) -> Vjp:
@@ -120,7 +93,7 @@ def vjp(
     return replace(made, sites=keep, again=every.replayable if is_plain else None)
 
 
-def _pair(recorded: Recorded, names: frozenset[str], storage: Storage) -> Vjp:
+def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage) -> Vjp:
     primal = recorded.replayable
     own = recorded.primal.params[: len(recorded.primal.params) - len(recorded.residuals)]
     extra = primal.params[len(own) :]
@@ -142,29 +115,33 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: Storage) -> Vjp:
     return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 
 
-def _bar(param: Var) -> Var:
+def _bar(param: ir.Var) -> ir.Var:
     type = param.type if isinstance(param.type, Array) else Array(param.type, 1)
-    return Var(type, f"{param.hint}_bar", param.span)
+    return ir.Var(type, f"{param.hint}_bar", param.span)
 
 
-Cotangents = dict[Var, Atom]
+Cotangents = dict[ir.Var, ir.Atom]
 
 
 class _Adjoint(Replay):
     """Writes the adjoint; a `Cotangents` holds the cotangent of a primal Var so far, if it is not zero."""
 
     def __init__(
-        self, active: frozenset[Var], masked: frozenset[Var], bars: dict[Var, Var], storage: Storage
+        self,
+        active: frozenset[ir.Var],
+        masked: frozenset[ir.Var],
+        bars: dict[ir.Var, ir.Var],
+        storage: ir.Storage,
     ) -> None:
         super().__init__(storage)
         self.active = active
         self.masked = masked
         self.bars = dict(bars)
-        self.locals: set[Var] = set()
+        self.locals: set[ir.Var] = set()
         self.env: Env = {}
         self.cotangents: Cotangents = {}
 
-    def reserve(self, memories: Sequence[Var]) -> dict[Var, Var]:
+    def reserve(self, memories: Sequence[ir.Var]) -> dict[ir.Var, ir.Var]:
         """The arrays for the cotangents of what stacks held: each thread has a part of its own."""
         made = {memory: _bar(memory) for memory in memories}
         self.bars |= made
@@ -173,62 +150,62 @@ class _Adjoint(Replay):
 
     # Sweep -------------------------------------------------------------------------------------------------
 
-    def sweep(self, block: Block, env: Env, cotangents: Cotangents) -> None:
+    def sweep(self, block: ir.Block, env: Env, cotangents: Cotangents) -> None:
         """Take cotangents backwards through a block whose values are in `env`."""
         self.allocate(block)
         for stmt in reversed(block.stmts):
             with self.builder.at(stmt.span):
                 self.sweep_stmt(stmt, env, cotangents)
 
-    def allocate(self, block: Block) -> None:
+    def allocate(self, block: ir.Block) -> None:
         """The adjoints of the local arrays that a block makes are zeros where its sweep begins."""
         for stmt in block.stmts:
-            if isinstance(stmt, Alloc) and stmt.out in self.active:
+            if isinstance(stmt, ir.Alloc) and stmt.out in self.active:
                 self.bars[stmt.out] = bar = _bar(stmt.out)
                 self.locals.add(bar)
-                self.builder.emit(Alloc(bar, stmt.shape, stmt.span))
+                self.builder.emit(ir.Alloc(bar, stmt.shape, stmt.span))
 
-    def sweep_stmt(self, stmt: Stmt, env: Env, cotangents: Cotangents) -> None:
+    def sweep_stmt(self, stmt: ir.Stmt, env: Env, cotangents: Cotangents) -> None:
         match stmt:
-            case Let():
+            case ir.Let():
                 self.sweep_let(stmt, env, cotangents)
-            case Load(out, array, indices):
+            case ir.Load(out, array, indices):
                 g = cotangents.pop(out, None)
                 if g is not None:
                     self.add_to(self.bars[array], [value_of(i, env) for i in indices], g)
-            case Store(array, indices, value):
+            case ir.Store(array, indices, value):
                 if array in self.bars:
                     share = self.read_bar(stmt, env)
                     self.builder.store(
                         self.bars[array], [value_of(i, env) for i in indices], zero(share.type)
                     )
                     self.accumulate(cotangents, value, share)
-            case Atomic(out, _, array, indices, value):
+            case ir.Atomic(out, _, array, indices, value):
                 g = cotangents.pop(out, None)
                 if array in self.bars:
                     self.accumulate(cotangents, value, self.atomic_share(stmt, env))
                 if g is not None:
                     # The old value is what the thread before left: its adjoint runs after this one.
                     self.builder.atomic_add(self.bars[array], [value_of(i, env) for i in indices], g)
-            case If():
+            case ir.If():
                 self.sweep_if(stmt, env, cotangents)
-            case Custom():
+            case ir.Custom():
                 self.sweep_custom(stmt, env, cotangents)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.sweep_loop(stmt, env, cotangents)
-            case Assert() | Print() | Alloc():
+            case ir.Assert() | ir.Print() | ir.Alloc():
                 pass
-            case Native(outs):
+            case ir.Native(outs):
                 if any(cotangents.pop(out, None) is not None for out in outs) or any(
                     array in self.bars for array in stmt.changed
                 ):
                     refuse_native(stmt, "adj_snippet")
-            case Call() | Save() | Restore() | Append():
+            case ir.Call() | ir.Save() | ir.Restore() | ir.Append():
                 raise AssertionError(f"{type(stmt).__name__} in a primal program")
             case _:
                 assert_never(stmt)
 
-    def add_to(self, bar: Var, indices: list[Atom], g: Atom) -> None:
+    def add_to(self, bar: ir.Var, indices: list[ir.Atom], g: ir.Atom) -> None:
         """Accumulate into an adjoint; one of the thread's own needs no atomic."""
         if bar not in self.locals:
             self.builder.atomic_add(bar, indices, g)
@@ -236,11 +213,11 @@ class _Adjoint(Replay):
         before = self.builder.load(bar, indices)
         self.builder.store(bar, indices, self.builder.apply("add", before, g))
 
-    def read_bar(self, stmt: Store | Atomic, env: Env) -> Expr:
+    def read_bar(self, stmt: ir.Store | ir.Atomic, env: Env) -> Expr:
         bar, hint = self.bars[stmt.array], f"{stmt.array.hint}_bar"
         return Expr(self.builder, self.builder.load(bar, [value_of(i, env) for i in stmt.indices], hint))
 
-    def atomic_share(self, stmt: Atomic, env: Env) -> Expr:
+    def atomic_share(self, stmt: ir.Atomic, env: Env) -> Expr:
         """The cotangent of the value of an atomic: what an extremum gives to its winner, it takes away."""
         if stmt.kind == "add":
             return self.read_bar(stmt, env)
@@ -254,7 +231,7 @@ class _Adjoint(Replay):
             return Expr(b, shared(b, wins, bar.atom, none))
         won = better(b, stmt.kind, value, value_of(stmt.out, env))
 
-        def taken() -> tuple[Atom, ...]:
+        def taken() -> tuple[ir.Atom, ...]:
             share = self.read_bar(stmt, env)
             b.store(self.bars[stmt.array], indices, zero(share.type))
             return (share.atom,)
@@ -262,9 +239,9 @@ class _Adjoint(Replay):
         (share,) = b.select(won, taken, lambda: (zero(type_of(stmt.value)),))
         return Expr(b, share)
 
-    def accumulate(self, cotangents: Cotangents, target: Atom, g: Expr | None) -> None:
+    def accumulate(self, cotangents: Cotangents, target: ir.Atom, g: Expr | None) -> None:
         """Add to the cotangent of a primal Var; constants and inactive values take none."""
-        if g is None or not isinstance(target, Var) or target not in self.active:
+        if g is None or not isinstance(target, ir.Var) or target not in self.active:
             return
         before = cotangents.get(target)
         if before is None or before == zero(g.type):
@@ -273,7 +250,7 @@ class _Adjoint(Replay):
         hint = f"{target.hint}_bar" if target.hint else ""
         cotangents[target] = self.builder.apply("add", before, g.atom, hint=hint)
 
-    def sweep_let(self, stmt: Let, env: Env, cotangents: Cotangents) -> None:
+    def sweep_let(self, stmt: ir.Let, env: Env, cotangents: Cotangents) -> None:
         g = cotangents.pop(stmt.out, None)
         if g is None:
             return
@@ -283,29 +260,29 @@ class _Adjoint(Replay):
         for arg, share in zip(stmt.args, pulled, strict=True):
             self.accumulate(cotangents, arg, share)
 
-    def sweep_if(self, stmt: If, env: Env, cotangents: Cotangents) -> None:
+    def sweep_if(self, stmt: ir.If, env: Env, cotangents: Cotangents) -> None:
         given = [cotangents.pop(out, None) for out in stmt.outs]
         targets = self.targets(stmt.then, stmt.orelse)
         before = {v: cotangents[v] for v in targets if v in cotangents}
         then, then_own = self.sweep_branch(stmt.then, env, given, before)
         orelse, orelse_own = self.sweep_branch(stmt.orelse, env, given, before)
         grown = [v for v in targets if any(own.get(v) is not before.get(v) for own in (then_own, orelse_own))]
-        then = Block(then.stmts, tuple(then_own.get(v, zero(type_of(v))) for v in grown))
-        orelse = Block(orelse.stmts, tuple(orelse_own.get(v, zero(type_of(v))) for v in grown))
+        then = ir.Block(then.stmts, tuple(then_own.get(v, zero(type_of(v))) for v in grown))
+        orelse = ir.Block(orelse.stmts, tuple(orelse_own.get(v, zero(type_of(v))) for v in grown))
         outs = self.bar_vars(grown)
-        self.builder.emit(If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
+        self.builder.emit(ir.If(outs, value_of(stmt.cond, env), then, orelse, stmt.span))
         cotangents.update(zip(grown, outs, strict=True))
 
     def sweep_branch(
-        self, block: Block, env: Env, given: Sequence[Atom | None], before: Cotangents
-    ) -> tuple[Block, Cotangents]:
+        self, block: ir.Block, env: Env, given: Sequence[ir.Atom | None], before: Cotangents
+    ) -> tuple[ir.Block, Cotangents]:
         inner, own = dict(env), dict(before)
         with self.builder.block() as branch:
             self.recompute(block, inner)
             self.sweep_block(block, inner, given, own)
         return branch.close(), own
 
-    def sweep_custom(self, stmt: Custom, env: Env, cotangents: Cotangents) -> None:
+    def sweep_custom(self, stmt: ir.Custom, env: Env, cotangents: Cotangents) -> None:
         given = [cotangents.pop(out, None) for out in stmt.outs]
         if stmt.rules.grad is not None:
             self.sweep_grad(stmt, stmt.rules.grad, env, given, cotangents)
@@ -315,20 +292,25 @@ class _Adjoint(Replay):
         self.sweep_block(stmt.body, inner, given, cotangents)
 
     def sweep_grad(
-        self, stmt: Custom, grad: Function, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
+        self,
+        stmt: ir.Custom,
+        grad: ir.Function,
+        env: Env,
+        given: Sequence[ir.Atom | None],
+        cotangents: Cotangents,
     ) -> None:
         """What the user's grad function makes of the cotangents of the results."""
         args, results = [value_of(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
         seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, given, strict=False)]
         arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]
-        bars = [self.bars.get(array, array) for array in arrays if isinstance(array, Var)]
+        bars = [self.bars.get(array, array) for array in arrays if isinstance(array, ir.Var)]
         first = len(args) + len(seeds)
         absent = [first + k for k, array in enumerate(arrays) if array not in self.bars]
         is_linear = not touches(grad, range(first, first + len(bars)))
         if is_linear and all(g is None for g in given):
             return
 
-        def shares() -> Sequence[Atom]:
+        def shares() -> Sequence[ir.Atom]:
             return insert(self.builder, grad, [*args, *seeds, *bars], absent)
 
         targets = [arg for arg in stmt.args if is_float(arg)]
@@ -342,7 +324,7 @@ class _Adjoint(Replay):
 
     # Loops -------------------------------------------------------------------------------------------------
 
-    def sweep_loop(self, stmt: Loop, env: Env, cotangents: Cotangents) -> None:
+    def sweep_loop(self, stmt: ir.Loop, env: Env, cotangents: Cotangents) -> None:
         moved = self.moved(stmt)
         given = [cotangents.pop(stmt.outs[i], zero(type_of(stmt.outs[i]))) for i in moved]
         trips, inner = self.trip_count(stmt, env), dict(env)
@@ -358,17 +340,17 @@ class _Adjoint(Replay):
         for i, bar in zip(moved, found, strict=True):
             self.accumulate(cotangents, stmt.inits[i], Expr(self.builder, bar))
 
-    def moved(self, stmt: Loop) -> list[int]:
+    def moved(self, stmt: ir.Loop) -> list[int]:
         """The carries that have cotangents."""
         return [i for i, carry in enumerate(stmt.carries) if carry in self.active]
 
     def sweep_segments(
-        self, stmt: Loop, env: Env, trips: Atom, given: list[Atom], cotangents: Cotangents
-    ) -> tuple[Var, ...]:
+        self, stmt: ir.Loop, env: Env, trips: ir.Atom, given: list[ir.Atom], cotangents: Cotangents
+    ) -> tuple[ir.Var, ...]:
         """From one checkpoint back to the one before: the iterations between run again, then are swept."""
         b = self.builder
 
-        def sweep_segment(segment: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
+        def sweep_segment(segment: ir.Var, bars: list[ir.Atom], own: Cotangents) -> list[ir.Atom]:
             inner = dict(env)
             self.pop(stmt, inner)
             first = b.apply("mul", segment, segment, hint="first")
@@ -379,22 +361,22 @@ class _Adjoint(Replay):
             self.record_stretch(stmt, inner, first, length, starts)
             return list(self.sweep_stretch(stmt, dict(env), first, length, bars, own))
 
-        segment = Var(int32, "segment", stmt.span)
+        segment = ir.Var(int32, "segment", stmt.span)
         count = value_of(self.segments[stmt], env)
         return self.reversed_loop(stmt, segment, count, given, cotangents, sweep_segment)
 
     def sweep_stretch(
         self,
-        stmt: Loop,
+        stmt: ir.Loop,
         env: Env,
-        first: Atom | None,
-        length: Atom,
-        given: list[Atom],
+        first: ir.Atom | None,
+        length: ir.Atom,
+        given: list[ir.Atom],
         cotangents: Cotangents,
-    ) -> tuple[Var, ...]:
+    ) -> tuple[ir.Var, ...]:
         """Sweep iterations that were saved: `length` of them from number `first` on, all of them if None."""
 
-        def sweep_iteration(index: Var, bars: list[Atom], own: Cotangents) -> list[Atom]:
+        def sweep_iteration(index: ir.Var, bars: list[ir.Atom], own: Cotangents) -> list[ir.Atom]:
             inner = dict(env)
             number = self.set_index(stmt, inner, first, index)
             self.set_counters(stmt, inner, number)
@@ -404,19 +386,19 @@ class _Adjoint(Replay):
             carries = [stmt.carries[i] for i in self.moved(stmt)]
             return [own.pop(carry, zero(type_of(carry))) for carry in carries]
 
-        hint = stmt.index.hint if isinstance(stmt, For) else ""
-        index = Var(type_of(length), hint, stmt.span)
+        hint = stmt.index.hint if isinstance(stmt, ir.For) else ""
+        index = ir.Var(type_of(length), hint, stmt.span)
         return self.reversed_loop(stmt, index, length, given, cotangents, sweep_iteration)
 
     def reversed_loop(
         self,
-        stmt: Loop,
-        index: Var,
-        count: Atom,
-        given: list[Atom],
+        stmt: ir.Loop,
+        index: ir.Var,
+        count: ir.Atom,
+        given: list[ir.Atom],
         cotangents: Cotangents,
-        sweep_once: Callable[[Var, list[Atom], Cotangents], list[Atom]],
-    ) -> tuple[Var, ...]:
+        sweep_once: Callable[[ir.Var, list[ir.Atom], Cotangents], list[ir.Atom]],
+    ) -> tuple[ir.Var, ...]:
         """A loop that takes the cotangents of the carried values from its end (`given`) to its start.
 
         Those of what else the loop reads grow on the way: `cotangents` then holds them.
@@ -432,54 +414,54 @@ class _Adjoint(Replay):
         inits = (*given, *(cotangents.get(v, zero(type_of(v))) for v in grown))
         outs = self.bar_vars([*(stmt.carries[i] for i in self.moved(stmt)), *grown])
         carries = (*bars, *(sums[v] for v in grown))
-        self.builder.emit(For(outs, index, count, carries, inits, copied, stmt.span, True))
+        self.builder.emit(ir.For(outs, index, count, carries, inits, copied, stmt.span, True))
         cotangents.update(zip(grown, outs[len(bars) :], strict=True))
         return outs[: len(bars)]
 
-    def trip_count(self, stmt: Loop, env: Env) -> Atom:
-        if isinstance(stmt, For) and stmt.stop is None:
+    def trip_count(self, stmt: ir.Loop, env: Env) -> ir.Atom:
+        if isinstance(stmt, ir.For) and stmt.stop is None:
             return value_of(stmt.count, env)
         return value_of(self.trips[stmt], env)
 
     def sweep_block(
-        self, block: Block, env: Env, given: Sequence[Atom | None], cotangents: Cotangents
+        self, block: ir.Block, env: Env, given: Sequence[ir.Atom | None], cotangents: Cotangents
     ) -> None:
         for target, g in zip(block.yields, given, strict=True):
             self.accumulate(cotangents, target, None if g is None else Expr(self.builder, g))
         self.sweep(block, env, cotangents)
 
-    def targets(self, *inner: Block) -> list[Var]:
+    def targets(self, *inner: ir.Block) -> list[ir.Var]:
         """The active values from outside that blocks read: their cotangents grow inside."""
-        found: dict[Var, None] = {}
+        found: dict[ir.Var, None] = {}
         for block in inner:
             found.update(dict.fromkeys(_free(block)))
         return [v for v in found if v in self.active and not isinstance(v.type, Array)]
 
-    def bar_vars(self, vars: Sequence[Var]) -> tuple[Var, ...]:
+    def bar_vars(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
         span = self.builder.span
-        return tuple(Var(v.type, f"{v.hint}_bar" if v.hint else "", span) for v in vars)
+        return tuple(ir.Var(v.type, f"{v.hint}_bar" if v.hint else "", span) for v in vars)
 
-    def publish(self, params: Sequence[Var]) -> None:
+    def publish(self, params: Sequence[ir.Var]) -> None:
         """Accumulate the cotangents of parameters that are values into their 1-element arrays."""
         for param in params:
             if param in self.cotangents:
                 self.builder.atomic_add(self.bars[param], [integer(0)], self.cotangents[param])
 
 
-def _free(block: Block) -> list[Var]:
+def _free(block: ir.Block) -> list[ir.Var]:
     """The Vars that a block reads from outside, in order of use."""
-    used: dict[Atom, None] = {}
-    defined: set[Atom] = set()
+    used: dict[ir.Atom, None] = {}
+    defined: set[ir.Atom] = set()
     _collect(block, used, defined)
-    return [atom for atom in used if isinstance(atom, Var) and atom not in defined]
+    return [atom for atom in used if isinstance(atom, ir.Var) and atom not in defined]
 
 
-def _collect(block: Block, used: dict[Atom, None], defined: set[Atom]) -> None:
+def _collect(block: ir.Block, used: dict[ir.Atom, None], defined: set[ir.Atom]) -> None:
     for stmt in block.stmts:
-        used.update(dict.fromkeys(atoms(stmt)))
-        defined.update(defs(stmt))
-        if isinstance(stmt, For | While):
+        used.update(dict.fromkeys(ir.atoms(stmt)))
+        defined.update(ir.defs(stmt))
+        if isinstance(stmt, ir.For | ir.While):
             defined.update(stmt.carries)
-        for inner in blocks(stmt):
+        for inner in ir.blocks(stmt):
             _collect(inner, used, defined)
     used.update(dict.fromkeys(block.yields))

@@ -7,29 +7,14 @@ What stood in memory between is not kept, and its derivative takes the short way
 what is known of it, and of the arrays that may share its memory.
 """
 
-from kernelab.lang.ir import (
-    Atom,
-    Atomic,
-    Block,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Load,
-    Native,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
+from kernelab.lang import ir
 from kernelab.passes.common.copying import Copier
 from kernelab.passes.common.effects import Groups, aliases, block_effects
 
 _Element = tuple[object, ...]
 
 
-def forward(function: Function, groups: Groups = (), by_line: bool = False) -> Function:
+def forward(function: ir.Function, groups: Groups = (), by_line: bool = False) -> ir.Function:
     """The function without the loads whose value is known.
 
     With `by_line`, every load of an array that the function does not change stays where it stands.
@@ -38,43 +23,43 @@ def forward(function: Function, groups: Groups = (), by_line: bool = False) -> F
 
 
 class _Forwarder(Copier):
-    def __init__(self, function: Function, groups: Groups, by_line: bool) -> None:
+    def __init__(self, function: ir.Function, groups: Groups, by_line: bool) -> None:
         super().__init__()
         self.shared = aliases(function, groups)
         self.merged = block_effects(function.body).changed if by_line else None
-        self.known: dict[_Element, Atom] = {}
-        self.loaded: set[Atom] = set()
+        self.known: dict[_Element, ir.Atom] = {}
+        self.loaded: set[ir.Atom] = set()
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         super().stmt(stmt)
         match stmt:
-            case Store(array, indices, value):
+            case ir.Store(array, indices, value):
                 self.forget(array)
                 self.known[self.element(array, indices)] = self.atom(value)
-            case Atomic(_, _, array):
+            case ir.Atomic(_, _, array):
                 self.forget(array)
-            case Native():
+            case ir.Native():
                 for array in stmt.changed:
                     self.forget(self.var(array))
-            case If(_, _, then, orelse):
+            case ir.If(_, _, then, orelse):
                 self.forget_changed(then)
                 self.forget_changed(orelse)
-            case For() | While() | Custom():
+            case ir.For() | ir.While() | ir.Custom():
                 self.forget_changed(stmt.body)
             case _:
                 pass
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         before = dict(self.known)
         copied = super().block(block)
         self.known = before
         return copied
 
-    def loop(self, stmt: For | While) -> None:
+    def loop(self, stmt: ir.For | ir.While) -> None:
         self.forget_changed(stmt.body)
         super().loop(stmt)
 
-    def load(self, stmt: Load) -> None:
+    def load(self, stmt: ir.Load) -> None:
         element = self.element(stmt.array, stmt.indices)
         if element in self.known:
             self.env[stmt.out] = self.known[element]
@@ -86,20 +71,22 @@ class _Forwarder(Copier):
         self.known[element] = self.atom(stmt.out)
         self.loaded.add(self.atom(stmt.out))
 
-    def _share_name(self, value: Atom, stmt: Load) -> None:
+    def _share_name(self, value: ir.Atom, stmt: ir.Load) -> None:
         """A loaded value that stands for several of the user's names is named after its element."""
-        if isinstance(value, Var) and value in self.loaded and value.hint != stmt.out.hint:
-            indices = (index.hint if isinstance(index, Var) else str(index.value) for index in stmt.indices)
+        if isinstance(value, ir.Var) and value in self.loaded and value.hint != stmt.out.hint:
+            indices = (
+                index.hint if isinstance(index, ir.Var) else str(index.value) for index in stmt.indices
+            )
             value.hint = "_".join([stmt.array.hint, *indices]).replace("-", "")
 
-    def element(self, array: Var, indices: tuple[Atom, ...]) -> _Element:
-        keys = [atom.value if isinstance(atom, Const) else atom for atom in self.atoms(indices)]
+    def element(self, array: ir.Var, indices: tuple[ir.Atom, ...]) -> _Element:
+        keys = [atom.value if isinstance(atom, ir.Const) else atom for atom in self.atoms(indices)]
         return (array, *keys)
 
-    def forget(self, array: Var) -> None:
+    def forget(self, array: ir.Var) -> None:
         lost = self.shared[array]
         self.known = {element: value for element, value in self.known.items() if element[0] not in lost}
 
-    def forget_changed(self, block: Block) -> None:
+    def forget_changed(self, block: ir.Block) -> None:
         for array in block_effects(block).changed:
             self.forget(array)

@@ -12,40 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from kernelab.lang import ir
 from kernelab.lang.build import Builder, Expr, constant, elem_of, type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    CustomRules,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
 from kernelab.lang.ops import SHAPE, Op, resolve
 from kernelab.lang.types import Array, Mat, Scalar, Type, Value, Vec, scalar_of, shape_of, size_of
 
-Components = tuple[Atom, ...]
+Components = tuple[ir.Atom, ...]
 
 
-def scalarise(function: Function) -> Function:
+def scalarise(function: ir.Function) -> ir.Function:
     """The same function over scalars: parameters, yields and everything carried are flattened in order."""
     scalariser = _Scalariser()
     params = scalariser.parameters(function.params)
@@ -59,57 +34,57 @@ class _Scalariser(Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.env: dict[Var, Components] = {}
+        self.env: dict[ir.Var, Components] = {}
         self._resolved: dict[tuple[str, tuple[Type, ...]], tuple[Op, Value] | None] = {}
 
     # -------------------------------------------------------------------------------------- values
 
-    def parameters(self, params: Sequence[Var]) -> tuple[Var, ...]:
-        flat: list[Var] = []
+    def parameters(self, params: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
+        flat: list[ir.Var] = []
         for var in params:
             flat.extend([var] if isinstance(var.type, Array) else self.define(var))
         return tuple(flat)
 
-    def define(self, var: Var) -> tuple[Var, ...]:
+    def define(self, var: ir.Var) -> tuple[ir.Var, ...]:
         """Vars for the components of one that a statement defines; a scalar stands for itself."""
         type = type_of(var)
         if isinstance(type, Scalar):
             return (var,)
-        parts = tuple(Var(type.scalar, _hint(var.hint, suffix), var.span) for suffix in _suffixes(type))
+        parts = tuple(ir.Var(type.scalar, _hint(var.hint, suffix), var.span) for suffix in _suffixes(type))
         self.env[var] = parts
         return parts
 
-    def define_all(self, vars: Sequence[Var]) -> tuple[Var, ...]:
+    def define_all(self, vars: Sequence[ir.Var]) -> tuple[ir.Var, ...]:
         return tuple(part for var in vars for part in self.define(var))
 
-    def parts(self, atom: Atom) -> Components:
+    def parts(self, atom: ir.Atom) -> Components:
         """The components of an atom, one for a scalar."""
-        if isinstance(atom, Const):
+        if isinstance(atom, ir.Const):
             one_scalar = isinstance(atom.type, Scalar)
             return (
                 (atom,) if one_scalar else (constant(atom.value, scalar_of(atom.type)),) * size_of(atom.type)
             )
         return self.env.get(atom, (atom,))
 
-    def scalar(self, atom: Atom) -> Atom:
+    def scalar(self, atom: ir.Atom) -> ir.Atom:
         (part,) = self.parts(atom)
         return part
 
-    def flat(self, atoms: Sequence[Atom]) -> Components:
+    def flat(self, atoms: Sequence[ir.Atom]) -> Components:
         return tuple(part for atom in atoms for part in self.parts(atom))
 
-    def vector(self, type: Value, parts: Sequence[Atom]) -> Atom:
+    def vector(self, type: Value, parts: Sequence[ir.Atom]) -> ir.Atom:
         """An atom that stands for components; only this builder knows it."""
         if isinstance(type, Scalar):
             (part,) = parts
             return part
-        var = Var(type, "", self.span)
+        var = ir.Var(type, "", self.span)
         self.env[var] = tuple(parts)
         return var
 
     # -------------------------------------------------------------------------------------- operations
 
-    def apply(self, name: str, *args: Atom, hint: str = "") -> Atom:
+    def apply(self, name: str, *args: ir.Atom, hint: str = "") -> ir.Atom:
         """As of any builder; expansions ask for components, and for the same few overloads, all the time."""
         if name == "extract":
             return self.extract(args[0], args[1:])
@@ -121,7 +96,7 @@ class _Scalariser(Builder):
         op, type = found
         return self.let(op, args, type, hint)
 
-    def let(self, op: Op, args: Sequence[Atom], type: Value, hint: str = "") -> Atom:
+    def let(self, op: Op, args: Sequence[ir.Atom], type: Value, hint: str = "") -> ir.Atom:
         """Apply an operation; one over vectors becomes what it means for their components."""
         if op is SHAPE or op.cpp is not None:
             return super().let(op, [self.operand(arg) for arg in args], type, hint)
@@ -139,12 +114,12 @@ class _Scalariser(Builder):
         assert isinstance(result, Expr), f"{op.name} expands to no expression"
         return result.atom
 
-    def operand(self, atom: Atom) -> Atom:
-        return atom if isinstance(atom, Const) else self.env.get(atom, (atom,))[0]
+    def operand(self, atom: ir.Atom) -> ir.Atom:
+        return atom if isinstance(atom, ir.Const) else self.env.get(atom, (atom,))[0]
 
-    def extract(self, vector: Atom, indices: Sequence[Atom]) -> Atom:
+    def extract(self, vector: ir.Atom, indices: Sequence[ir.Atom]) -> ir.Atom:
         parts = self.parts(vector)
-        if len(indices) == 1 and isinstance(indices[0], Const):
+        if len(indices) == 1 and isinstance(indices[0], ir.Const):
             return parts[int(indices[0].value)]
         for extent, index in zip(shape_of(type_of(vector)), indices, strict=True):
             size = len(parts) // extent
@@ -153,16 +128,16 @@ class _Scalariser(Builder):
         (part,) = parts
         return part
 
-    def row(self, matrix: Atom, index: Atom) -> Atom:
+    def row(self, matrix: ir.Atom, index: ir.Atom) -> ir.Atom:
         type = type_of(matrix)
         assert isinstance(type, Mat)
         parts = self.parts(matrix)
         rows = [parts[i * type.m : (i + 1) * type.m] for i in range(type.n)]
         return self.vector(Vec(type.scalar, type.m), self.choose(self.scalar(index), rows))
 
-    def choose(self, index: Atom, rows: Sequence[Components]) -> Components:
+    def choose(self, index: ir.Atom, rows: Sequence[Components]) -> Components:
         """The row at an index, from the end where it is negative; the last row if it is outside."""
-        if isinstance(index, Const):
+        if isinstance(index, ir.Const):
             return rows[_position(int(index.value), len(rows))]
         index = self.from_start(index, len(rows))
         chosen = rows[-1]
@@ -171,7 +146,7 @@ class _Scalariser(Builder):
             chosen = tuple(self.apply("where", here, a, b) for a, b in zip(rows[i], chosen, strict=True))
         return chosen
 
-    def insert(self, vector: Atom, indices: Sequence[Atom], value: Atom) -> Atom:
+    def insert(self, vector: ir.Atom, indices: Sequence[ir.Atom], value: ir.Atom) -> ir.Atom:
         type = type_of(vector)
         new = self.scalar(value)
         whole = [self.from_start(self.scalar(i), n) for i, n in zip(indices, shape_of(type), strict=True)]
@@ -181,103 +156,105 @@ class _Scalariser(Builder):
             placed.append(self.apply("where", here, new, old))
         return self.vector(type, placed)
 
-    def from_start(self, index: Atom, extent: int) -> Atom:
-        if isinstance(index, Const):
+    def from_start(self, index: ir.Atom, extent: int) -> ir.Atom:
+        if isinstance(index, ir.Const):
             return constant(_position(int(index.value), extent), type_of(index))
         type = type_of(index)
         negative = self.apply("lt", index, constant(0, type))
         return self.apply("where", negative, self.apply("add", index, constant(extent, type)), index)
 
-    def all_equal(self, indices: Sequence[Atom], position: Sequence[int]) -> Atom:
+    def all_equal(self, indices: Sequence[ir.Atom], position: Sequence[int]) -> ir.Atom:
         tests = [self.equal(index, i) for index, i in zip(indices, position, strict=True)]
         return tests[0] if len(tests) == 1 else self.apply("and", *tests)
 
-    def equal(self, index: Atom, i: int) -> Atom:
+    def equal(self, index: ir.Atom, i: int) -> ir.Atom:
         return self.apply("eq", index, constant(i, type_of(index)))
 
     # -------------------------------------------------------------------------------------- statements
 
-    def stmts(self, stmts: Sequence[Stmt]) -> None:
+    def stmts(self, stmts: Sequence[ir.Stmt]) -> None:
         for stmt in stmts:
             with self.at(stmt.span):
                 self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(out, op, args):
+            case ir.Let(out, op, args):
                 self.bind(out, self.let(op, args, type_of(out), out.hint))
-            case Alloc():
+            case ir.Alloc():
                 self.emit(stmt)
-            case Load(out, array, indices, span, held):
+            case ir.Load(out, array, indices, span, held):
                 where = self.flat(indices)
                 for part, old, k in zip(
                     self.define(out), self.known(held, out), _components(stmt), strict=True
                 ):
-                    self.emit(Load(part, array, where, span, old, k))
-            case Store(array, indices, value, span):
+                    self.emit(ir.Load(part, array, where, span, old, k))
+            case ir.Store(array, indices, value, span):
                 where = self.flat(indices)
                 parts = self.parts(value)
                 for x, k in zip(parts, _components(stmt), strict=True):
-                    self.emit(Store(array, where, x, span, k))
-            case Atomic(out, kind, array, indices, value, span, held):
+                    self.emit(ir.Store(array, where, x, span, k))
+            case ir.Atomic(out, kind, array, indices, value, span, held):
                 where = self.flat(indices)
                 news, values, olds = self.define(out), self.parts(value), self.known(held, out)
                 for new, x, old, k in zip(news, values, olds, _components(stmt), strict=True):
                     compare = None if stmt.compare is None else self.scalar(stmt.compare)
-                    self.emit(Atomic(new, kind, array, where, x, span, old, k, compare))
-            case If(outs, cond, then, orelse, span):
+                    self.emit(ir.Atomic(new, kind, array, where, x, span, old, k, compare))
+            case ir.If(outs, cond, then, orelse, span):
                 yes, no = self.nested(then), self.nested(orelse)
-                self.emit(If(self.define_all(outs), self.scalar(cond), yes, no, span))
-            case For() | While():
+                self.emit(ir.If(self.define_all(outs), self.scalar(cond), yes, no, span))
+            case ir.For() | ir.While():
                 self.loop(stmt)
-            case Assert(cond, kind, message):
+            case ir.Assert(cond, kind, message):
                 self.check(self.scalar(cond), kind, message)
-            case Print(texts, specs, values, span):
-                self.emit(Print(texts, specs, tuple(map(self.scalar, values)), span))
-            case Native(outs, snippet, args, span):
-                self.emit(Native(self.define_all(outs), snippet, self.flat(args), span))
-            case Save(stack, atoms, span):
-                self.emit(Save(stack, self.flat(atoms), span))
-            case Restore(stack, outs, span):
-                self.emit(Restore(stack, self.define_all(outs), span))
-            case Append(array, value, span):
-                self.emit(Append(array, self.scalar(value), span))
-            case Call(_, called) | Custom(_, _, CustomRules(called)):
+            case ir.Print(texts, specs, values, span):
+                self.emit(ir.Print(texts, specs, tuple(map(self.scalar, values)), span))
+            case ir.Native(outs, snippet, args, span):
+                self.emit(ir.Native(self.define_all(outs), snippet, self.flat(args), span))
+            case ir.Save(stack, atoms, span):
+                self.emit(ir.Save(stack, self.flat(atoms), span))
+            case ir.Restore(stack, outs, span):
+                self.emit(ir.Restore(stack, self.define_all(outs), span))
+            case ir.Append(array, value, span):
+                self.emit(ir.Append(array, self.scalar(value), span))
+            case ir.Call(_, called) | ir.Custom(_, _, ir.CustomRules(called)):
                 raise AssertionError(f"the call of {called.name} should have been inlined")
             case _:
                 assert_never(stmt)
 
-    def known(self, held: Atom | None, out: Var) -> Sequence[Atom | None]:
+    def known(self, held: ir.Atom | None, out: ir.Var) -> Sequence[ir.Atom | None]:
         return (None,) * size_of(type_of(out)) if held is None else self.parts(held)
 
-    def bind(self, out: Var, value: Atom) -> None:
+    def bind(self, out: ir.Var, value: ir.Atom) -> None:
         parts = self.parts(value)
         for part, suffix in zip(parts, _suffixes(type_of(out)), strict=True):
-            if isinstance(part, Var) and not part.hint:
+            if isinstance(part, ir.Var) and not part.hint:
                 part.hint = _hint(out.hint, suffix)
         self.env[out] = parts
 
-    def nested(self, block: Block) -> Block:
+    def nested(self, block: ir.Block) -> ir.Block:
         with self.block() as inner:
             self.stmts(block.stmts)
         return inner.close(*self.flat(block.yields))
 
-    def loop(self, stmt: Loop) -> None:
+    def loop(self, stmt: ir.Loop) -> None:
         inits = self.flat(stmt.inits)
         stop = None if stmt.stop is None else sum(size_of(type_of(var)) for var in stmt.carries[: stmt.stop])
         carries = self.define_all(stmt.carries)
         body = self.nested(stmt.body)
         outs = self.define_all(stmt.outs)
         match stmt:
-            case For():
+            case ir.For():
                 count = self.scalar(stmt.count)
-                self.emit(For(outs, stmt.index, count, carries, inits, body, stmt.span, stmt.reverse, stop))
-            case While():
+                self.emit(
+                    ir.For(outs, stmt.index, count, carries, inits, body, stmt.span, stmt.reverse, stop)
+                )
+            case ir.While():
                 assert stop is not None
-                self.emit(While(outs, carries, inits, stop, body, stmt.span, stmt.ends))
+                self.emit(ir.While(outs, carries, inits, stop, body, stmt.span, stmt.ends))
 
 
-def _components(stmt: Load | Store | Atomic) -> tuple[int | None, ...]:
+def _components(stmt: ir.Load | ir.Store | ir.Atomic) -> tuple[int | None, ...]:
     """The components that an access touches, each on its own; what is scalar already stays as it is."""
     type = elem_of(stmt.array)
     if stmt.component is not None or isinstance(type, Scalar):
@@ -285,7 +262,7 @@ def _components(stmt: Load | Store | Atomic) -> tuple[int | None, ...]:
     return tuple(range(size_of(type)))
 
 
-def _one_a_component(args: Sequence[Atom], type: Value) -> bool:
+def _one_a_component(args: Sequence[ir.Atom], type: Value) -> bool:
     return len(args) == size_of(type) and all(arg.type == scalar_of(type) for arg in args)
 
 

@@ -3,40 +3,12 @@
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
+from kernelab.lang import ir
 from kernelab.lang.build import integer, type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Append,
-    Assert,
-    Atom,
-    Atomic,
-    Block,
-    Call,
-    Const,
-    Custom,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-    atoms,
-    blocks,
-    defs,
-)
 from kernelab.passes.common.copying import Copier
 
 
-def eliminate(function: Function) -> Function:
+def eliminate(function: ir.Function) -> ir.Function:
     """The function without dead code."""
     marks = _Marks()
     marks.index(function.body, None)
@@ -51,60 +23,62 @@ def eliminate(function: Function) -> Function:
 class _Marks:
     """Which Vars, statements and slots are needed."""
 
-    vars: set[Var] = field(default_factory=set)
-    stmts: set[Stmt] = field(default_factory=set)
-    slots: set[tuple[Stack, int]] = field(default_factory=set)
-    _definer: dict[Var, Stmt] = field(default_factory=dict)
-    _parent: dict[Stmt, Stmt | None] = field(default_factory=dict)
-    _saves: dict[Stack, list[Save]] = field(default_factory=dict)
-    _work: list[Var] = field(default_factory=list)
+    vars: set[ir.Var] = field(default_factory=set)
+    stmts: set[ir.Stmt] = field(default_factory=set)
+    slots: set[tuple[ir.Stack, int]] = field(default_factory=set)
+    _definer: dict[ir.Var, ir.Stmt] = field(default_factory=dict)
+    _parent: dict[ir.Stmt, ir.Stmt | None] = field(default_factory=dict)
+    _saves: dict[ir.Stack, list[ir.Save]] = field(default_factory=dict)
+    _work: list[ir.Var] = field(default_factory=list)
 
-    def index(self, block: Block, parent: Stmt | None) -> None:
+    def index(self, block: ir.Block, parent: ir.Stmt | None) -> None:
         for stmt in block.stmts:
             self._parent[stmt] = parent
-            for var in defs(stmt):
+            for var in ir.defs(stmt):
                 self._definer[var] = stmt
             match stmt:
-                case For(_, index, _, carries):
+                case ir.For(_, index, _, carries):
                     self._definer.update(dict.fromkeys((index, *carries), stmt))
-                case While(_, carries):
+                case ir.While(_, carries):
                     self._definer.update(dict.fromkeys(carries, stmt))
-                case Save(stack):
+                case ir.Save(stack):
                     self._saves.setdefault(stack, []).append(stmt)
-            for inner in blocks(stmt):
+            for inner in ir.blocks(stmt):
                 self.index(inner, stmt)
         for stmt in block.stmts:
-            if isinstance(stmt, Store | Atomic | Assert | Print | Append | Call) or _has_effect(stmt):
+            if isinstance(
+                stmt, ir.Store | ir.Atomic | ir.Assert | ir.Print | ir.Append | ir.Call
+            ) or _has_effect(stmt):
                 self.keep(stmt)
 
-    def need(self, atom: Atom) -> None:
-        if isinstance(atom, Var) and atom not in self.vars:
+    def need(self, atom: ir.Atom) -> None:
+        if isinstance(atom, ir.Var) and atom not in self.vars:
             self.vars.add(atom)
             self._work.append(atom)
 
-    def keep(self, stmt: Stmt) -> None:
+    def keep(self, stmt: ir.Stmt) -> None:
         if stmt in self.stmts:
             return
         self.stmts.add(stmt)
         match stmt:
-            case If(_, cond):
+            case ir.If(_, cond):
                 self.need(cond)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.keep_loop(stmt)
-            case Save() | Restore():
+            case ir.Save() | ir.Restore():
                 pass
-            case Custom(_, args, _, body):
+            case ir.Custom(_, args, _, body):
                 for atom in (*args, *body.yields):
                     self.need(atom)
             case _:
-                for atom in atoms(stmt):
+                for atom in ir.atoms(stmt):
                     self.need(atom)
         parent = self._parent[stmt]
         if parent is not None:
             self.keep(parent)
 
-    def keep_loop(self, stmt: Loop) -> None:
-        if isinstance(stmt, For):
+    def keep_loop(self, stmt: ir.Loop) -> None:
+        if isinstance(stmt, ir.For):
             self.need(stmt.count)
         if stmt.stop is not None:
             self.need(stmt.carries[stmt.stop])
@@ -117,15 +91,15 @@ class _Marks:
                 self.keep(stmt)
                 self.need_source(var, stmt)
 
-    def need_source(self, var: Var, stmt: Stmt) -> None:
+    def need_source(self, var: ir.Var, stmt: ir.Stmt) -> None:
         match stmt:
-            case If(outs, _, then, orelse):
+            case ir.If(outs, _, then, orelse):
                 position = outs.index(var)
                 self.need(then.yields[position])
                 self.need(orelse.yields[position])
-            case For() | While():
+            case ir.For() | ir.While():
                 self.need_carry(var, stmt)
-            case Restore(stack, outs):
+            case ir.Restore(stack, outs):
                 position = outs.index(var)
                 self.slots.add((stack, position))
                 for save in self._saves.get(stack, ()):
@@ -134,8 +108,8 @@ class _Marks:
             case _:
                 pass
 
-    def need_carry(self, var: Var, stmt: Loop) -> None:
-        if isinstance(stmt, For) and var is stmt.index:
+    def need_carry(self, var: ir.Var, stmt: ir.Loop) -> None:
+        if isinstance(stmt, ir.For) and var is stmt.index:
             return
         position = stmt.outs.index(var) if var in stmt.outs else stmt.carries.index(var)
         self.need(stmt.carries[position])
@@ -147,55 +121,65 @@ class _Sweeper:
     def __init__(self, marks: _Marks) -> None:
         self.marks = marks
 
-    def block(self, block: Block, kept: list[int] | None = None) -> Block:
+    def block(self, block: ir.Block, kept: list[int] | None = None) -> ir.Block:
         stmts = tuple(self.stmt(stmt) for stmt in block.stmts if stmt in self.marks.stmts)
         yields = block.yields if kept is None else tuple(block.yields[i] for i in kept)
-        return Block(stmts, yields)
+        return ir.Block(stmts, yields)
 
-    def stmt(self, stmt: Stmt) -> Stmt:
+    def stmt(self, stmt: ir.Stmt) -> ir.Stmt:
         match stmt:
-            case If(outs, cond, then, orelse, span):
+            case ir.If(outs, cond, then, orelse, span):
                 kept = [i for i, out in enumerate(outs) if out in self.marks.vars]
                 live = tuple(outs[i] for i in kept)
-                return If(live, cond, self.block(then, kept), self.block(orelse, kept), span)
-            case For() | While():
+                return ir.If(live, cond, self.block(then, kept), self.block(orelse, kept), span)
+            case ir.For() | ir.While():
                 return self.loop(stmt)
-            case Custom(outs, args, rules, body, span):
-                return Custom(outs, args, rules, self.block(body), span)
-            case Save(stack, saved, span):
-                return Save(
+            case ir.Custom(outs, args, rules, body, span):
+                return ir.Custom(outs, args, rules, self.block(body), span)
+            case ir.Save(stack, saved, span):
+                return ir.Save(
                     stack, tuple(a for i, a in enumerate(saved) if (stack, i) in self.marks.slots), span
                 )
-            case Restore(stack, outs, span):
-                return Restore(
+            case ir.Restore(stack, outs, span):
+                return ir.Restore(
                     stack, tuple(v for i, v in enumerate(outs) if (stack, i) in self.marks.slots), span
                 )
-            case Let() | Alloc() | Load() | Store() | Atomic() | Assert() | Print() | Call() | Append():
+            case (
+                ir.Let()
+                | ir.Alloc()
+                | ir.Load()
+                | ir.Store()
+                | ir.Atomic()
+                | ir.Assert()
+                | ir.Print()
+                | ir.Call()
+                | ir.Append()
+            ):
                 return stmt
-            case Native():
+            case ir.Native():
                 return stmt
             case _:
                 assert_never(stmt)
 
-    def loop(self, stmt: Loop) -> Stmt:
+    def loop(self, stmt: ir.Loop) -> ir.Stmt:
         kept = [i for i, carry in enumerate(stmt.carries) if carry in self.marks.vars]
         outs = tuple(stmt.outs[i] for i in kept)
         carries = tuple(stmt.carries[i] for i in kept)
         inits = tuple(stmt.inits[i] for i in kept)
         body = self.block(stmt.body, kept)
         stop = None if stmt.stop is None else kept.index(stmt.stop)
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
         assert stop is not None
-        return While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
+        return ir.While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
 
 
-def _has_effect(stmt: Stmt) -> bool:
+def _has_effect(stmt: ir.Stmt) -> bool:
     """Whether it is C++ that is there for its effect, or may have one, or a loop that may run forever."""
     match stmt:
-        case Native():
+        case ir.Native():
             return not stmt.outs or bool(stmt.changed)
-        case While():
+        case ir.While():
             return not stmt.ends
         case _:
             return False
@@ -208,7 +192,7 @@ _Key = tuple[object, ...]
 _T = TypeVar("_T")
 
 
-def simplify(function: Function) -> Function:
+def simplify(function: ir.Function) -> ir.Function:
     """The function simplified, without dead code."""
     return eliminate(_Simplifier().function(function))
 
@@ -216,18 +200,18 @@ def simplify(function: Function) -> Function:
 class _Simplifier(Copier):
     """`_known` holds, a dictionary an open block, the pure expressions computed so far."""
 
-    def function(self, function: Function) -> Function:
-        self._known: list[dict[_Key, Atom]] = [{}]
+    def function(self, function: ir.Function) -> ir.Function:
+        self._known: list[dict[_Key, ir.Atom]] = [{}]
         return super().function(function)
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         self._known.append({})
         try:
             return super().block(block)
         finally:
             self._known.pop()
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         args = self.atoms(stmt.args)
         key = (stmt.op, stmt.out.type, *map(_identity, args))
         for known in reversed(self._known):
@@ -238,8 +222,8 @@ class _Simplifier(Copier):
         self._known[-1][key] = value
         self.env[stmt.out] = value
 
-    def if_(self, stmt: If) -> None:
-        if isinstance(self.atom(stmt.cond), Const):
+    def if_(self, stmt: ir.If) -> None:
+        if isinstance(self.atom(stmt.cond), ir.Const):
             super().if_(stmt)
             return
         then, orelse = self.block(stmt.then), self.block(stmt.orelse)
@@ -248,12 +232,12 @@ class _Simplifier(Copier):
         differ = [i for i, (_, a, b) in enumerate(pairs) if _identity(a) != _identity(b)]
         self.env.update((out, a) for i, (out, a, _) in enumerate(pairs) if i not in differ)
         outs = tuple(self.fresh(stmt.outs[i]) for i in differ)
-        then = Block(then.stmts, _pick(differ, then.yields))
-        orelse = Block(orelse.stmts, _pick(differ, orelse.yields))
-        self.builder.emit(If(outs, self.atom(stmt.cond), then, orelse, stmt.span))
+        then = ir.Block(then.stmts, _pick(differ, then.yields))
+        orelse = ir.Block(orelse.stmts, _pick(differ, orelse.yields))
+        self.builder.emit(ir.If(outs, self.atom(stmt.cond), then, orelse, stmt.span))
 
-    def loop(self, stmt: Loop) -> None:
-        if isinstance(stmt, For) and self.atom(stmt.count) == integer(0):
+    def loop(self, stmt: ir.Loop) -> None:
+        if isinstance(stmt, ir.For) and self.atom(stmt.count) == integer(0):
             self.env.update(zip(stmt.outs, self.atoms(stmt.inits), strict=True))
             return
         fixed = {i for i in range(len(stmt.carries)) if i != stmt.stop and self._never_changes(stmt, i)}
@@ -261,27 +245,27 @@ class _Simplifier(Copier):
             self.env[stmt.carries[i]] = self.env[stmt.outs[i]] = self.atom(stmt.inits[i])
         super().loop(_without(stmt, fixed) if fixed else stmt)
 
-    def _never_changes(self, stmt: Loop, i: int) -> bool:
+    def _never_changes(self, stmt: ir.Loop, i: int) -> bool:
         yielded = stmt.body.yields[i]
         if yielded is stmt.carries[i]:
             return True
-        return isinstance(yielded, Const) and _identity(yielded) == _identity(self.atom(stmt.inits[i]))
+        return isinstance(yielded, ir.Const) and _identity(yielded) == _identity(self.atom(stmt.inits[i]))
 
 
-def _identity(atom: Atom) -> object:
+def _identity(atom: ir.Atom) -> object:
     # Constants that compare equal may still differ: 0.0 and -0.0, 1 and True.
-    return (repr(atom.value), atom.type) if isinstance(atom, Const) else atom
+    return (repr(atom.value), atom.type) if isinstance(atom, ir.Const) else atom
 
 
-def _without(stmt: Loop, dropped: set[int]) -> Loop:
+def _without(stmt: ir.Loop, dropped: set[int]) -> ir.Loop:
     kept = [i for i in range(len(stmt.carries)) if i not in dropped]
     outs, carries, inits = _pick(kept, stmt.outs), _pick(kept, stmt.carries), _pick(kept, stmt.inits)
-    body = Block(stmt.body.stmts, _pick(kept, stmt.body.yields))
+    body = ir.Block(stmt.body.stmts, _pick(kept, stmt.body.yields))
     stop = None if stmt.stop is None else kept.index(stmt.stop)
-    if isinstance(stmt, For):
+    if isinstance(stmt, ir.For):
         return replace(stmt, outs=outs, carries=carries, inits=inits, body=body, stop=stop)
     assert stop is not None
-    return While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
+    return ir.While(outs, carries, inits, stop, body, stmt.span, stmt.ends)
 
 
 def _pick(kept: list[int], items: tuple[_T, ...]) -> tuple[_T, ...]:

@@ -12,32 +12,8 @@ Expects no `Call` and no `Custom`.
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from kernelab.lang import ir
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import (
-    Append,
-    Atom,
-    Atomic,
-    Block,
-    Const,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Native,
-    Print,
-    Restore,
-    Save,
-    Stack,
-    Stmt,
-    Store,
-    Var,
-    While,
-    atoms,
-    blocks,
-    defs,
-    walk,
-)
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, int32, int64, uint32
 from kernelab.passes.common.copying import Copier
@@ -48,7 +24,7 @@ MOST_COORDINATES = 4
 """How many coordinates a grid has."""
 
 
-def batched(function: Function, wide: Collection[int], rank: int, distinct: bool = False) -> Function:
+def batched(function: ir.Function, wide: Collection[int], rank: int, distinct: bool = False) -> ir.Function:
     """The program for a grid whose first extent counts lanes; `wide` are positions of array parameters.
 
     `rank` is how many coordinates the grid had.  Its last parameters are then an int64, how many threads a
@@ -56,17 +32,21 @@ def batched(function: Function, wide: Collection[int], rank: int, distinct: bool
     the lane is folded into.  With `distinct`, every lane draws random numbers of its own, and an int64 behind
     them says how many lanes other launches have run before.
     """
-    lane, linear = Var(int32, "lane"), Var(int64, "thread")
-    threads, first, before = Var(int64, "threads"), Var(int32, "first_extent"), Var(int64, "lanes_before")
-    own = (*function.threads, *(Var(int32) for _ in range(rank - len(function.threads))))
+    lane, linear = ir.Var(int32, "lane"), ir.Var(int64, "thread")
+    threads, first, before = (
+        ir.Var(int64, "threads"),
+        ir.Var(int32, "first_extent"),
+        ir.Var(int64, "lanes_before"),
+    )
+    own = (*function.threads, *(ir.Var(int32) for _ in range(rank - len(function.threads))))
     own_by_lane = _widened(function, wide)
     shared = frozenset(function.params) - own_by_lane.keys()
     writer = _Batcher(lane, own_by_lane, shared, before if distinct else None)
     b = writer.builder
     coordinates = (lane, *own)
     if len(coordinates) > MOST_COORDINATES:
-        folded = Var(int32, "lane_and_first")
-        extent = b.apply("max", first, Const(1, int32))  # above zero: so backends see that lanes are apart
+        folded = ir.Var(int32, "lane_and_first")
+        extent = b.apply("max", first, ir.Const(1, int32))  # above zero: so backends see that lanes are apart
         writer.lane = b.apply("floordiv", folded, extent)
         writer.env[own[0]] = b.apply("mod", folded, extent)
         coordinates = (folded, *own[1:])
@@ -79,9 +59,9 @@ def batched(function: Function, wide: Collection[int], rank: int, distinct: bool
     return simplify(replace(made, linear=None if function.linear is None else linear))
 
 
-def by_thread(function: Function, wide: Collection[int]) -> Function:
+def by_thread(function: ir.Function, wide: Collection[int]) -> ir.Function:
     """The program in which every thread has its own copy of the chosen arrays, along a new first axis."""
-    linear = function.linear or Var(int64, "thread")
+    linear = function.linear or ir.Var(int64, "thread")
     writer = _Batcher(linear, _widened(function, wide))
     params = tuple(writer.wide.get(param, param) for param in function.params)
     body = writer.body(function)
@@ -89,22 +69,22 @@ def by_thread(function: Function, wide: Collection[int]) -> Function:
     return simplify(replace(function, name=name, params=params, body=body, linear=linear))
 
 
-def _widened(function: Function, wide: Collection[int]) -> dict[Var, Var]:
-    found: dict[Var, Var] = {}
+def _widened(function: ir.Function, wide: Collection[int]) -> dict[ir.Var, ir.Var]:
+    found: dict[ir.Var, ir.Var] = {}
     for position in wide:
         param = function.params[position]
         assert isinstance(param.type, Array)
-        found[param] = Var(Array(param.type.elem, param.type.ndim + 1), param.hint, param.span)
+        found[param] = ir.Var(Array(param.type.elem, param.type.ndim + 1), param.hint, param.span)
     return found
 
 
 class _Batcher(Copier):
     def __init__(
         self,
-        lane: Atom,
-        wide: dict[Var, Var],
-        shared: Collection[Var] = (),
-        lanes_before: Var | None = None,
+        lane: ir.Atom,
+        wide: dict[ir.Var, ir.Var],
+        shared: Collection[ir.Var] = (),
+        lanes_before: ir.Var | None = None,
     ) -> None:
         super().__init__(env=dict(wide))
         self.lane = lane
@@ -112,33 +92,33 @@ class _Batcher(Copier):
         self.shared = shared
         self.lanes_before = lanes_before
 
-    def body(self, function: Function) -> Block:
+    def body(self, function: ir.Function) -> ir.Block:
         self.stmts(function.body)
         return self.builder.close(*self.atoms(function.body.yields))
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Print():
+            case ir.Print():
                 pass  # once a lane would be no more than noise
-            case Load(_, array, indices) | Store(array, indices) | Atomic(_, _, array, indices):
+            case ir.Load(_, array, indices) | ir.Store(array, indices) | ir.Atomic(_, _, array, indices):
                 around = (self.lane,) if array in self.wide else ()
                 placed = replace(stmt, indices=(*around, *indices))
-                if isinstance(stmt, Store) and array in self.shared:
+                if isinstance(stmt, ir.Store) and array in self.shared:
                     self.by_one(placed)
                 else:
                     super().stmt(placed)
             case _:
                 super().stmt(stmt)
 
-    def by_one(self, stmt: Stmt) -> None:
+    def by_one(self, stmt: ir.Stmt) -> None:
         """What all lanes would do alike, done by the first."""
-        first = self.builder.apply("eq", self.lane, Const(0, int32))
-        assert isinstance(first, Var)
+        first = self.builder.apply("eq", self.lane, ir.Const(0, int32))
+        assert isinstance(first, ir.Var)
         with self.builder.block() as inner:
             super().stmt(stmt)
-        self.builder.emit(If((), first, inner.close(), Block((), ()), stmt.span))
+        self.builder.emit(ir.If((), first, inner.close(), ir.Block((), ()), stmt.span))
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         if stmt.op is SHAPE and stmt.args[0] in self.wide:
             array, axis = stmt.args
             super().let(replace(stmt, args=(array, self._next(axis))))
@@ -149,31 +129,31 @@ class _Batcher(Copier):
         else:
             super().let(stmt)
 
-    def _own_seed(self, seed: Atom, lanes_before: Var) -> Atom:
+    def _own_seed(self, seed: ir.Atom, lanes_before: ir.Var) -> ir.Atom:
         """A seed for this lane alone; not the same where lanes within lanes change places."""
         b = self.builder
         lane = b.apply("add", b.apply("int64", self.lane), lanes_before)
-        spread = b.apply("mul", b.apply("uint32", lane), Const(0x9E3779B9, uint32))
+        spread = b.apply("mul", b.apply("uint32", lane), ir.Const(0x9E3779B9, uint32))
         mixed = b.apply("bit_xor", b.apply("uint32", seed), spread)
-        return b.apply(str(seed.type), b.apply("mul", mixed, Const(0x85EBCA6B, uint32)))
+        return b.apply(str(seed.type), b.apply("mul", mixed, ir.Const(0x85EBCA6B, uint32)))
 
-    def _next(self, axis: Atom) -> Atom:
-        if isinstance(axis, Const):
-            return axis if axis.value < 0 else Const(axis.value + 1, axis.type)
-        return self.builder.apply("add", self.atom(axis), Const(1, int32))
+    def _next(self, axis: ir.Atom) -> ir.Atom:
+        if isinstance(axis, ir.Const):
+            return axis if axis.value < 0 else ir.Const(axis.value + 1, axis.type)
+        return self.builder.apply("add", self.atom(axis), ir.Const(1, int32))
 
 
-def is_opaque(function: Function) -> bool:
+def is_opaque(function: ir.Function) -> bool:
     """Whether native code touches arrays, which knows no lanes: each lane then needs a run of its own."""
-    return any(isinstance(stmt, Native) and stmt.arrays for stmt in walk(function.body))
+    return any(isinstance(stmt, ir.Native) and stmt.arrays for stmt in ir.walk(function.body))
 
 
-def draws(function: Function) -> bool:
+def draws(function: ir.Function) -> bool:
     """Whether the program draws random numbers."""
-    return any(isinstance(stmt, Let) and stmt.op.name == "rand_init" for stmt in walk(function.body))
+    return any(isinstance(stmt, ir.Let) and stmt.op.name == "rand_init" for stmt in ir.walk(function.body))
 
 
-def to_widen(function: Function, wide: Collection[int], groups: Groups = ()) -> frozenset[int]:
+def to_widen(function: ir.Function, wide: Collection[int], groups: Groups = ()) -> frozenset[int]:
     """The positions of the changed arrays that differ between lanes, if those of `wide` do.
 
     An array that every lane would only fill with the same values can be shared; one that is read again, be it
@@ -188,61 +168,61 @@ def to_widen(function: Function, wide: Collection[int], groups: Groups = ()) -> 
 class _Differing:
     """Which Vars differ between lanes, to a fixed point; `arrays` are the parameters so changed."""
 
-    def __init__(self, function: Function, wide: set[Var]) -> None:
-        self.vars: set[Var] = set()
-        self.stacks: set[Stack] = set()
+    def __init__(self, function: ir.Function, wide: set[ir.Var]) -> None:
+        self.vars: set[ir.Var] = set()
+        self.stacks: set[ir.Stack] = set()
         self.arrays = set(wide)
         self.grew = True
         while self.grew:
             self.grew = False
             self.block(function.body, False)
 
-    def mark(self, vars: Sequence[Var]) -> None:
+    def mark(self, vars: Sequence[ir.Var]) -> None:
         for var in vars:
             if var not in self.vars:
                 self.vars.add(var)
                 self.grew = True
 
-    def block(self, block: Block, apart: bool) -> None:
+    def block(self, block: ir.Block, apart: bool) -> None:
         for stmt in block.stmts:
             self.stmt(stmt, apart)
 
-    def stmt(self, stmt: Stmt, apart: bool) -> None:
+    def stmt(self, stmt: ir.Stmt, apart: bool) -> None:
         """`apart` says that lanes may differ in whether they come here at all."""
-        differs = apart or any(atom in self.vars or atom in self.arrays for atom in atoms(stmt))
+        differs = apart or any(atom in self.vars or atom in self.arrays for atom in ir.atoms(stmt))
         match stmt:
-            case Let(_, op) if op is SHAPE:
+            case ir.Let(_, op) if op is SHAPE:
                 return
-            case Store(array) | Atomic(_, _, array) | Append(array) if differs:
+            case ir.Store(array) | ir.Atomic(_, _, array) | ir.Append(array) if differs:
                 if array not in self.arrays:
                     self.arrays.add(array)
                     self.grew = True
-                self.mark(defs(stmt))
-            case Native() if differs:
+                self.mark(ir.defs(stmt))
+            case ir.Native() if differs:
                 self.grew = self.grew or not self.arrays.issuperset(stmt.changed)
                 self.arrays.update(stmt.changed)
-                self.mark(defs(stmt))
-            case Save(stack) if differs and stack not in self.stacks:
+                self.mark(ir.defs(stmt))
+            case ir.Save(stack) if differs and stack not in self.stacks:
                 self.stacks.add(stack)
                 self.grew = True
-            case Restore(stack, outs) if apart or stack in self.stacks:
+            case ir.Restore(stack, outs) if apart or stack in self.stacks:
                 self.mark(outs)
-            case If(outs, cond):
+            case ir.If(outs, cond):
                 self.choice(stmt, outs, apart or cond in self.vars)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt, apart)
             case _ if differs:
-                self.mark(defs(stmt))
+                self.mark(ir.defs(stmt))
             case _:
                 pass
 
-    def choice(self, stmt: If, outs: tuple[Var, ...], apart: bool) -> None:
-        for branch in blocks(stmt):
+    def choice(self, stmt: ir.If, outs: tuple[ir.Var, ...], apart: bool) -> None:
+        for branch in ir.blocks(stmt):
             self.block(branch, apart)
             self.mark([out for out, a in zip(outs, branch.yields, strict=True) if apart or a in self.vars])
 
-    def loop(self, stmt: For | While, apart: bool) -> None:
-        apart = apart or (isinstance(stmt, For) and stmt.count in self.vars)
+    def loop(self, stmt: ir.For | ir.While, apart: bool) -> None:
+        apart = apart or (isinstance(stmt, ir.For) and stmt.count in self.vars)
         if stmt.stop is not None:
             apart = apart or stmt.carries[stmt.stop] in self.vars
         for i, carry in enumerate(stmt.carries):

@@ -16,27 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from kernelab.errors import Span
+from kernelab.lang import ir
 from kernelab.lang.build import Builder, integer, type_of
-from kernelab.lang.ir import (
-    Alloc,
-    Atom,
-    Atomic,
-    Block,
-    Const,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Loop,
-    Native,
-    Restore,
-    Save,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
 from kernelab.lang.types import Array, int32, int64, is_differentiable, with_scalar
 
 Word = Literal["nan", "inf", "-inf"]
@@ -60,7 +41,7 @@ class Site:
 class Poisoned:
     """A program that finds culprits, and what their numbers mean."""
 
-    function: Function
+    function: ir.Function
     sites: tuple[Site, ...]
 
     def where_it_began(self, culprit: int) -> tuple[Site, Word]:
@@ -69,10 +50,10 @@ class Poisoned:
         return self.sites[site - 1], _WORDS[word - 1]
 
 
-def poison(function: Function) -> Poisoned:
+def poison(function: ir.Function) -> Poisoned:
     """The program with every float accompanied."""
-    thread = function.linear or Var(int64, "thread", function.span)
-    culprits = Var(Array(int32, 1), "culprits", function.span)
+    thread = function.linear or ir.Var(int64, "thread", function.span)
+    culprits = ir.Var(Array(int32, 1), "culprits", function.span)
     poisoner = _Poisoner(function, thread, culprits)
     body = poisoner.whole(function)
     made = replace(
@@ -88,15 +69,15 @@ def poison(function: Function) -> Poisoned:
 class _Poisoner(Builder):
     """Copies statements as they are and adds what accompanies them."""
 
-    def __init__(self, function: Function, thread: Var, culprits: Var) -> None:
+    def __init__(self, function: ir.Function, thread: ir.Var, culprits: ir.Var) -> None:
         super().__init__(function.span)
         self.thread = thread
         self.culprits = culprits
         self.sites: list[Site] = []
-        self.marks: dict[Var, Atom] = {}
-        self.locals: dict[Var, Var] = {}
+        self.marks: dict[ir.Var, ir.Atom] = {}
+        self.locals: dict[ir.Var, ir.Var] = {}
 
-    def whole(self, function: Function) -> Block:
+    def whole(self, function: ir.Function) -> ir.Block:
         for param in function.params:
             if not isinstance(param.type, Array) and _is_float(param):
                 self.marks[param] = self.turned(param, self.begins(Site(param.span, value=param.hint), param))
@@ -105,34 +86,34 @@ class _Poisoner(Builder):
 
     # -------------------------------------------------------------------------------------- marks
 
-    def mark(self, atom: Atom) -> Atom:
+    def mark(self, atom: ir.Atom) -> ir.Atom:
         """What accompanies a float."""
-        return CLEAN if isinstance(atom, Const) else self.marks[atom]
+        return CLEAN if isinstance(atom, ir.Const) else self.marks[atom]
 
-    def mark_all(self, atoms: Iterable[Atom]) -> tuple[Atom, ...]:
+    def mark_all(self, atoms: Iterable[ir.Atom]) -> tuple[ir.Atom, ...]:
         return tuple(self.mark(atom) for atom in atoms if _is_float(atom))
 
-    def fresh(self, vars: Iterable[Var]) -> tuple[Var, ...]:
+    def fresh(self, vars: Iterable[ir.Var]) -> tuple[ir.Var, ...]:
         """Vars to accompany the floats among those that a statement defines."""
-        made = {var: Var(int32, f"{var.hint}_from", var.span) for var in vars if _is_float(var)}
+        made = {var: ir.Var(int32, f"{var.hint}_from", var.span) for var in vars if _is_float(var)}
         self.marks.update(made)
         return tuple(made.values())
 
-    def begins(self, site: Site, value: Atom) -> Atom:
+    def begins(self, site: Site, value: ir.Atom) -> ir.Atom:
         """The number that says that `value` turned at this site."""
         self.sites.append(site)
-        above = self.apply("gt", value, Const(0.0, type_of(value)))
+        above = self.apply("gt", value, ir.Const(0.0, type_of(value)))
         infinite = self.apply("where", above, integer(2), integer(3))
         word = self.apply("where", self.apply("isnan", value), integer(1), infinite)
         return self.apply("add", integer(len(self.sites) * _KINDS), word)
 
-    def turned(self, value: Atom, mark: Atom) -> Atom:
+    def turned(self, value: ir.Atom, mark: ir.Atom) -> ir.Atom:
         """The mark of a value that has one only where it is not finite."""
-        if isinstance(value, Const):
+        if isinstance(value, ir.Const):
             return CLEAN if math.isfinite(value.value) else mark
         return self.apply("where", self.apply("isfinite", value), CLEAN, mark)
 
-    def first(self, marks: Sequence[Atom], otherwise: Atom) -> Atom:
+    def first(self, marks: Sequence[ir.Atom], otherwise: ir.Atom) -> ir.Atom:
         """The first mark that is one."""
         for mark in reversed(marks):
             if mark != CLEAN:
@@ -142,28 +123,28 @@ class _Poisoner(Builder):
 
     # -------------------------------------------------------------------------------------- statements
 
-    def stmts(self, block: Block) -> None:
+    def stmts(self, block: ir.Block) -> None:
         for stmt in block.stmts:
             with self.at(stmt.span):
                 self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case If():
+            case ir.If():
                 self.choice(stmt)
-            case For() | While():
+            case ir.For() | ir.While():
                 self.loop(stmt)
-            case Save(stack, saved, span):
-                self.emit(Save(stack, (*saved, *self.mark_all(saved)), span))
-            case Restore(stack, outs, span):
-                self.emit(Restore(stack, (*outs, *self.fresh(outs)), span))
+            case ir.Save(stack, saved, span):
+                self.emit(ir.Save(stack, (*saved, *self.mark_all(saved)), span))
+            case ir.Restore(stack, outs, span):
+                self.emit(ir.Restore(stack, (*outs, *self.fresh(outs)), span))
             case _:
                 self.emit(stmt)
                 self.accompany(stmt)
 
-    def accompany(self, stmt: Stmt) -> None:
+    def accompany(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let(out, op, args, span) if _is_float(out):
+            case ir.Let(out, op, args, span) if _is_float(out):
                 here = self.begins(Site(span), out)
                 if op.name == "where":
                     came = self.apply("where", args[0], self.mark(args[1]), self.mark(args[2]))
@@ -171,46 +152,46 @@ class _Poisoner(Builder):
                 else:
                     mark = self.first(self.mark_all(args), here)
                 self.marks[out] = self.turned(out, mark)
-            case Alloc(out, shape, span) if is_differentiable(out.type):
+            case ir.Alloc(out, shape, span) if is_differentiable(out.type):
                 assert isinstance(out.type, Array)
                 accompanied = Array(with_scalar(out.type.elem, int32), out.type.ndim)
-                self.locals[out] = Var(accompanied, f"{out.hint}_from", span)
-                self.emit(Alloc(self.locals[out], shape, span))
-            case Native(outs, _, args, span):
+                self.locals[out] = ir.Var(accompanied, f"{out.hint}_from", span)
+                self.emit(ir.Alloc(self.locals[out], shape, span))
+            case ir.Native(outs, _, args, span):
                 before = self.mark_all(args)
                 for out in (out for out in outs if _is_float(out)):
                     self.marks[out] = self.turned(out, self.first(before, self.begins(Site(span), out)))
-            case Load(out) if _is_float(out):
+            case ir.Load(out) if _is_float(out):
                 self.loaded(stmt)
-            case Store(array, _, value) if _is_float(value):
+            case ir.Store(array, _, value) if _is_float(value):
                 self.store_of(stmt, array, value)
-            case Atomic(out, _, array, _, value) if _is_float(out):
+            case ir.Atomic(out, _, array, _, value) if _is_float(out):
                 self.atomic_of(stmt, out, array, value)
             case _:
                 pass
 
-    def load_mark(self, stmt: Load | Store | Atomic, out: Var) -> Atom:
+    def load_mark(self, stmt: ir.Load | ir.Store | ir.Atomic, out: ir.Var) -> ir.Atom:
         if stmt.array not in self.locals:
             return self.begins(Site(stmt.span, array=stmt.array.hint), out)
-        mark = Var(int32, f"{out.hint}_from", stmt.span)
-        self.emit(Load(mark, self.locals[stmt.array], stmt.indices, stmt.span, None, stmt.component))
+        mark = ir.Var(int32, f"{out.hint}_from", stmt.span)
+        self.emit(ir.Load(mark, self.locals[stmt.array], stmt.indices, stmt.span, None, stmt.component))
         return mark
 
-    def loaded(self, stmt: Load) -> None:
+    def loaded(self, stmt: ir.Load) -> None:
         # What is held of a parameter was read from it, wherever it is kept now.
         held = self.mark_all([stmt.held]) if stmt.held is not None and stmt.array in self.locals else ()
         own = self.load_mark(stmt, stmt.out)
         self.marks[stmt.out] = self.turned(stmt.out, self.first(held, own))
 
-    def store_of(self, stmt: Store, array: Var, value: Atom) -> None:
+    def store_of(self, stmt: ir.Store, array: ir.Var, value: ir.Atom) -> None:
         mark = self.first(self.mark_all([value]), self.begins(Site(stmt.span), value))
         mark = self.turned(value, mark)
         if array in self.locals:
-            self.emit(Store(self.locals[array], stmt.indices, mark, stmt.span, stmt.component))
+            self.emit(ir.Store(self.locals[array], stmt.indices, mark, stmt.span, stmt.component))
         else:
             self.report(mark)
 
-    def atomic_of(self, stmt: Atomic, out: Var, array: Var, value: Atom) -> None:
+    def atomic_of(self, stmt: ir.Atomic, out: ir.Var, array: ir.Var, value: ir.Atom) -> None:
         old = self.load_mark(stmt, out)
         self.marks[out] = self.turned(out, old)
         result = self.apply("add", out, value) if stmt.kind == "add" else value
@@ -220,11 +201,11 @@ class _Poisoner(Builder):
             # An element that was not finite before is none of this thread's doing.
             mark = self.apply("where", self.apply("isfinite", out), mark, CLEAN)
         if array in self.locals:
-            self.emit(Store(self.locals[array], stmt.indices, mark, stmt.span, stmt.component))
+            self.emit(ir.Store(self.locals[array], stmt.indices, mark, stmt.span, stmt.component))
         else:
             self.report(mark)
 
-    def report(self, mark: Atom) -> None:
+    def report(self, mark: ir.Atom) -> None:
         """Leave the mark with the thread, unless it has an earlier one."""
         if mark == CLEAN:
             return
@@ -234,31 +215,33 @@ class _Poisoner(Builder):
             self.store(self.culprits, [self.thread], first)
         with self.block() as nothing:
             pass
-        self.emit(If((), self.apply("ne", mark, CLEAN), reported.close(), nothing.close(), self.span))
+        self.emit(ir.If((), self.apply("ne", mark, CLEAN), reported.close(), nothing.close(), self.span))
 
     # -------------------------------------------------------------------------------------- regions
 
-    def nested(self, block: Block) -> Block:
+    def nested(self, block: ir.Block) -> ir.Block:
         with self.block() as inner:
             self.stmts(block)
         return inner.close(*block.yields, *self.mark_all(block.yields))
 
-    def choice(self, stmt: If) -> None:
+    def choice(self, stmt: ir.If) -> None:
         then, orelse = self.nested(stmt.then), self.nested(stmt.orelse)
         outs = (*stmt.outs, *self.fresh(stmt.outs))
-        self.emit(If(outs, stmt.cond, then, orelse, stmt.span))
+        self.emit(ir.If(outs, stmt.cond, then, orelse, stmt.span))
 
-    def loop(self, stmt: Loop) -> None:
+    def loop(self, stmt: ir.Loop) -> None:
         inits = (*stmt.inits, *self.mark_all(stmt.inits))
         carries = (*stmt.carries, *self.fresh(stmt.carries))
         body = self.nested(stmt.body)
         outs = (*stmt.outs, *self.fresh(stmt.outs))
-        if isinstance(stmt, For):
-            made = For(outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop)
+        if isinstance(stmt, ir.For):
+            made = ir.For(
+                outs, stmt.index, stmt.count, carries, inits, body, stmt.span, stmt.reverse, stmt.stop
+            )
             self.emit(made)
         else:
-            self.emit(While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends))
+            self.emit(ir.While(outs, carries, inits, stmt.stop, body, stmt.span, stmt.ends))
 
 
-def _is_float(atom: Atom) -> bool:
+def _is_float(atom: ir.Atom) -> bool:
     return not isinstance(atom.type, Array) and is_differentiable(atom.type)

@@ -13,24 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from kernelab.errors import Span
+from kernelab.lang import ir
 from kernelab.lang.build import Builder
-from kernelab.lang.ir import (
-    Atomic,
-    AtomicKind,
-    Block,
-    Const,
-    For,
-    Function,
-    If,
-    Load,
-    Native,
-    Print,
-    Stmt,
-    Store,
-    Var,
-    While,
-    walk,
-)
 from kernelab.lang.types import Array, int64, with_scalar
 from kernelab.passes.access.independence import is_apart, uses
 
@@ -48,7 +32,7 @@ class Marked:
     A mark is the number of a thread times how many `sites` there are, plus the number of the site.
     """
 
-    function: Function
+    function: ir.Function
     sites: tuple[Span, ...]
     marks: tuple[tuple[str, Use], ...]
 
@@ -58,32 +42,32 @@ class Marked:
         return thread, self.sites[site]
 
 
-def contested(function: Function) -> frozenset[str]:
+def contested(function: ir.Function) -> frozenset[str]:
     """The array parameters that the kernel stores to, unless each thread has elements of its own."""
     places = {array: use.places for array, use in uses(function).items() if "store" in use.kinds}
     arrays = (array for array in function.params if array in places)
     return frozenset(array.hint for array in arrays if not is_apart(function, places[array]))
 
 
-def stored(function: Function) -> frozenset[str]:
+def stored(function: ir.Function) -> frozenset[str]:
     """The array parameters that the kernel stores to."""
-    targets = {stmt.array for stmt in walk(function.body) if isinstance(stmt, Store)}
+    targets = {stmt.array for stmt in ir.walk(function.body) if isinstance(stmt, ir.Store)}
     return frozenset(var.hint for var in targets.intersection(function.params))
 
 
-def unseen(function: Function) -> dict[str, Span]:
+def unseen(function: ir.Function) -> dict[str, Span]:
     """The arrays that C++ snippets may change, with the call: no mark tells which elements."""
     return {
         array.hint: stmt.span
-        for stmt in walk(function.body)
-        if isinstance(stmt, Native)
+        for stmt in ir.walk(function.body)
+        if isinstance(stmt, ir.Native)
         for array in stmt.changed
     }
 
 
-def marked(function: Function, watched: Collection[str]) -> Marked:
+def marked(function: ir.Function, watched: Collection[str]) -> Marked:
     """The program that leaves marks on the arrays `watched`."""
-    thread = function.linear or Var(int64, "thread", function.span)
+    thread = function.linear or ir.Var(int64, "thread", function.span)
     marker = _Marker(function, thread, watched)
     marker.stmts(function.body)
     body = marker.close(*function.body.yields)
@@ -99,66 +83,68 @@ def marked(function: Function, watched: Collection[str]) -> Marked:
 
 
 class _Marker(Builder):
-    def __init__(self, function: Function, thread: Var, watched: Collection[str]) -> None:
+    def __init__(self, function: ir.Function, thread: ir.Var, watched: Collection[str]) -> None:
         super().__init__(function.span)
         self.thread = thread
         self.watched = [param for param in function.params if param.hint in watched]
-        accesses = (stmt for stmt in walk(function.body) if isinstance(stmt, Load | Store | Atomic))
+        accesses = (
+            stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Load | ir.Store | ir.Atomic)
+        )
         self.count = sum(stmt.array in self.watched for stmt in accesses)
         self.sites: list[Span] = []
-        self.marks: dict[tuple[Var, Use], tuple[Var, Var]] = {}
+        self.marks: dict[tuple[ir.Var, Use], tuple[ir.Var, ir.Var]] = {}
 
-    def params(self) -> Iterator[Var]:
+    def params(self) -> Iterator[ir.Var]:
         for pair in self.marks.values():
             yield from pair
 
-    def stmts(self, block: Block) -> None:
+    def stmts(self, block: ir.Block) -> None:
         for stmt in block.stmts:
             with self.at(stmt.span):
                 self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Print():
+            case ir.Print():
                 return
-            case If(outs, cond, then, orelse, span):
-                self.emit(If(outs, cond, self.nested(then), self.nested(orelse), span))
-            case For() | While():
+            case ir.If(outs, cond, then, orelse, span):
+                self.emit(ir.If(outs, cond, self.nested(then), self.nested(orelse), span))
+            case ir.For() | ir.While():
                 self.emit(replace(stmt, body=self.nested(stmt.body)))
-            case Load(array=array):
+            case ir.Load(array=array):
                 self.emit(stmt)
                 self.mark("load", array, stmt)
-            case Store(array):
+            case ir.Store(array):
                 self.emit(stmt)
                 self.mark("store", array, stmt)
-            case Atomic(array=array):
+            case ir.Atomic(array=array):
                 self.emit(stmt)
                 self.mark("atomic", array, stmt)
             case _:
                 self.emit(stmt)
 
-    def nested(self, block: Block) -> Block:
+    def nested(self, block: ir.Block) -> ir.Block:
         with self.block() as inner:
             self.stmts(block)
         return inner.close(*block.yields)
 
-    def mark(self, use: Use, array: Var, stmt: Load | Store | Atomic) -> None:
+    def mark(self, use: Use, array: ir.Var, stmt: ir.Load | ir.Store | ir.Atomic) -> None:
         if array not in self.watched:
             return
         number = len(self.sites)
         self.sites.append(stmt.span)
-        scaled = self.apply("mul", self.thread, Const(self.count, int64))
-        key = self.apply("add", scaled, Const(number, int64))
+        scaled = self.apply("mul", self.thread, ir.Const(self.count, int64))
+        key = self.apply("add", scaled, ir.Const(number, int64))
         first, last = self.marks_of(array, use)
-        ends: tuple[tuple[AtomicKind, Var], ...] = (("min", first), ("max", last))
+        ends: tuple[tuple[ir.AtomicKind, ir.Var], ...] = (("min", first), ("max", last))
         for kind, marks in ends:
-            out = Var(int64, "", stmt.span)
-            self.emit(Atomic(out, kind, marks, stmt.indices, key, stmt.span, component=stmt.component))
+            out = ir.Var(int64, "", stmt.span)
+            self.emit(ir.Atomic(out, kind, marks, stmt.indices, key, stmt.span, component=stmt.component))
 
-    def marks_of(self, array: Var, use: Use) -> tuple[Var, Var]:
+    def marks_of(self, array: ir.Var, use: Use) -> tuple[ir.Var, ir.Var]:
         if (array, use) not in self.marks:
             assert isinstance(array.type, Array)
             type = Array(with_scalar(array.type.elem, int64), array.type.ndim)
-            made = tuple(Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ("first", "last"))
+            made = tuple(ir.Var(type, f"{array.hint}_{use}_{end}", array.span) for end in ("first", "last"))
             self.marks[array, use] = (made[0], made[1])
         return self.marks[array, use]
