@@ -1,1 +1,1 @@
-"""Arrays, devices, kernels and launches: what runs, without derivatives across launches."""
+"""Arrays, devices, kernels and launches; derivatives of a single launch only."""

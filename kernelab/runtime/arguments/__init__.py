@@ -1,1 +1,1 @@
-"""The arguments of a launch: checked, converted, flattened and packed."""
+"""Argument handling of a launch: checks, conversion, flattening of structs, packing."""

@@ -1,4 +1,4 @@
-"""The arguments of a launch: checked against the kernel's parameters, and packed into the slots of an entry.
+"""Checks the arguments of a launch against the kernel's parameters and packs them for the entry.
 
 Every message names the argument and points at the parameter in the kernel's text.
 """

@@ -1,4 +1,4 @@
-"""The parameters of a kernel as the user wrote them: structs among the arguments, flattened into leaves.
+"""The parameters of a kernel as the user wrote them; flattens struct arguments into leaves.
 
 Behind this module launches and tapes know leaves only.
 """

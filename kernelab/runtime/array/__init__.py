@@ -1,1 +1,1 @@
-"""The class array: layout, views, copies, gradients, other libraries."""
+"""The class `array`: layout, views, copies, gradients, exchange with other libraries."""

@@ -1,4 +1,4 @@
-"""Attributes of arrays and kernels that are fixed or missing, and what to write instead."""
+"""Read-only and missing attributes of arrays and kernels, with errors that name the alternative."""
 
 from functools import lru_cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""What arrays say to other libraries: NumPy, DLPack, reinterpretation, marks.
+"""The protocols by which arrays share memory with other libraries: NumPy, DLPack, reinterpretation.
 
 The methods here are those of `array` that need nothing of its inside.
 """

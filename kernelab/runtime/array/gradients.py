@@ -1,4 +1,4 @@
-"""The gradient of an array: whether it is wanted, where it stands, and what may be assigned to it.
+"""The gradient of an array: `requires_grad`, its allocation, and checks of what is assigned to `grad`.
 
 Gradients belong to memory, so all views of it share them; must not know tapes.
 """

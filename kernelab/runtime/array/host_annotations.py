@@ -1,4 +1,4 @@
-"""Annotations of kernel parameters as Python evaluates them: types, and what stands for any type.
+"""Annotations of kernel parameters as Python evaluates them: types, and placeholders for any type.
 
 The frontend reads annotations from the text of a kernel; this module only lets Python evaluate the same text.
 """

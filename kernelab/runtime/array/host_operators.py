@@ -1,4 +1,4 @@
-"""Python's operators on arrays, comparisons included: which there are, and what each stands for.
+"""Python's operators on arrays, comparisons included, and the functions that they stand for.
 
 Knows the operators only; `elementwise` makes kernels of them.  ``==`` compares elements: the package itself
 compares arrays by ``is``, and as keys of a dict they count by identity.

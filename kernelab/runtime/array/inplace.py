@@ -1,4 +1,4 @@
-"""Elements of a device copied, added and set where they are, however they stand in memory: by small kernels.
+"""Small kernels that copy, add and set elements of device arrays in place, with any strides.
 
     copy      dest[i, j] = src[i, j]
     add       dest[i, j] += src[i, j]

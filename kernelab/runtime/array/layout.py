@@ -1,4 +1,4 @@
-"""Elements of one type at regular distances in memory: where each stands, and NumPy's views of them.
+"""Strided layout of elements in memory: offsets, contiguity, overlaps, NumPy views.
 
 What an array is before anybody computes with it, copies it or differentiates it; those are other modules.
 """

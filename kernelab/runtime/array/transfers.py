@@ -1,4 +1,4 @@
-"""Writing arrays from the host, and copying between them: who has to be told before and after.
+"""Writes to arrays from the host and copies between arrays, with notice to the recorder.
 
 Knows memory and the current recorder; must not know how arrays are made.
 """

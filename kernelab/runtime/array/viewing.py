@@ -1,4 +1,4 @@
-"""Views of an array's memory: what an index means, other shapes, other orders of the axes.
+"""Views of an array's memory: indexing, slicing, reshape, transpose.
 
 Knows shapes and strides; the methods here are those of `array` that make arrays over the same memory.
 """

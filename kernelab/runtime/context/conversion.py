@@ -1,4 +1,4 @@
-"""Numbers of the host as numbers of a kernel type: what fits is converted, what does not is an error.
+"""Converts numbers of the host to kernel types; a number that does not fit is an error.
 
 Knows NumPy and the scalar types; must not know arrays.  Fractions are dropped where ints are asked for, as
 NumPy does; a number that would become another one, or infinite, is refused.

@@ -1,4 +1,4 @@
-"""Python's search for garbage, put off while programs are made: most of what is made then stays."""
+"""Pauses Python's garbage collector during compilation, which keeps most of the objects that it creates."""
 
 import gc
 from collections.abc import Iterator

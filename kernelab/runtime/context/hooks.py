@@ -1,4 +1,4 @@
-"""Functions that arrays and kernels call and that are built on them, provided by their modules.
+"""Hooks: functions that lower layers call and higher layers provide.
 
 Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import goes one way only.
 """

@@ -1,4 +1,4 @@
-"""Who records what the host does with arrays, and where in the user's code it did so.
+"""The current recorder, the protocol it implements, and the place in the user's code that called.
 
 The runtime reports to the recorder of the current context; it knows no tape.
 """

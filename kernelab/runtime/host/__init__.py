@@ -1,1 +1,1 @@
-"""What host code makes and calls: arrays, structs, words of the language."""
+"""Constructors and functions for host code: arrays, structs, functions of the language."""

@@ -1,4 +1,4 @@
-"""Making arrays: from data, of zeros, ones or one value, like another; copying one into another."""
+"""Creates arrays: from data, of zeros, of ones, of one value, like another; copies one into another."""
 
 import difflib
 from collections.abc import Sequence

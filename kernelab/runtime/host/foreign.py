@@ -1,4 +1,4 @@
-"""Arrays and dtypes of other libraries: tensors of PyTorch, NumPy's dtypes, DLPack, plain addresses.
+"""Arrays and dtypes of other libraries: PyTorch tensors, NumPy dtypes, DLPack, raw addresses.
 
 PyTorch is imported only where a tensor is asked for.  Memory is shared or the call is an error: nothing here
 copies.

@@ -1,4 +1,4 @@
-"""The words of the language as the host sees them: some compute there too, the rest say where they belong."""
+"""Functions of the language called on the host: some compute there, the others raise an error."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Structs on the host: `p = Particle()`, whose fields are converted to their types as they are set.
+"""Structs on the host: `p = Particle()`. Assignment to a field converts the value to the field's type.
 
 A class for each definition; knows arrays; must not know kernels.
 """

@@ -1,4 +1,4 @@
-"""Arrays of structs: one memory, in which every leaf of the struct is a strided array of its own.
+"""Arrays of structs: one memory, in which every leaf of the struct is a strided array.
 
 Launches, tapes and hazards see only the leaves, which are ordinary arrays; must not know kernels.
 """

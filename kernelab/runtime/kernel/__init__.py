@@ -1,1 +1,1 @@
-"""Kernels: programs derived and entries built when they are first needed."""
+"""Kernels: their programs and entries, derived and built on first use."""

@@ -1,4 +1,4 @@
-"""Kernels in plain Python files: the decorators, and `compile` for text.
+"""Decorators for kernels in Python files, and `compile` for kernels as text.
 
 A decorated function is lowered when it is first needed, with the names that are around it then.
 """

@@ -1,4 +1,4 @@
-"""Programs that run where their arguments are: on the CPU, or on the CUDA device that holds all arrays.
+"""Runs a program on the device of its arguments: the CPU, or the CUDA device that holds all arrays.
 
 A program is built for a device when it first runs there.  Knows packed launches and spaces; must not know
 kernels.

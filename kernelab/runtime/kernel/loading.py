@@ -1,4 +1,4 @@
-"""From Python functions to definitions: the text of a def, the names around it, what Python made of it."""
+"""Turns Python functions into definitions: source text of the def, names in its scope, its closure."""
 
 import ast
 import sys

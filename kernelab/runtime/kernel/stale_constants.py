@@ -1,4 +1,4 @@
-"""Constants that a kernel was compiled with and whose names hold something else now: said at a launch, once.
+"""Warns once, at a launch, when a constant compiled into the kernel has changed its value since.
 
 A launch compares identities alone, in one expression made of the names.  Kernels of a notebook's cells are
 compared after each cell instead (`jupyter.stale`), and their launches pay nothing.

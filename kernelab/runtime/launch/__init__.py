@@ -1,1 +1,1 @@
-"""Launches: grids, arguments, races, residuals, capture."""
+"""Launches: grids, prepared launches, data races, residuals, graph capture."""

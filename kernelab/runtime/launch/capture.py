@@ -1,4 +1,4 @@
-"""Launches captured as a graph of a CUDA device, to be started again as one.
+"""Captures launches as a CUDA graph that is replayed as one.
 
 While launches are captured none of them runs: the driver notes them, one after another, and with them what
 clears and copies memory.  The graph keeps all memory that it touches.  What needs the host in between cannot

@@ -1,4 +1,4 @@
-"""Asking a launch for its data races, without launching: `find_races`."""
+"""Finds the data races of a launch without running it: `find_races`."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A launch that is prepared once and run as often as one likes, with other arguments where they are set."""
+"""A launch prepared once and run many times, with arguments that can be replaced."""
 
 import difflib
 from collections.abc import Iterable, Sequence

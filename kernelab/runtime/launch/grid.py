@@ -1,4 +1,4 @@
-"""Grids: how many threads a launch runs, by dimension; must not know kernels."""
+"""Grids: the number of threads of a launch along each dimension; must not know kernels."""
 
 import functools
 import struct

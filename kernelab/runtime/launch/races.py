@@ -1,4 +1,4 @@
-"""Data races: several threads of one launch at one element, one of them by a plain store.
+"""Data races: several threads of one launch access one element, and one of them stores to it.
 
 What such an element holds, or what a thread reads there, depends on which thread comes first.  A checked
 launch first runs a marked program (`passes.programs.race_marks`) on copies of what the kernel writes, and

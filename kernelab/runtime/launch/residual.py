@@ -1,4 +1,4 @@
-"""What a launch appends for its gradient: where the values are, and where those of each thread begin.
+"""Residuals of a launch: where their values are stored, and where those of each thread begin.
 
 Knows memory and arrays; must not know launches.
 """

@@ -1,4 +1,4 @@
-"""Blocks of a program that are timed, named on a tape, or run on a device: `ScopedTimer`, `ScopedDevice`."""
+"""Blocks of host code that are timed, named on a tape, or run on a device: `ScopedTimer`, `ScopedDevice`."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Which elements of its arguments a launch touches: the boxes of its kernel, found when somebody asks.
+"""The elements of its arguments that a launch touches: access regions of its kernel, computed on demand.
 
 Knows kernels' regions and arrays; must not know tapes.  Most launches are never asked, so nothing is computed
 ahead; what was found is remembered for launches that agree in their grid and in the arguments that matter.

@@ -1,1 +1,1 @@
-"""Memory that arrays share, on the host and on devices."""
+"""Memory of the host and of devices that arrays share."""

@@ -1,4 +1,4 @@
-"""Devices: where arrays live and kernels run, and which backend serves them."""
+"""Devices: where arrays are allocated, and the backend that runs kernels there."""
 
 import os
 import re

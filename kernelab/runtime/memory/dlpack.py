@@ -1,4 +1,4 @@
-"""DLPack by hand: memory of a device described in a capsule, for another library or by one.
+"""DLPack capsules for device memory: export to other libraries, import from them.
 
 NumPy speaks DLPack for the memory of the CPU; of a device it knows nothing.  The layout is that of DLPack's
 header, version 0: strides and offsets there count elements.  Knows ctypes; must not know arrays.

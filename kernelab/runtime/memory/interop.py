@@ -1,4 +1,4 @@
-"""Between host data and kernel types: dtypes by every name they go by, and nested lists as NumPy arrays.
+"""Conversion between host data and kernel types: dtypes by all their names, nested lists as NumPy arrays.
 
 Knows NumPy and the kernel types; must not know arrays.
 """

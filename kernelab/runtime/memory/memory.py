@@ -1,4 +1,4 @@
-"""Memory that arrays share: who owns the bytes, how often they were written, who must hear of it.
+"""Memory that arrays share: its owner, a count of its writes, and the observers of writes.
 
 Knows bytes and NumPy; must not know kernels, launches or tapes.  Whoever needs bytes to stay as they are
 registers a `Watcher` with the allocation and is told before they change, and when the host gets a view

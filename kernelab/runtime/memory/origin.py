@@ -1,4 +1,4 @@
-"""Where arrays come from that no tape saw being computed.
+"""Provenance of arrays that an unrecorded launch computed.
 
 A launch outside of every tape, or in a thread where none is open, may be meant to be differentiated through.
 It leaves its origin with the memory that it writes, where both sides require gradients; a tape that later

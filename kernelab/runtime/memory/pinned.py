@@ -1,4 +1,4 @@
-"""Memory of the host that is locked in place, so that devices copy to it and from it while the host goes on.
+"""Page-locked host memory for copies to and from devices that run while the host goes on.
 
 Whoever looks at it as the host first waits for the copies under way.  A view that NumPy holds cannot wait:
 while there is one, copies end before they return.  Knows spaces; must not know arrays or launches.

@@ -1,4 +1,4 @@
-"""Streams and events of CUDA devices: in which order work is done that kernelab and other libraries ask for.
+"""CUDA streams and events: the order of work on a device, other libraries' work included.
 
 A launch has been put into its stream when it returns; memory that several streams use is ordered by
 `backend/cuda/stream_sync.py`.  Knows spaces and their drivers; must not know kernels.

@@ -1,1 +1,1 @@
-"""Operations on whole arrays, which are launches of kernels."""
+"""Operations on whole arrays, implemented as launches of kernels."""

@@ -1,4 +1,4 @@
-"""Callees: what a function of the host is to a kernel that applies it to elements.
+"""Resolves the function that `map` applies: a kernel function, an operation, or plain Python text.
 
     lambda x: x * s        the text of the lambda, with the `s` of this moment, lowered for each type
     kl.sin, abs, np.sin    def sin_(x): return sin(x)

@@ -1,4 +1,4 @@
-"""The class `indexedarray`: some elements of an array, picked along each axis by arrays of indices.
+"""The class `indexedarray`: elements of an array selected along each axis by arrays of indices.
 
 A launch reads them into an array of their own and, where the kernel writes, writes them back: to a tape these
 are launches too, so gradients reach the array behind.  Nothing else in the package knows of picked elements.

@@ -1,4 +1,4 @@
-"""The operands of `map` and of the operators of arrays: which values may be, and how they broadcast.
+"""Operands of `map` and of array operators: accepted values and broadcasting.
 
 An operand is an array, of structs too, or a value that is the same for all elements: a number, a vector, a
 matrix, a struct.  Must not know functions or kernels.

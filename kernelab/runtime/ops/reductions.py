@@ -1,4 +1,4 @@
-"""Sums, inner products, casts and scans of arrays: kernels that every kernelab program may use.
+"""Sums, inner products, casts and scans of arrays.
 
 Each is one launch, two with the clearing of its result, and so recorded and differentiated as any launch is.
 """

@@ -1,4 +1,4 @@
-"""Sort pairs of keys and values, and count runs.
+"""Radix sort of pairs of keys and values, and run-length counts.
 
 The host computes indices, and the elements are gathered by these, as by ``x[indices]``.  So gradients follow
 the elements, and each lane of `vmap` is sorted by itself.
