@@ -1,1 +1,1 @@
-"""Derivatives across launches: tapes, what they must save, and checks of the result."""
+"""Derivatives across launches: tapes, transforms, Jacobians, and checks of gradients."""

@@ -1,1 +1,1 @@
-"""Checks of derivatives against differences."""
+"""Checks of derivatives against finite differences."""

@@ -1,4 +1,4 @@
-"""Whose fault a wrong entry of a Jacobian is: the line of a wrong rule, or of a kink near the input.
+"""Locates the cause of a wrong Jacobian entry: the line of a wrong rule, or of a kink near the input.
 
 The subject runs on the interpreter, in float64, and what its statements compute is noted: as it is, and with
 the input element a little more and a little less.  A grad function that a user wrote, and the rule in the

@@ -1,4 +1,4 @@
-"""A tape checked end to end: one product of its whole adjoint against differences of all its launches.
+"""Checks a whole tape: one product of its adjoint against differences of all its launches.
 
 The sources are moved together along random directions, in float64, and everything that the tape wrote is
 looked at along random cotangents.  The adjoint is taken twice: by a level in float64, which is compared with

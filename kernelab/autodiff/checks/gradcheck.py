@@ -1,4 +1,4 @@
-"""Checking derivatives against differences, with a third witness where the two disagree.
+"""Checks derivatives against finite differences, with the tangent as third witness where the two disagree.
 
 The adjoint is taken in float64, where it must agree with differences, and as it runs, in the kernel's own
 precision, where it must agree with that in float64.  The differences are taken of a float64 build of the same

@@ -1,4 +1,4 @@
-"""The level of float64 on the interpreter, where a subclass of `Chunk` sees or changes every statement.
+"""A level that runs programs in float64 on the interpreter; subclasses of `Chunk` observe every statement.
 
 `Noisy` changes the last digits of every value: how far results then move tells the size of the terms that
 they are sums of, and with it their rounding (D. S. Parker, "Monte Carlo arithmetic", UCLA, 1997).

@@ -1,4 +1,4 @@
-"""Whether results depend on the order in which threads run: programs run with the last thread first."""
+"""Checks whether results depend on thread order: runs programs with the last thread first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A tape as one function: its records run again, on copies of the memory that they touched.
+"""Replays a tape as one function: its records run again on copies of their memory.
 
 What the arrays held before the tape is taken from what the tape saved, and from what they hold now; where a
 tape overwrites what it started from, it is run again from what stands there now, and `is_exact` says so.

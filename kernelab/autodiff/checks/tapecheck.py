@@ -1,4 +1,4 @@
-"""Checking the gradients of a tape: the whole of it first, then the first launch with which it goes wrong.
+"""Checks the gradients of a tape: first as a whole, then for the first launch that is wrong.
 
 Where the tape cannot run again, and where launches are chosen, each is checked alone, on copies of what it
 read; if that has been overwritten since and was not saved, it is not checkable, and says so.

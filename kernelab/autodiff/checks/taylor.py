@@ -1,4 +1,4 @@
-"""The Taylor test: how fast a function leaves its tangent, and which step differences do best with.
+"""The Taylor test: the order of the remainder, and the best step for differences.
 
 Along one random direction, for steps h from large to small, in float64,
 

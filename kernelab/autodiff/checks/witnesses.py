@@ -1,4 +1,4 @@
-"""What a gradient check asks: the adjoint, differences, and, where these disagree, the tangent.
+"""The witnesses of a gradient check: adjoint, differences, and, where these disagree, the tangent.
 
 Each gives the same entries of the same Jacobians: all of them, or where a pattern is known and few runs
 suffice, those of the pattern.  That the adjoint has no others is then shown by its product with a random

@@ -1,1 +1,1 @@
-"""One element of a gradient, or one thread of a launch, looked at."""
+"""Inspection of one element of a gradient or one thread of a launch."""

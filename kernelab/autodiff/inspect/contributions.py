@@ -1,4 +1,4 @@
-"""One element of a gradient, looked at: which launches, and which of their threads, added how much to it.
+"""Attributes one element of a gradient to the launches and threads that added to it.
 
 A sweep of its own, which publishes nothing.  Launches that reach the array run by the interpreter, with every
 change of the element noted; other records are told apart by what the element was before and after them.

@@ -1,5 +1,4 @@
-"""One thread of a launch, looked at: every value that it reads, computes and writes, line by line, and every
-adjoint on the way back.
+"""Traces one thread of a launch: every value it reads, computes and writes, line by line, and every adjoint.
 
 The thread runs alone, by the interpreter, on copies: it sees arrays as they are now, not what other threads
 of the launch would write.

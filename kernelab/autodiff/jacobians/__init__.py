@@ -1,1 +1,1 @@
-"""Jacobians: what they are of, their pattern, their columns or rows together."""
+"""Jacobians, dense and sparse: subjects, sparsity patterns, compressed columns and rows."""

@@ -1,4 +1,4 @@
-"""Jacobians by central differences, in float64, extrapolated: many columns at once, as lanes.
+"""Jacobians by extrapolated central differences in float64, many columns at once as lanes.
 
 Knows how to run a subject on moved inputs; must not know derivatives.
 """

@@ -1,4 +1,4 @@
-"""Whether results follow the inputs through the host: through NumPy, numbers, or anything else but launches.
+"""Detects results that depend on the inputs through the host: NumPy, numbers, anything but launches.
 
 Derivatives and differences take what the host computes for constants.  So a function is run twice with its
 inputs moved a little: as it is, and with the host's values left as they were.  Where the outputs then differ,

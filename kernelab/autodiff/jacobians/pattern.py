@@ -1,4 +1,4 @@
-"""The pattern of a Jacobian: which outputs depend on which inputs, found by running bits through programs.
+"""The sparsity pattern of a Jacobian, found by propagating bits through programs.
 
 Sixty-four inputs, or blocks of them, are told apart in one lane.  Where there are more than one pass can
 tell, blocks are found first; then every block is split in 64, blocks that share no output together.

@@ -1,4 +1,4 @@
-"""A launch with its tangents along several vectors, prepared: all is decided that calls have in common.
+"""Prepared products of a launch's Jacobian with several vectors; decisions common to all calls are made once.
 
 It runs the program that a `Forward` level on a `Batch` would run, over arrays laid out as that program needs
 them: the vectors stand in memory once and for all, only what the kernel changes is copied.  What it is not

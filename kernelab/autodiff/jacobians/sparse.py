@@ -1,4 +1,4 @@
-"""Sparse Jacobians: columns or rows that share no entry are computed together, and told apart by the pattern.
+"""Sparse Jacobians: columns or rows that share no entry are computed in one run.
 
 The pattern is found once for a kernel or function, by the shapes of its arguments, and remembered.  One lane
 more takes a random vector: its product must be that of the matrix found, in each row to the rounding of the

@@ -1,4 +1,4 @@
-"""What a Jacobian is of: a launch of a kernel, or a call of a Python function, on copies of its arguments.
+"""The function a Jacobian is taken of: a kernel launch or a Python call, on copies of its arguments.
 
 Arguments keep their values, gradients and versions; nothing is recorded.
 """

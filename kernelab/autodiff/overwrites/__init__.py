@@ -1,1 +1,1 @@
-"""What is saved because somebody is about to overwrite it."""
+"""Saves values that adjoints need before they are overwritten."""

@@ -1,4 +1,4 @@
-"""Hazards: bytes that a recorded adjoint needs, and that someone is about to overwrite.
+"""Hazards: bytes that a recorded adjoint needs and that are about to be overwritten.
 
 A `Watch` guards the elements of one array that a recorded launch read, in the version that it read.  The
 memory tells it before they change; what happens then is the tape's policy: what is about to be lost is saved

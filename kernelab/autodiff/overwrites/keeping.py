@@ -1,4 +1,4 @@
-"""What is kept of elements that are being overwritten: exactly those that are lost, each once.
+"""Saved values: copies of exactly the elements that are overwritten, each made once.
 
     needed  traj[3:7]     a write to traj[5:]    keeps traj[5:7], and traj[3:5] stays where it is
 

@@ -1,1 +1,1 @@
-"""What a tape and a transform remember of launches: programs, records, adjoint buffers."""
+"""The records of tapes and transforms: programs, launches, adjoint buffers."""

@@ -1,4 +1,4 @@
-"""The adjoints of a backward pass: one buffer for each memory, made when it is first asked for.
+"""The adjoints of a backward pass: one buffer for each memory, allocated on first use.
 
 Knows arrays, their memory and what programs take; must not know records or tapes.
 """

@@ -1,4 +1,4 @@
-"""Records that are no launches: a copy, an overwrite by the host, a function that the user recorded."""
+"""Records other than launches: copies, overwrites by the host, functions that the user recorded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""What launches of a kernel have in common for a tape: what they read, reach and write, and the way back.
+"""The facts that all launches of a kernel share on a tape: what they read and write, and the adjoint.
 
 Knows launches and derived programs; must not know records or sweeps.
 """

@@ -1,4 +1,4 @@
-"""Programs: functions of the IR, and what is derived of them, each made and built once.
+"""Programs of the IR and the programs derived from them, each derived and built once.
 
 A program's parameters are told by position, so that programs can be derived of derived ones: the tangent of
 an adjoint, and many lanes of both.  Knows passes and how to build; must not know what runs where.

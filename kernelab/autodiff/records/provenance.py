@@ -1,4 +1,4 @@
-"""Provenance of host values: what the host took from arrays with gradients, and where it came back.
+"""Provenance of host values: which arrays with gradients they came from, and where they came back.
 
 Two rules, no guesses.  Exact: numbers carry their origins (`host.traced`), so what is made of them is known
 to come from there.  By order: an array made of other host data, after such numbers were taken, may depend on

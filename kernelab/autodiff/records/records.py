@@ -1,4 +1,4 @@
-"""What a tape remembers: one frozen record for each launch, and beside these the others of `moves`.
+"""The records of a tape: one frozen record for each launch; `moves` has the others.
 
 A record can say which differentiable arrays it read and wrote, and take adjoints backwards through itself.
 `Recording` is the recorder that makes them.

@@ -1,4 +1,4 @@
-"""What each record of a tape has read, reached and written, as boxes of its arrays."""
+"""The access regions of each record of a tape: what it read and what it wrote."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Writes that a tape did not see, to memory that it had written: there is no adjoint of them.
+"""Detects writes that a tape did not see to memory that it had written.
 
 A launch with ``record_tape=False``, one that failed half way, a host write between two ``with`` blocks, or
 one through a NumPy view changes what the tape computed behind its back.  The next record finds out and leaves

@@ -1,1 +1,1 @@
-"""The tape: the plan of a backward pass, the sweep, publication, and what breaks a chain."""
+"""The tape: the plan of a backward pass, the sweep, publication, and broken chains."""

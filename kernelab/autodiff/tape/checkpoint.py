@@ -1,4 +1,4 @@
-"""Checkpoints: what a function launches is one record of a tape, and is run again when its adjoint is due.
+"""Checkpoints: a function's launches become one record, and run again in the backward pass.
 
     for _ in range(30):
         state = kl.checkpoint(steps, state)          # the arrays in between are freed, and made again

@@ -1,4 +1,4 @@
-"""Cuts: where a chain that has gradients ends though values go on, and how to tell.
+"""Cuts: where a chain of gradients ends although values go on, and the messages about them.
 
 An intermediate without gradients, a kernel without an adjoint, an integer between two floats, a launch that
 no tape saw, a detour through the host (`detours`): each would leave a gradient too small without a word.

@@ -1,4 +1,4 @@
-"""Detours: where a chain that has gradients goes on by the host, which no tape can follow.
+"""Detours: where a chain of gradients continues through the host, which no tape can follow.
 
 The host took numbers from an array that gradients depend on; they came back as an array, or were given to a
 launch on which the loss depends.  Knows records and their provenance; must not compute any adjoint.

@@ -1,4 +1,4 @@
-"""Finding the culprit: the launch, thread and line where a value or an adjoint turned NaN or infinite.
+"""Finds the launch, thread and line where a value or an adjoint first became NaN or infinite.
 
 `backward(check_finite=True)` looks at the adjoints after every record.  Where one is not finite, the guilty
 launch alone is run again, by a program in which every float is accompanied by where it turned

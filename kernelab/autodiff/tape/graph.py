@@ -1,4 +1,4 @@
-r"""A tape as a graph in the DOT language: launches are boxes, arrays ellipses, scopes frames around boxes.
+r"""A tape as a DOT graph: launches are boxes, arrays ellipses, scopes clusters.
 
     digraph tape {
       r0 [shape=box, label="square\n4 threads"];

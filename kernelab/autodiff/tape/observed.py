@@ -1,4 +1,4 @@
-"""What a tape tells those who show it: what it recorded, what was overwritten, what `backward` found.
+"""Read-only facts about a tape for views: its records, its overwrites, the result of `backward`.
 
 Reads a recording; must not know who looks, nor how a tape sweeps.
 """

@@ -1,4 +1,4 @@
-"""Seeds: what `backward` starts with: a loss, cotangents, or the gradients that the final arrays hold.
+"""Seeds of a backward pass: a loss, cotangents, or the gradients that the final arrays hold.
 
 A cotangent is a NumPy array, or one of kernelab where a device holds it and its primal: then it stays there.
 Knows what a tape has recorded; must not know how it is swept.

@@ -1,4 +1,4 @@
-"""The sweep: adjoints taken from the seeds through all records in reverse, and published as gradients."""
+"""The sweep: propagates adjoints from the seeds through all records in reverse and publishes gradients."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The tape: records what runs inside a ``with`` block and takes gradients backwards through it.
+"""The tape: records what runs inside a ``with`` block and computes its gradients.
 
 with Tape() as tape:
     launch(simulate, dim=n, inputs=[x], outputs=[y])

@@ -1,1 +1,1 @@
-"""Transforms of functions: derivatives in both modes, many lanes, float64."""
+"""Transforms of functions: forward and reverse mode, `vmap`, float64."""

@@ -1,4 +1,4 @@
-"""The level of many lanes: an array that differs between them stands in memory once for each.
+"""The level of `vmap`: an array that differs between lanes has one copy in memory for each.
 
 A program of which any array differs gets an axis for the lanes, and runs once.  Knows levels; must not know
 functions.

@@ -1,4 +1,4 @@
-"""Levels: what a transform does with the programs that a function runs.
+"""Levels: a transform's handling of the programs that a function runs.
 
 A transform runs the user's function at a level of its own.  The level replaces every program by one derived
 of it, over more arrays, and hands that to its parent; the last parent, `Base`, runs it:

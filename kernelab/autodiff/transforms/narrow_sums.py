@@ -1,4 +1,4 @@
-"""Adjoints of halves that many launches add to: between launches their sum is a float32.
+"""Float32 accumulators for float16 adjoints that many launches add to.
 
     w (bfloat16) read by 1000 launches     w_bar += each launch's share, in float32; rounded once, at the end
 

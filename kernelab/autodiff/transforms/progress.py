@@ -1,4 +1,4 @@
-"""Work of many steps, told to whoever shows it; must not know who that is."""
+"""Progress reports of long computations; must not know who displays them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

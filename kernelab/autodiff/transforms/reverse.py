@@ -1,4 +1,4 @@
-"""The level of reverse mode: remembers the programs that run, and takes adjoints back through them.
+"""The level of reverse mode: records the programs that run and sweeps their adjoints.
 
 What an adjoint will read is kept from just before it is overwritten.  Knows levels; must not know functions.
 """

@@ -1,4 +1,4 @@
-"""Transforms of Python functions over arrays: derivatives in both modes, and many lanes at once.
+"""Transforms of Python functions over arrays: forward mode, reverse mode, `vmap`.
 
 Each runs the function at a level of its own (`kernelab.autodiff.transforms.levels`), so they compose.  The
 function must not change its arguments, and returns arrays; `requires_grad` plays no part.

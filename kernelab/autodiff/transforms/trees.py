@@ -1,4 +1,4 @@
-"""What a transform takes from functions and gives back: arrays in tuples, lists and dicts.
+"""Trees of arrays in tuples, lists and dicts: the arguments and results of transformed functions.
 
 Also the names by which messages call a function and its arguments.
 """

@@ -1,4 +1,4 @@
-"""The level of float64: every program runs in its float64 build, on float64 copies of the memories it meets.
+"""The level of float64: every program runs in its float64 build, on float64 copies of its memory.
 
 Differences are taken there: their error is then far below that of a derivative in float32.
 """
