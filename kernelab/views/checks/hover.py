@@ -1,4 +1,4 @@
-"""What a reader sees who points at a heatmap: the elements and the value, as tooltips without scripts.
+"""Tooltips of a heatmap, without scripts: the elements and the value at the pointer.
 
 An SVG of invisible cells lies over the picture.  Where a matrix has too many entries, a cell stands for a
 block of them and tells the largest.  Knows matrices and where they stand in a picture, not how it was drawn.

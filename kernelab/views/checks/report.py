@@ -1,4 +1,4 @@
-"""The outcome of a gradient check as a table: one row for each pair of input and output, its worst entry.
+"""The result of a gradient check as a table: one row for each pair of input and output, its worst entry.
 
 Pure functions from a report to markup; must not know how the report was computed.
 """

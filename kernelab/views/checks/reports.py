@@ -1,4 +1,4 @@
-"""The displays of what is computed when somebody asks: checks, Jacobians, runs of threads, contributions.
+"""Displays of results: checks, Jacobians, runs of threads, contributions.
 
 Apart from those of kernels, arrays and tapes, so that `import kernelab` does not wait for them.
 """

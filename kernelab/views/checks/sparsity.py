@@ -1,4 +1,4 @@
-"""Where a Jacobian has entries, and which of its columns or rows are computed together, as spy plots.
+"""Spy plots of Jacobians: where entries are, and which columns or rows share a run.
 
 Each group of columns, or of rows, has a colour; large matrices are binned.  Pure functions from patterns to
 markup; figures are Matplotlib's, made without pyplot.

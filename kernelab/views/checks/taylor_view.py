@@ -1,4 +1,4 @@
-"""The Taylor test as two plots, and as a table: how the remainder falls, and which step differences like.
+"""The Taylor test as a table and two plots: the remainder by step, and the error of differences by step.
 
 Pure functions from a report to markup; figures are Matplotlib's, made without pyplot.
 """

@@ -1,4 +1,4 @@
-"""The view of a kernel: its source beside its adjoint, then tangent and generated code, lines linked.
+"""The view of a kernel: source and adjoint side by side, tangent and generated code, lines linked.
 
     spring   reads x, rest   adds to energy
     Cell In[3]                    │ adjoint

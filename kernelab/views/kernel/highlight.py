@@ -1,4 +1,4 @@
-"""The words of Python and C++ in colours: whole texts in, one line of runs for each line out.
+"""Syntax highlighting of Python and C++: a whole text in, one line of runs for each line out.
 
 Generated C++ is long, and full of numbers: they stay plain.
 

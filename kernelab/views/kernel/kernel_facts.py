@@ -1,4 +1,4 @@
-"""What is known of a kernel, collected for its view: derived programs as listings, generated text by target.
+"""Collects the facts of a kernel for its view: listings of derived programs, generated text by target.
 
 Knows `Kernel`, the emitter and its flavors; must not know markup beyond calling the view.  Nothing is built:
 the text is emitted, and no compiler runs but for the pane of PTX.

@@ -1,4 +1,4 @@
-"""What each line of a kernel does: the arrays that it reads, writes and adds to, and what is kept of it.
+"""The effects of each line of a kernel: the arrays it reads, writes and adds to, and its saved values.
 
 Pure functions from programs and savings to a table and to sentences.  A loop is told of at its own line.
 """

@@ -1,1 +1,1 @@
-"""What views are made of: markup, text, pages, pictures, displays."""
+"""Building blocks of views: markup, text, pages, pictures, displays."""

@@ -1,4 +1,4 @@
-"""Gives objects of other layers their display, so that they show the same in any notebook, loaded or not.
+"""Gives objects of other layers their rich display in notebooks.
 
 Knows IPython's protocols by name only: `_repr_mimebundle_` and `_render_traceback_`.
 """

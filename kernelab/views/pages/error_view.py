@@ -1,4 +1,4 @@
-"""An error as the few lines that a notebook shows under a cell: what, where, a caret, what to do.
+"""An error as a notebook shows it under a cell: message, location, caret, advice.
 
     KernelTypeError: cannot add vec3 and float32
       Cell In[12], line 4

@@ -1,4 +1,4 @@
-"""Figures that show themselves once: Matplotlib's, without pyplot and its state.
+"""Matplotlib figures that display themselves once, without pyplot and its global state.
 
 A function that draws shows its figure and returns it; as the last line of a cell it must not show again.
 """

@@ -1,4 +1,4 @@
-"""The small language of views: what is shown, as data that becomes text or HTML.
+"""A small markup language: what a view shows, as data that becomes text or HTML.
 
     node ::= Words(run...)                       a sentence
            | Code(title, lines, told)            lines of code, linked by the source line they come from

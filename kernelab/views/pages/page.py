@@ -1,4 +1,4 @@
-"""A view as static HTML: no script, its own style, light and dark after the notebook's theme.
+"""A view as static HTML: no script, its own style, light or dark after the notebook's theme.
 
 Lines of code carry a class for the source line they come from, and pointing at one lights the others by
 style alone; the Tab key reaches each line once in each pane, and a click or a touch holds it.  Where a host

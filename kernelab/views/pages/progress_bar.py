@@ -1,4 +1,4 @@
-"""A bar for work that takes longer than a second: a line of a terminal, or an output of the cell.
+"""A progress bar for work longer than a second, in a terminal or in the cell's output.
 
 It appears after a second and says at the end how long it took.  Where neither a notebook nor a terminal
 looks on, nothing is written.

@@ -1,5 +1,4 @@
-"""What a reader of a tape asks for by clicking: the values of an array, the kernel of a launch, one thread,
-and who added to an element of a gradient.
+"""Answers to clicks on a tape: an array's values, a launch's kernel, one thread, contributions to a gradient.
 
 Pure functions from a digest and a question to markup; must not know who asks.
 """

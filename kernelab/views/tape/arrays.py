@@ -1,4 +1,4 @@
-"""An array as the value of a cell: a table of a small one, a picture of a larger one, its gradient beside it.
+"""The display of an array: a table if it is small, a picture if it is large, its gradient at its side.
 
 Pure functions from an array to markup; must not change or expose its memory.
 """

@@ -1,4 +1,4 @@
-"""A tape as plain data that a page can draw: what it holds, and what has come since one looked last.
+"""A tape as plain data for a page: everything, or what is new since the last request.
 
     {"epoch": 0, "from": 0,
      "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients

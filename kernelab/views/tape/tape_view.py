@@ -1,5 +1,4 @@
-"""A tape as a picture and a table: one row for each record, in order, with what it read and what it changed,
-and what was overwritten meanwhile.
+"""A tape as a picture and a table: one row for each record, with its reads, writes and overwrites.
 
 Pure functions from a tape to markup; must not know how a tape records or sweeps.
 """
