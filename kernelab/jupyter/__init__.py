@@ -1,4 +1,4 @@
-"""kernelab inside IPython: what ``%load_ext kernelab`` turns on, and what unloading restores.
+"""The IPython extension: ``%load_ext kernelab`` and its undoing.
 
 The only package that may import IPython and the notebook's libraries.
 """

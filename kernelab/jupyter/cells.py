@@ -1,4 +1,4 @@
-"""The cell that is running: its text as typed, its number, and where its lines stand in files and tracebacks.
+"""The running cell: its text, its number, and its lines in files and tracebacks.
 
 Knows IPython's compiler and its cell registry; must not know kernels.
 """

@@ -1,4 +1,4 @@
-"""The parts of the notebook's extension, put into a shell and taken out again.
+"""Installs the parts of the notebook extension in a shell and removes them.
 
 Knows which hooks of IPython are used; what each does stands in its own module.
 """

@@ -1,4 +1,4 @@
-"""The live tape: a widget that shows launches as they are recorded, and answers what a reader asks of it.
+"""The live tape: a widget that shows launches as they are recorded and answers the reader's clicks.
 
 The widget holds a digest of the tape, never the tape itself: what is shown must not keep arrays alive.  News
 go out as messages; the whole goes into `snapshot` when nothing is new, which is what a saved notebook keeps.

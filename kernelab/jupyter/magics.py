@@ -1,4 +1,4 @@
-"""The ``%%kernel`` cell magic: compiles the cell, puts its names into the notebook, shows its kernels.
+"""The ``%%kernel`` cell magic: compiles the cell, defines its names in the notebook, shows its kernels.
 
 Knows IPython's magics and displays; what is compiled, refused or shown is decided elsewhere.
 """

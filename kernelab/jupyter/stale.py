@@ -1,4 +1,4 @@
-"""Names of the notebook that no longer hold what a kernel was compiled with, pointed out once after a cell.
+"""Warns once after a cell that changes a name whose value a kernel was compiled with.
 
 Knows what a kernel and a function captured, and the notebook's names; must not know launches, which pay
 nothing.
