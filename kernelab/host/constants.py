@@ -1,4 +1,4 @@
-"""Numbers of mathematics by the names that programs give them."""
+"""Mathematical constants by the names that programs use for them."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Types on the host: called they make values, and they can be tested for and inherited from.
+"""Types as callables on the host: construction of values, `isinstance`, inheritance.
 
 Knows types and host values; must not know kernels.
 """

@@ -1,4 +1,4 @@
-"""Kernels and functions for kernels are themselves only: not copied, and not sent to other processes.
+"""Singletons under copy and pickle: kernels and functions for kernels.
 
 Knows nothing of what they are.
 """

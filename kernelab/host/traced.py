@@ -1,4 +1,4 @@
-"""Provenance of host numbers: subclasses of float, of NumPy's scalars and of ndarray that carry origins.
+"""Provenance of host numbers: subclasses of float, NumPy scalars and ndarray that carry origins.
 
     v = traced(1.5, origins)          a float in every other respect
     2.0 * v, np.sqrt(v), v ** 2       have the same origins; v > 1.0, int(v), round(v) are plain

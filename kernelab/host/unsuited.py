@@ -1,4 +1,4 @@
-"""Why an operator of the host does not take its operands, and what to write instead.
+"""Explains why a host operator rejects its operands, and what to write instead.
 
 Knows types; must not know host values.
 """
