@@ -1,1 +1,1 @@
-"""What to write instead: what users know from elsewhere, as tables of names and hints."""
+"""Migration advice: names that users know from other libraries, with what to write instead."""

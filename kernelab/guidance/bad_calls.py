@@ -1,4 +1,4 @@
-"""Calls that do not fit the parameters of a function of kernelab, told with what to write instead.
+"""Explains calls that do not fit the parameters of one of kernelab's functions.
 
 Knows signatures; must not know what the functions do.
 """

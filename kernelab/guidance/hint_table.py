@@ -1,4 +1,4 @@
-r"""The form of the tables: an entry a line, ``names: hint`` or ``names: reason => hint``.
+r"""The format of the hint tables: an entry a line, ``names: hint`` or ``names: reason => hint``.
 
     sum|mean: write kl.utils.array_sum(x)
     tile\w*: tiles are not part of the language => write a loop over the elements

@@ -1,4 +1,4 @@
-"""What people write in a kernel out of habit, from Python, NumPy, PyTorch or C, and what to write instead."""
+"""Hints for kernel text written as in Python, NumPy, PyTorch or C."""
 
 from kernelab.guidance.hint_table import Table
 

@@ -1,4 +1,4 @@
-"""Attributes that arrays, kernels, tapes and optimisers lack, and what to write instead."""
+"""Hints for attributes that arrays, kernels, tapes and optimisers lack."""
 
 from kernelab.guidance.hint_table import Table
 

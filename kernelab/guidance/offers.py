@@ -1,4 +1,4 @@
-"""What objects and public modules offer to completion, and the error for a name that a module lacks."""
+"""Completion lists of objects and public modules, and the error for a name that a module lacks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, NoReturn

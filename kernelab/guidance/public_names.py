@@ -1,4 +1,4 @@
-"""Names of Warp, NumPy and PyTorch that kernelab's modules lack: why, and what to write instead."""
+"""Hints for names of Warp, NumPy and PyTorch that kernelab's modules lack."""
 
 from kernelab.guidance.hint_table import Table
 
