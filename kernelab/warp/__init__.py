@@ -1,4 +1,4 @@
-"""What programs written for Warp find beside kernelab's own names: names, settings, attributes of types.
+"""Compatibility with programs written for Warp: names, settings, attributes of types.
 
     import kernelab.warp as wp
 

@@ -1,4 +1,4 @@
-"""Attributes by which programs for Warp ask a vector or matrix type for its shape and its scalar."""
+"""Attributes of vector and matrix types that Warp programs read: shape and scalar type."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Host code that depends on a number in memory: `capture_if` and `capture_while`, as the host decides them.
+"""`capture_if` and `capture_while`: conditions in device memory that the host evaluates.
 
 While launches are captured there is no number yet to decide by: that is an error.
 """

@@ -1,4 +1,4 @@
-"""The settings of Warp's that kernelab accepts and that change nothing, by the reason."""
+"""Warp settings that kernelab accepts and ignores, by the reason."""
 
 _BY_REASON: dict[str, dict[str, object]] = {
     "indices are always checked": {"mode": "release"},

@@ -1,4 +1,4 @@
-"""Names of Warp's that mean little here, so that programs which use them run: devices, modules, errors."""
+"""Warp names that have little effect in kernelab, so that programs which use them run."""
 
 import sys
 from collections.abc import Mapping
