@@ -1,4 +1,4 @@
-"""Loads the modules that `import kernelab` needs, without looking for garbage meanwhile.
+"""Imports the modules that `import kernelab` needs with garbage collection paused.
 
 What is imported stays, so there is none; but the many new objects would have Python look for it again and
 again, which took a fifth of the time.

@@ -1,4 +1,4 @@
-"""Places in source text, diagnostics, and the exceptions a user meets.
+"""Source locations, diagnostics, and the exceptions that users meet.
 
 Knows nothing of kernels and arrays, and of notebooks only what their cells are called: a `Source` is labelled
 text, a `Span` a stretch of it, a `Diagnostic` one sentence about a span, and a `KernelError` carries

@@ -1,4 +1,4 @@
-"""Transforms of Python functions that launch kernels: ``kl.func.grad``, ``jacfwd``, ``vmap`` and their kin.
+"""Transforms of Python functions that launch kernels: ``kl.func.grad``, ``jacfwd``, ``vmap``.
 
 They compose: ``vmap(jacfwd(f))``, ``jacfwd(jacrev(f))``.  A function takes arrays, and other things, and
 returns arrays, alone or in tuples, lists or dicts; it must not change its arguments.  `requires_grad` plays

@@ -1,4 +1,4 @@
-"""Optimisers: `SGD` and `Adam`, which change parameters in place by their gradients.
+"""Optimisers that update parameters in place from their gradients: `SGD` and `Adam`.
 
     optimizer = Adam([weights, bias], lr=0.01)
     optimizer.step([weights.grad, bias.grad])

@@ -1,4 +1,4 @@
-"""The settings of a program: one frozen object a context, which `kernelab.config` reads and replaces."""
+"""The settings of a program: one frozen object for each context; `kernelab.config` reads and replaces it."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass, replace

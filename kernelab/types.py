@@ -1,4 +1,4 @@
-"""Types of kernel values by name, and vectors and matrices of any size: ``kl.types.vector(6, float)``."""
+"""Kernel value types by name, and vectors and matrices of any size: ``kl.types.vector(6, float)``."""
 
 import builtins
 from typing import Any

@@ -1,4 +1,4 @@
-"""Helpers around arrays and programs: ``kl.utils.array_sum(x)``, ``kl.utils.ScopedTimer("step")``."""
+"""Utilities for arrays and programs: ``kl.utils.array_sum(x)``, ``kl.utils.ScopedTimer("step")``."""
 
 from kernelab.guidance.offers import face
 from kernelab.runtime.launch.scoped import ScopedDevice, ScopedTimer
