@@ -128,6 +128,7 @@ def test_a_tape_and_what_it_holds_go_away_together() -> None:
     x, y = leaf(3), result()
     with kl.Tape() as tape:
         square[1](x, y)
+        x.fill_(4)
     watch = weakref.ref(tape.launches[0].watches[0][1])
     gc.disable()
     try:

@@ -4,6 +4,7 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 `Recording` is the recorder that makes them.
 """
 
+import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
@@ -66,16 +67,17 @@ class Record(Protocol):
 class LaunchRecord:
     """A launch: its kernel, grid and arguments, what it kept for the adjoint, and where it was made.
 
-    `versions` holds, for each array argument, how often its memory had been written after the launch.
-    Nothing changes a record; like its call it is not declared frozen, to be made fast.
+    `versions` holds, for each array argument, how often its memory had been written after the launch;
+    `watches` stand for the arguments that its adjoint reads and that have changed since, or may do so unseen.
+    Nothing else changes; like its call it is not declared frozen, to be made fast.
     """
 
     call: Call
     outline: Outline
     residuals: tuple[array, ...]
-    watches: tuple[tuple[int, Watch], ...]
     versions: tuple[int, ...]
     place: Place
+    watches: tuple[tuple[int, Watch], ...] = ()
 
     def __repr__(self) -> str:
         return f"<{self.title} at {self.place}>"
@@ -262,6 +264,8 @@ class Recording:
         self._watches: dict[Hashable, Watch] = {}
         self._outlines: dict[Hashable, Outline] = {}
         self._written: dict[Allocation, WrittenMemory] = {}
+        self._waiting: dict[Allocation, LaunchRecord | list[LaunchRecord]] = {}
+        self._as_witness = (weakref.ref(self),)
         self._marks: list[Marked] = []
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
@@ -276,6 +280,7 @@ class Recording:
         self._open.clear()
         self._watches.clear()
         self._written.clear()
+        self._waiting.clear()
         self._marks.clear()
         self.provenance.clear()
         self.lost.clear()
@@ -307,7 +312,67 @@ class Recording:
         known = self._written.get(memory)
         if known is None:
             known = self._written[memory] = WrittenMemory(memory)
+            memory.witness(self._as_witness)
         known.note()
+
+    # -------------------------------------------------------------------------------------- as a witness
+
+    def alert(self, memory: Allocation) -> None:
+        """Let those of the records watch a memory whose adjoints read it: it is about to change."""
+        waiting = self._waiting.pop(memory, ())
+        for record in waiting if isinstance(waiting, list | tuple) else (waiting,):
+            self._watch_for(record, memory)
+
+    def before_write(self, target: array) -> None:
+        known = self._written.get(target.allocation)
+        if known is not None:
+            known.before_write(target)
+
+    def is_exposed(self, memory: Allocation) -> None:
+        known = self._written.get(memory)
+        if known is not None:
+            known.exposed()
+
+    def _wait(self, record: LaunchRecord, reverse: Reverse) -> None:
+        """Watch what the adjoint of a record reads, as soon as it is about to change."""
+        for i, _ in reverse.needed:
+            memory = record.call.arguments[i].allocation
+            waiting = self._waiting.get(memory)
+            if memory.is_exposed:
+                self._watch_for(record, memory)
+            elif waiting is None:
+                self._waiting[memory] = record
+                memory.witness(self._as_witness)
+            elif isinstance(waiting, list):
+                waiting.append(record)
+            else:
+                self._waiting[memory] = [waiting, record]
+
+    def _watch_for(self, record: LaunchRecord, memory: Allocation) -> None:
+        """Watch what the adjoint of a record reads of a memory."""
+        reverse, arguments = record.reverse, record.call.arguments
+        assert isinstance(reverse, Reverse)
+        watched = {i for i, _ in record.watches}
+        record.watches += tuple(
+            (i, self._watch(record, region))
+            for i, region in reverse.needed
+            if i not in watched and arguments[i].allocation is memory
+        )
+
+    def _watch(self, record: LaunchRecord, region: Region) -> Watch:
+        call = record.call
+        elements = call.arguments[region.position]
+        # There is one object for each type of arrays.
+        key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
+        if region.uses:
+            key = key, *[call.parts[1 + i] for i in region.uses]
+        found = self._watches.get(key)
+        if found is None or found.spent:
+            reader = Reader(call, region, record.outline.reached, record.place)
+            found = self._watches[key] = Watch(self.guard, elements, reader)
+        return found
+
+    # -------------------------------------------------------------------------------------- as a recorder
 
     def launch(self, call: Call) -> None:
         """Run a launch so that its adjoint can follow, and record it."""
@@ -389,29 +454,17 @@ class Recording:
         place: Place,
     ) -> None:
         reverse = outline.reverse
-        watches: tuple[tuple[int, Watch], ...] = ()
-        if isinstance(reverse, Reverse) and reverse.needed:
-            watches = tuple([(i, self._watch(call, outline, region, place)) for i, region in reverse.needed])
         plan = call.kernel.plan
         versions = plan.straight.versions(memories)
         self.guard.swept = False
         if plan.numbers and self.provenance.has_taken:
             self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
-        self.records.append(LaunchRecord(call, outline, residuals, watches, versions, place))
+        record = LaunchRecord(call, outline, residuals, versions, place)
+        self.records.append(record)
+        if isinstance(reverse, Reverse) and reverse.needed:
+            self._wait(record, reverse)
         for i in plan.written:
             self.has_written(call.arguments[i].allocation)
-
-    def _watch(self, call: Call, outline: Outline, region: Region, place: Place) -> Watch:
-        elements = call.arguments[region.position]
-        # There is one object for each type of arrays.
-        key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
-        if region.uses:
-            key = key, *[call.parts[1 + i] for i in region.uses]
-        found = self._watches.get(key)
-        if found is None or found.spent:
-            reader = Reader(call, region, outline.reached, place)
-            found = self._watches[key] = Watch(self.guard, elements, reader)
-        return found
 
     def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
         kernel, arguments = call.kernel, call.arguments

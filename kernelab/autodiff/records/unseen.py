@@ -5,6 +5,7 @@ one through a NumPy view changes what the tape computed behind its back.  The ne
 a mark on the tape; only if an adjoint has to pass the mark is it an error.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
@@ -61,23 +62,21 @@ def _unseen(record: UnseenRecord) -> Diagnostic:
 
 
 class WrittenMemory:
-    """Memory that a tape has written, and what was written to it since by others."""
+    """Memory that a tape has written, and what was written to it since by others, as its owner is told."""
 
-    __slots__ = ("__weakref__", "_checksum", "_known", "_memory", "_others", "_poked", "_summed")
+    __slots__ = ("_checksum", "_known", "_memory", "_others", "_poked", "_summed")
 
     def __init__(self, memory: Allocation) -> None:
         self._memory = memory
-        self._others: list[array] = []
+        self._others: tuple[array, ...] = ()
         self._checksum: int | None = None  # when the first `_known` of the others had written
         self._known = 0
         self._poked = False
         self._summed = 0, 0
-        memory.witness(self)
 
     def note(self) -> None:
         """What the memory holds now is what the tape knows."""
-        if self._others:
-            self._others.clear()
+        self._others = ()
         self._poked = False
         self._known = 0
         self._checksum = self._first_sum() if self._memory.is_exposed else None
@@ -91,13 +90,13 @@ class WrittenMemory:
         """Remember which elements are about to be written, and whether others have changed by now."""
         if self._checksum is not None:
             self._poked = self._has_changed()
-        self._others.append(target)
+        self._others = (*self._others, target)
 
     def may_be_unseen(self, own: int) -> bool:
         """Whether `unseen` has anything to look at."""
         return self._checksum is not None or len(self._others) != own
 
-    def unseen(self, own: int) -> list[array]:
+    def unseen(self, own: int) -> Sequence[array]:
         """What was written since the last note, without the tape's `own` last writes."""
         if not self._has_changed():
             return self._others[: len(self._others) - own]

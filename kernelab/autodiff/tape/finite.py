@@ -118,7 +118,8 @@ def _inputs(record: LaunchRecord) -> dict[int, array] | None:
     """What a launch read and others have overwritten since, as it was; None where that is lost."""
     plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
     # Of a struct, one field may have been overwritten, and memory has one version for all of them.
-    intact = {i for i, watch in record.watches if not watch.spent}
+    spent = {i for i, watch in record.watches if watch.spent}
+    intact = {i for i, _ in getattr(record.reverse, "needed", ()) if i not in spent}
     written = [record.call.arguments[i] for i in plan.written]
     found: dict[int, array] = {}
     for i in plan.read:

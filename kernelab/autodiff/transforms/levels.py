@@ -11,6 +11,7 @@ So transforms compose: the levels of ``jacfwd(jacrev(f))`` are a batch, a forwar
 and a program goes through all of them, innermost first.  Nothing here knows which kernel a program is of.
 """
 
+import weakref
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -60,6 +61,7 @@ class Level:
         self.parent = parent
         self._provenance: Provenance | None = None
         self._known: dict[Allocation, WrittenMemory] = {}
+        self._as_witness = (weakref.ref(self),)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
         """Run a program."""
@@ -99,7 +101,21 @@ class Level:
             known = self._known.get(memory)
             if known is None:
                 known = self._known[memory] = WrittenMemory(memory)
+                memory.witness(self._as_witness)
             known.note()
+
+    def alert(self, memory: Allocation) -> None:
+        """Nobody waits here."""
+
+    def before_write(self, target: array) -> None:
+        known = self._known.get(target.allocation)
+        if known is not None:
+            known.before_write(target)
+
+    def is_exposed(self, memory: Allocation) -> None:
+        known = self._known.get(memory)
+        if known is not None:
+            known.exposed()
 
     def unfollow(self, memory: Allocation) -> None:
         """Whether a memory changes is no matter from now on."""
@@ -343,6 +359,7 @@ def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument],
     """What a program changes of one of its arguments, as far as somebody wants to know."""
     target = arguments[position]
     assert isinstance(target, array)
+    target.allocation.alert()
     if not target.allocation.watches.starts:
         return target
     box = box_among(program.regions_changed[position], grid, arguments)

@@ -191,6 +191,7 @@ def will_write(kernel: Kernel, grid: Grid, arguments: Sequence[Any]) -> bool:
         if not memory.watches.starts and not memory.witnesses:
             memory.version += 1
             continue
+        memory.alert()
         if memory.watches.starts:
             changed = touched(kernel.regions_changed[i], grid.extents, arguments)
             target = target[:0] if changed is None else changed

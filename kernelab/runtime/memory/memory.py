@@ -111,6 +111,19 @@ class Watcher(Protocol):
         """The host is about to get a writable view of the allocation."""
 
 
+class Witness(Protocol):
+    """Someone who hears of every change of any byte, and may make watchers as late as that."""
+
+    def alert(self, memory: "Allocation") -> None:
+        """Some of the memory is about to change, or to be exposed: who needs what it holds watches now."""
+
+    def before_write(self, target: Elements) -> None:
+        """`target` is about to be overwritten."""
+
+    def is_exposed(self, memory: "Allocation") -> None:
+        """The host is about to get a writable view of the memory."""
+
+
 class Watches:
     """The watchers of an allocation, by the first address that each watches: `starts` are these."""
 
@@ -198,7 +211,7 @@ class Allocation:
         self.origin: Note | None = None
         self.missing: Diagnostic | Callable[[Allocation], Diagnostic] | None = None
         self.watches = _NOBODY
-        self.witnesses: list[weakref.ref[Watcher]] = []
+        self.witnesses: tuple[weakref.ref[Any], ...] = ()
         self._exposure: weakref.ref[Any] | None = None
 
     def __repr__(self) -> str:
@@ -252,9 +265,11 @@ class Allocation:
             _SHARED.add(self)
 
     def _tell_of_exposure(self) -> None:
-        witnesses = [witness for ref in self.witnesses if (witness := ref()) is not None]
-        for watcher in (*self.watches.of(self.address, self.address + self.nbytes), *witnesses):
+        witnesses = self.alert()
+        for watcher in self.watches.of(self.address, self.address + self.nbytes):
             watcher.exposed()
+        for witness in witnesses:
+            witness.is_exposed(self)
 
     def grow(self, low: int, high: int, owner: object) -> None:
         """Reach over more bytes, which `owner` keeps alive; gradients move along."""
@@ -299,20 +314,31 @@ class Allocation:
         """Stop telling `watcher`."""
         self.watches.remove(watcher, extent[0])
 
-    def witness(self, watcher: Watcher) -> None:
-        """Tell `watcher` of every change of any byte, as long as it lives."""
-        self.witnesses.append(weakref.ref(watcher, self.witnesses.remove))
+    def witness(self, ref: "tuple[weakref.ref[Any]]") -> None:
+        """Tell of every change of any byte, as long as the witness lives."""
+        if ref[0] not in self.witnesses:
+            others = [one for one in self.witnesses if one() is not None]
+            self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
+
+    def alert(self) -> "list[Witness]":
+        """Let those watch who have waited for the bytes to change; all who are told of it."""
+        if not self.witnesses:
+            return []
+        found = [witness for ref in self.witnesses if (witness := ref()) is not None]
+        if len(found) < len(self.witnesses):
+            self.witnesses = tuple(ref for ref in self.witnesses if ref() is not None)
+        for witness in found:
+            witness.alert(self)
+        return found
 
     def will_write(self, target: Elements) -> None:
         """To be called before `target`'s elements change: tells the watchers, then counts the write."""
+        witnesses = self.alert()
         if self.watches.starts:
             for watcher in self.watches.of(*target.extent):
                 watcher.before_write(target)
-        if self.witnesses:
-            for ref in self.witnesses:
-                witness = ref()
-                if witness is not None:
-                    witness.before_write(target)
+        for witness in witnesses:
+            witness.before_write(target)
         self.version += 1
 
 
@@ -399,7 +425,7 @@ def set_aside(memory: Allocation) -> Iterator[None]:
     memory.seen()
     kept = ctypes.string_at(memory.host_address, memory.nbytes)
     version, origin, watches, witnesses = memory.version, memory.origin, memory.watches, memory.witnesses
-    memory.watches, memory.witnesses = Watches(), []
+    memory.watches, memory.witnesses = Watches(), ()
     try:
         yield
     finally:
