@@ -440,3 +440,44 @@ def test_a_cotangent_of_what_the_tape_has_not_read_is_refused_beside_others_too(
     for grads in ({other: [1, 1], y: [1, 1]}, {x: [1, 1]}):
         with pytest.raises(kl.TapeError, match="did not see how"):
             tape.backward(grads=grads)
+
+
+def test_a_recorded_launch_leaves_few_objects_for_the_collector_to_visit() -> None:
+    def run(count: int) -> None:
+        x = leaf(1, 2, 3)
+        for _ in range(count):
+            y = result(3)
+            square[3](x, y)
+            x = y
+
+    with kl.Tape():
+        run(100)
+        gc.collect()
+        before = len(gc.get_objects())
+        run(1000)
+        gc.collect()
+        assert len(gc.get_objects()) - before <= 6 * 1000 + 200
+
+
+def test_python_looks_for_garbage_in_functions_of_the_user_and_not_in_a_sweep() -> None:
+    x, y, seen = leaf(1, 2, 3), result(3), []
+
+    def look() -> None:
+        seen.append(gc.isenabled())
+
+    def work(x: kl.array) -> kl.array:
+        look()
+        return kl.clone(x)
+
+    with kl.Tape() as tape:
+        square[3](x, y)
+        tape.record_func(look, [y])
+        z = kl.checkpoint(work, y)
+    for wanted in (True, False):
+        (gc.enable if wanted else gc.disable)()
+        try:
+            tape.backward(grads={z: kl.ones(3)})
+            assert seen[-2:] == [wanted, wanted]
+            assert gc.isenabled() == wanted
+        finally:
+            gc.enable()

@@ -8,6 +8,7 @@ from kernelab.autodiff.overwrites.hazards import Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import set_aside
@@ -171,7 +172,7 @@ class FunctionRecord:
         for memory, bar in bars.items():
             memory.adjoint = bar
         try:
-            with self._as_it_was():
+            with self._as_it_was(), as_the_user_has_it():
                 self.backward()
             _copy_back(self.arrays, adjoints)
         finally:

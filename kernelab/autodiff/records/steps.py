@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.passes.access.access_regions import Axis, Box, covers
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.launch.touched import box_of, part
 from kernelab.runtime.memory.memory import Allocation
 
@@ -155,6 +156,7 @@ class Step(NamedTuple):
     written: Sequence[array]
 
 
+@put_off()
 def steps_of(records: Iterable[Record]) -> list[Step]:
     """The steps of a tape."""
     return [
@@ -165,6 +167,7 @@ def steps_of(records: Iterable[Record]) -> list[Step]:
     ]
 
 
+@put_off()
 def retirements(steps: Sequence[Step], kept: Collection[Allocation]) -> dict[int, list[Allocation]]:
     """After the adjoint of which step the adjoints of what memory are done with, but for those to be kept."""
     first: dict[array, int] = {}

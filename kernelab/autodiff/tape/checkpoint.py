@@ -29,6 +29,7 @@ from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import set_to_computed
 from kernelab.runtime.context.conversion import described
+from kernelab.runtime.context.garbage import as_the_user_has_it
 from kernelab.runtime.context.recorder import RECORDER, Place, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import leaves_of
@@ -395,7 +396,8 @@ class CheckpointRecord:
         inner = Replaying()
         token = RECORDER.set(inner)
         try:
-            result = self.work.func(*self.work.arguments)
+            with as_the_user_has_it():
+                result = self.work.func(*self.work.arguments)
             inner.ends()
         finally:
             RECORDER.reset(token)

@@ -18,6 +18,7 @@ from kernelab.autodiff.records.steps import Step
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import Place, called
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.origin import origin_of
@@ -298,6 +299,7 @@ class Flow:
         return {elements.allocation: elements for elements in (*self.reached, *seeds)}
 
 
+@put_off()
 def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
     """Follow the adjoints of the seeds backwards, without computing any."""
     needed = {seed.allocation for seed in seeds}

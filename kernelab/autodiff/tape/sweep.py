@@ -15,10 +15,11 @@ from kernelab.passes.access.access_regions import Box
 from kernelab.runtime.array import inplace
 from kernelab.runtime.array.array import array, duplicate
 from kernelab.runtime.array.transfers import transfer
+from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.launch.touched import part
 from kernelab.runtime.memory.interop import HostArray, itemsize
-from kernelab.runtime.memory.memory import Allocation, copy_bytes
+from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +58,7 @@ class Publications:
             yield from group
 
 
+@put_off()
 def publications(steps: Sequence[Step]) -> Publications:
     """Find where each array with gradients is first read, and which are never read.
 
@@ -135,7 +137,7 @@ class _History:
         earlier = self._written.get(memory, {})
         self.settled.add(source)
         self._whole.add(key)
-        if _is_whole(source):
+        if is_whole(source):
             self._whole.add(memory)
         is_leaf = key not in earlier and not any(w.target.overlaps(source) for w in earlier.values())
         self._publish(i, Publication(source, is_leaf, source))
@@ -172,7 +174,8 @@ class _History:
                         self.plan.before += found.unread(self._boxes.get(key))
 
 
-def _is_whole(elements: array) -> bool:
+def is_whole(elements: array) -> bool:
+    """Whether an array is all of its memory, in order."""
     return elements.is_contiguous and elements.size * itemsize(elements.dtype) == elements.allocation.nbytes
 
 
@@ -217,6 +220,7 @@ class Sweep:
     narrow: NarrowSums | None = None
     pulling: Pulling = Pulls
 
+    @put_off()
     def run(self, adjoints: Adjoints) -> None:
         """Run the adjoints of the live records in reverse, and publish the gradients."""
         puller = self.pulling(self.records)
@@ -283,7 +287,11 @@ def _adds_there(elements: array) -> bool:
 def _publish(elements: array, adjoints: Adjoints, before: HostArray | array | None) -> None:
     """Set the gradient of some elements to their adjoint, and what was `before`."""
     bar = adjoints.known(elements)
-    if bar is None and elements.allocation.adjoint is None:
+    memory = elements.allocation
+    if memory.adjoint is None and bar is None:
+        return
+    if memory.adjoint is None and bar is not None and memory.missing is None and is_whole(elements):
+        memory.adjoint = duplicate_of(bar.allocation)
         return
     gradient = elements.grad
     assert gradient is not None

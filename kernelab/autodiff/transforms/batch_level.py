@@ -5,7 +5,7 @@ functions.
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from kernelab.autodiff.records.programs import Argument, Extents, Kept, KeptStarts, Positions, Program
-from kernelab.autodiff.transforms.levels import Level, changed_part, fresh, known, sharing
+from kernelab.autodiff.transforms.levels import Level, announce, changed_part, fresh, known, sharing
 from kernelab.backend.common.backends import Outside, index_error, thread_text
 from kernelab.errors import Diagnostic, GradientError, KernelIndexError
 from kernelab.lang.types import scalar_of
@@ -102,10 +102,8 @@ class Batch(Level):
             self.parent.run(program, grid, arguments)
             return
         wide = self._differing(program, arguments, {*differing, *starts, *drawn})
-        for i in program.changed.intersection(wide):
-            given = arguments[i]
-            if isinstance(given, array):
-                self._will_write(given, changed_part(program, grid, arguments, i))
+        written = {i: given for i in program.changed & {*wide} if isinstance(given := arguments[i], array)}
+        self._will_write(written.values(), [changed_part(program, grid, arguments, i) for i in written])
         self._run_wide(program, grid, arguments, wide, distinct)
         self.note_written(program, arguments)
 
@@ -130,14 +128,16 @@ class Batch(Level):
     def followed(self) -> Collection[Allocation]:
         return self.wide
 
-    def _will_write(self, elements: array, target: array) -> None:
+    def _will_write(self, arrays: Collection[array], targets: Iterable[array]) -> None:
         """Tell those who need what differs between lanes; what stands in one place is used no more."""
-        self.widen(elements)
-        target.allocation.will_write(target)
-        level = self.parent
-        while level.parent is not level:
-            level.unfollow(target.allocation)
-            level = level.parent
+        for elements in arrays:
+            self.widen(elements)
+        announce(targets)
+        for elements in arrays:
+            level = self.parent
+            while level.parent is not level:
+                level.unfollow(elements.allocation)
+                level = level.parent
 
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
         """Raise GradientError where a function that is mapped writes what was there before it ran."""
@@ -195,7 +195,7 @@ class Batch(Level):
         self.look_at_arguments((dest, src))
         self._refuse_outside((dest,))
         if src.allocation in self.wide or dest.allocation in self.wide:
-            self._will_write(dest, dest)
+            self._will_write((dest,), (dest,))
             self.parent.move(self.view(dest), self.view(src), add)
             self.note(dest.allocation)
         else:

@@ -12,7 +12,7 @@ and a program goes through all of them, innermost first.  Nothing here knows whi
 """
 
 import weakref
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -349,10 +349,18 @@ def packed(given: Argument, threads: int, space: Space | None) -> bytes:
 
 def will_write(program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
     """Warn those who need what a program is about to overwrite."""
-    for i in program.changed:
-        target = arguments[i]
-        if isinstance(target, array):
-            target.allocation.will_write(changed_part(program, grid, arguments, i))
+    announce(
+        changed_part(program, grid, arguments, i) for i in program.changed if isinstance(arguments[i], array)
+    )
+
+
+def announce(targets: Iterable[array]) -> None:
+    """Tell that several arrays are about to change at a time."""
+    changing = tuple(targets)
+    for target in changing:
+        target.allocation.tell_watchers(target)
+    for target in changing:
+        target.allocation.count_write(target)
 
 
 def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument], position: int) -> array:

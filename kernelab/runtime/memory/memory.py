@@ -333,12 +333,22 @@ class Allocation:
 
     def will_write(self, target: Elements) -> None:
         """To be called before `target`'s elements change: tells the watchers, then counts the write."""
-        witnesses = self.alert()
+        self.tell_watchers(target)
+        self.count_write(target)
+
+    def tell_watchers(self, target: Elements) -> None:
+        """Tell those who need what is about to change."""
+        self.alert()
         if self.watches.starts:
             for watcher in self.watches.of(*target.extent):
                 watcher.before_write(target)
-        for witness in witnesses:
-            witness.before_write(target)
+
+    def count_write(self, target: Elements) -> None:
+        """Tell the witnesses, once all watchers have been told of all that changes at a time."""
+        for ref in self.witnesses:
+            witness = ref()
+            if witness is not None:
+                witness.before_write(target)
         self.version += 1
 
 

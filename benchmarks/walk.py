@@ -1,0 +1,75 @@
+"""How far a reader has to walk: the modules and functions that a gradient passes.
+
+    python -m benchmarks.walk
+
+Counts distinct functions of kernelab that run, by `sys.setprofile`: in a warm `backward` of one recorded
+launch, and in the example of ARCHITECTURE.md from its text to its gradient.  Class bodies, lambdas and
+comprehensions count with the function that they stand in.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import kernelab as kl
+
+PACKAGE = str(Path(kl.__file__).parent)
+TEXT = """
+def eighth(x: array[float], y: array[float]):
+    i = tid()
+    s = x[i]
+    for k in range(3):
+        s = s * s
+    y[i] = s
+"""
+
+
+def walked(run: Callable[[], Any]) -> tuple[int, int]:
+    """The numbers of modules and of functions of kernelab that run in a call."""
+    codes: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            codes.add(frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    functions = {(code.co_filename, code.co_qualname.partition(".<locals>")[0]) for code in codes}
+    return len({name for name, _ in functions}), len(functions)
+
+
+def recorded(kernel: Any) -> tuple[kl.Tape, kl.array]:
+    """A tape of one launch, and what it wrote."""
+    x = kl.array([1.0, 2.0], dtype=float, requires_grad=True)
+    y = kl.zeros(2, dtype=float, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, dim=2, inputs=[x], outputs=[y])
+    return tape, y
+
+
+def backward(tape: kl.Tape, y: kl.array) -> None:
+    tape.backward(grads={y: kl.ones_like(y)})
+
+
+def example() -> None:
+    """The example of ARCHITECTURE.md, from its text to its gradient."""
+    backward(*recorded(kl.compile(TEXT)["eighth"]))
+
+
+def main() -> None:
+    cold = walked(example)
+    tape, y = recorded(kl.compile(TEXT)["eighth"])
+    ones = {y: kl.ones_like(y)}
+    tape.backward(grads=ones)
+    warm = walked(lambda: tape.backward(grads=ones))
+    print(f"warm backward of one record: {warm[0]} modules, {warm[1]} functions")
+    print(f"the example of ARCHITECTURE.md: {cold[0]} modules, {cold[1]} functions")
+
+
+if __name__ == "__main__":
+    main()
