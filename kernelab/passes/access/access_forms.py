@@ -7,7 +7,7 @@ thread indices, loop counters, and operations that are not linear.  None stands 
 does not tell, such as one that is loaded.  A `Guard` is an inequality that holds where the access is reached.
 What a loop carries and changes by the same amount in every iteration has a form, too; how often a `while`
 loop runs at most is told by the guards without which it does not go on.
-Values, that is what the leaves are at a launch, are the business of `boxes`.
+Values, that is what the leaves are at a launch, are the business of `access_regions`.
 """
 
 from collections.abc import Iterator

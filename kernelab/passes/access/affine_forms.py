@@ -3,7 +3,7 @@
     x[3 * i + n - 1]        the index is Form(-1, ((Thread, 3), (Given, 1)))
 
 Leaves are integer parameters, extents of arrays, thread indices, loop counters, and operations that are not
-linear.  Knows no statements: who makes forms of a function is `indices`, who gives them values is `boxes`.
+linear.  Knows no statements: `access_forms` makes forms of a function, `access_regions` gives them values.
 """
 
 from collections.abc import Iterator

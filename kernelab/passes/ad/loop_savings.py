@@ -3,7 +3,7 @@
     for k in range(n): s = s * s        save, 4 bytes an iteration: s is a float32
     for k in range(n): s = s + x[k]     nothing: the adjoint of a sum reads no value of it
 
-Nothing is decided here: `replay` writes what is saved, and `simplify` takes away what nobody reads.
+Nothing is decided here: `primal_replay` writes what is saved, and `simplify` takes away what nobody reads.
 """
 
 from dataclasses import dataclass

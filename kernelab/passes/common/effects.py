@@ -3,7 +3,7 @@
     y[i] = x[i]; atomic_add(s, 0, x[i])        reads x, writes y, accumulates into s
     y[i] = atomic_add(s, 0, 1.0)               reads s too: the old value is used
 
-Arrays count as a whole: which of their elements are meant is the business of `indices`.
+Arrays count as a whole: which of their elements are meant is the business of `access_forms`.
 """
 
 from collections.abc import Collection, Iterable
