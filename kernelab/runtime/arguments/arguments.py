@@ -64,7 +64,7 @@ def require_arguments_readable(arguments: Sequence[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """How plain numbers are packed: those of just this Python type, from `low` to `high`."""
+    """The fast path for plain numbers: accepts exactly this Python type, from `low` to `high`."""
 
     kind: Any
     low: float
@@ -95,7 +95,7 @@ class Parameter:
 
     @property
     def quick(self) -> Quick | None:
-        """How the numbers that nobody has to look at twice are packed; None where there are none."""
+        """The fast path for numbers of this parameter; None where there is none."""
         wanted = self.type
         if not isinstance(wanted, Scalar) or wanted.name == "bool" or (wanted.is_float and wanted.bits < 32):
             return None
@@ -269,7 +269,7 @@ def _rounded(number: float, wanted: Scalar) -> bytes:
 
 
 def _nothing(wanted: Array) -> array:
-    """What stands for an array that is not given: one without elements."""
+    """An array without elements, the default of an array argument that is not given."""
     shape = (*(0,) * wanted.ndim, *shape_of(wanted.elem))
     made = array(np.zeros(shape, scalar_of(wanted.elem).dtype), wanted.elem)
     assert isinstance(made, array)
