@@ -304,16 +304,16 @@ class Exchange(Gradients):
         return values.copy() if copy else values
 
     def __array_wrap__(self, values: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """What NumPy has computed of the elements: ``np.sin(x)`` is NumPy's array."""
+        """Return NumPy's result of the elements: ``np.sin(x)`` is NumPy's array."""
         return traced(values if values.ndim else values[()], self._origins())
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """What a function of NumPy's makes of the elements, such as ``np.dot(x, y)``."""
+        """Apply one of NumPy's functions to the elements, such as ``np.dot(x, y)``."""
         found = tuple(chain.from_iterable(each._origins() for each in _exchanged((args, kwargs))))
         return traced(func._implementation(*args, **kwargs), found)
 
     def _origins(self) -> Origins:
-        """What numbers computed of the elements are to remember, if a tape records."""
+        """The provenance of numbers computed from the elements, if a tape records."""
         recorder = RECORDER.get()
         if recorder is None or not recorder.sees_values:
             return ()

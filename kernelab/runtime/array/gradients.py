@@ -77,7 +77,7 @@ class Gradients(Strided):
         self._grad = value
 
     def _no_gradient_of_mine(self, value: Any) -> tuple[str, str] | None:
-        """Why an array cannot become the gradient, which is shared and not copied, and what to do."""
+        """Explain why an array cannot become the gradient, which is shared and not copied."""
         if value.overlaps(self):
             return "an array cannot be its own gradient: backward() would overwrite it", (
                 "write x.grad = kl.zeros_like(x), or x.grad.assign(x) for its values"

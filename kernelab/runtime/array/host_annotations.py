@@ -41,7 +41,7 @@ def array_annotation(dtype: Any, ndim: int) -> Any:
 
 
 def shaped_annotation(name: str, extents: tuple[Any, ...], dtype: Any) -> AnyOf | None:
-    """What a vector or matrix type of an open size or element stands for; None if neither is open."""
+    """The placeholder for a vector or matrix type of an open size or element; None if neither is open."""
     if not any(is_any(part) for part in (*extents, dtype)):
         return None
     return AnyOf(f"{name}[{', '.join(_named(part) for part in (*extents, dtype))}]")

@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Strided:
-    """Elements of `dtype` in memory, from the address `ptr` on, `strides` bytes apart along each axis.
+    """Elements of `dtype` in memory from the address `ptr`, with steps of `strides` bytes along each axis.
 
     `packed` is what a launch passes to a kernel.  None of this changes once `place` has set it.
     """
@@ -106,7 +106,7 @@ class Strided:
 
     @property
     def offset(self) -> int:
-        """Where in its memory the first element stands, in bytes."""
+        """The offset of the first element in its memory, in bytes."""
         return self._address - self.allocation.address
 
     @property
@@ -249,7 +249,7 @@ def groups_sharing(arrays: Mapping[int, Strided], changed: Container[int]) -> tu
 
 
 def _interleave(one: Strided, other: Strided) -> bool:
-    """Whether the two are apart in every period of their strides, as the fields of structs are."""
+    """Whether the two never meet in any period of their strides, as the fields of structs."""
     axes = [*zip(one.shape, one.strides, strict=True), *zip(other.shape, other.strides, strict=True)]
     period = math.gcd(*(stride for extent, stride in axes if extent > 1))
     distance = (other.ptr - one.ptr) % period if period else 0

@@ -148,7 +148,7 @@ def put(target: Strided, values: Any) -> None:
 
 
 def _one_value(target: Strided, values: Any) -> HostArray | None:
-    """What every element is to be, if that is one value."""
+    """The value of every element, if one value fills them all."""
     outline = target.outline()
     components = outline.shape[target.ndim :]
     if isinstance(values, np.ndarray) and values.shape not in ((), components):

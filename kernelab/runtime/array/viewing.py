@@ -29,7 +29,7 @@ class Views(Strided):
     __slots__ = ()
 
     def _along_first(self, key: Any) -> Any:
-        """What an int or a slice picks along the first axis; None where that is to be found out with care."""
+        """The view that an int or a slice selects along the first axis; None for the general path."""
         shape, strides, extent = self.shape, self.strides, self.shape[0]
         if key.__class__ is int:
             if not -extent <= key < extent:
@@ -174,7 +174,7 @@ def shaped(values: HostArray, shape: tuple[int, ...], components: tuple[int, ...
 
 
 def other_shape(wanted: tuple[int, ...], found: tuple[int, ...]) -> Diagnostic:
-    """What is wrong with data of another shape."""
+    """The diagnostic for data of another shape."""
     hint = ""
     if not found:
         hint = "x.fill_(value) sets all elements to one value"
