@@ -60,7 +60,7 @@ def converted(values: HostArray, scalar: Scalar) -> HostArray:
 
 
 def described(data: Any, by_shape: bool = False) -> str:
-    """What host data are, as a message says it: of an array the dtype, or the shape where that matters."""
+    """Describe host data in a message: the dtype of an array, or its shape where that matters."""
     if data is _NONE:
         return "None"
     if isinstance(data, np.ndarray):
@@ -75,7 +75,7 @@ def described(data: Any, by_shape: bool = False) -> str:
 
 
 def _outside(values: HostArray, made: HostArray, scalar: Scalar) -> HostArray:
-    """Where a number became another one: beyond the ints of the type, or infinite."""
+    """Mask of numbers that changed in the conversion: outside the range of the int type, or infinite."""
     if scalar.is_float:
         return np.isinf(made) & np.isfinite(values)
     limits = np.iinfo(scalar.dtype)

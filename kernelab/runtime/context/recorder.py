@@ -21,7 +21,7 @@ Elements = Any
 
 
 class Recorder(Protocol):
-    """What the runtime tells a recorder.
+    """The protocol by which the runtime reports launches, copies and writes to a recorder.
 
     It `sees_values` where the arrays of a launch hold what the kernel computes with.  It `copies_again` where
     it makes copies once more of which it hears: the source must still hold its elements then.
@@ -61,7 +61,7 @@ class Recorder(Protocol):
         """An array was made of values that the host had, of `data`."""
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
-        """What follows belongs together, under a name."""
+        """Open a named scope; everything until its end belongs to it."""
 
     def scope_end(self, drop_if_empty: bool = True) -> bool:
         """The innermost scope ends here; False if none is open."""
@@ -125,7 +125,7 @@ def name_in_caller(value: object) -> str | None:
 
 
 def called(value: object, otherwise: str = "an array") -> str:
-    """What a message calls an object: by its name in the calling code, if it has one there."""
+    """The name of an object in a message: its variable in the calling code, if it has one."""
     name = name_in_caller(value)
     return f"`{name}`" if name else otherwise
 
