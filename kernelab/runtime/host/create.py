@@ -28,7 +28,7 @@ Shape = int | Sequence[int]
 
 
 class Options(TypedDict, total=False):
-    """What else there is to say of a new array.
+    """The options of a new array besides its data, shape and dtype.
 
     `strides` in bytes, where they are not contiguous; `n` for a shape of one dimension.  `pinned` locks
     memory of the host in place, where there is a CUDA device: `copy` between the two then returns at once.

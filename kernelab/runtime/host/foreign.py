@@ -155,7 +155,7 @@ def device_from_torch(torch_device: Any) -> Device:
 
 
 def device_to_torch(device: Device | str | None) -> str:
-    """What PyTorch calls a device, "cpu" or "cuda:0"; raises LaunchError for one that is not there."""
+    """PyTorch's name of a device, "cpu" or "cuda:0"; raises LaunchError for a missing device."""
     return str(get_device(device))
 
 

@@ -45,7 +45,7 @@ def expect_near(a: Any, b: Any, tolerance: float = 1e-6) -> None:
 
 
 def _compared(name: str, a: Any, b: Any) -> Any:
-    """Where two values are equal, if their shapes let them be compared."""
+    """Mask of equal elements, if the shapes of the two values allow a comparison."""
     if isinstance(a, array) or isinstance(b, array):
         hint = "compare x.numpy(): np.testing.assert_allclose(x.numpy(), y.numpy())"
         message = f"{name} compares values, not arrays"

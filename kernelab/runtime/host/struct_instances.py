@@ -81,7 +81,7 @@ class Instance:
         return layout(cls.__kernelab_struct__)
 
     def _follow(self, found: Origins) -> None:
-        """Let the numbers of all fields come from there."""
+        """Set the provenance of the numbers of all fields."""
         for name, value in self._values.items():
             if isinstance(value, Instance):
                 value._follow(found)
@@ -138,7 +138,7 @@ class Instance:
             self._values[name] = _element_of(self._traced[name])
 
     def _take_over(self, other: "Instance") -> None:
-        """Let each field hold what it holds in another struct; what requires gradients goes on to."""
+        """Copy every field from another struct; fields that require gradients continue to."""
         for name, value in other._values.items():
             setattr(self, name, value)
 
@@ -200,7 +200,7 @@ class Instance:
         return any(True for _ in traced_in(self))
 
     def _trace(self, wanted: bool) -> None:
-        """Let each field of floats be the element of an array of its own, or let go of these arrays."""
+        """Back each float field by an array of one element that requires gradients, or drop these arrays."""
         for name in () if wanted else tuple(self._traced):
             self._values[name] = _copied(self._values[name])
             del self._traced[name]
@@ -215,7 +215,7 @@ class Instance:
     # -------------------------------------------------------------------------------------- leaves
 
     def _leaves(self) -> list[Any]:
-        """What a launch takes: the values of the leaves in order, None for an array that is not set."""
+        """The arguments of a launch: the values of the leaves in order, None for an array that is not set."""
         found: list[Any] = []
         for entry in self._struct.fields:
             value = self._values[entry.name]
@@ -280,7 +280,7 @@ class NoField(KernelError, AttributeError):
 
 
 def held_in(instance: Instance, name: str) -> Any:
-    """What a field holds: the array of one element where a number or vector in it requires gradients."""
+    """The value of a field: an array of one element where its number or vector requires gradients."""
     return instance._traced.get(name, instance._values[name])
 
 
