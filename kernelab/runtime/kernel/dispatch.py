@@ -44,7 +44,7 @@ class Placed:
 
     @property
     def info(self) -> EntryInfo:
-        """What a caller must know of it, which is the same everywhere but for the lines of its text."""
+        """Facts of the program that callers need; they depend on the device only in the lines of its text."""
         if self._cpu is None and self._devices:
             return next(iter(self._devices.values())).info
         return self.on_cpu().info

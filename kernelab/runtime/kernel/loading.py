@@ -40,7 +40,7 @@ def maps_of(namespace: Mapping[str, Any]) -> list[Any]:
 
 
 def closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """What the function's free variables hold now; those not assigned yet are left out."""
+    """The current values of the function's free variables; unassigned ones are left out."""
     found = {}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
     for name, cell in zip(code.co_freevars if code else (), cells, strict=True):
@@ -133,7 +133,7 @@ MODULE_OPTIONS = "__kernelab_options__"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What another system builds as a whole; here it is a name, and each kernel is built by itself."""
+    """A group of kernels by name, for programs that build by module; each kernel is built by itself."""
 
     name: str
     options: MutableMapping[str, Any]
@@ -160,7 +160,7 @@ def definition_of(
     early: Parsed | None = None,
     siblings: Callable[[UserFunction], UserFunction] | None = None,
 ) -> KernelDefinition | GenericKernel | UserFunction:
-    """What a Python function of a file stands for as a kernel or a function; raises KernelError.
+    """The definition of a kernel or function from a Python function of a file; raises KernelError.
 
     `early` is what was evaluated of it when it was defined, `siblings` as for `lower_tree`.
     """
@@ -183,7 +183,7 @@ def definition_of(
 
 
 def warn_of(notes: Sequence[Diagnostic]) -> None:
-    """Warn, with KernelWarning at its line, of what is no mistake but hardly meant.
+    """Warn, with KernelWarning at its line, of code that is valid but probably a mistake.
 
     Under a cell such notes are shown; a file, or a text, has no other place for them.  What a grad function
     leaves out is told when it is compared with differences.
@@ -220,7 +220,7 @@ def _is_type(given: Any) -> bool:
 def native_of(
     function: Callable[..., Any], namespace: Mapping[str, Any], given: Mapping[str, Any]
 ) -> Definition:
-    """What a Python function with snippets of C++ stands for; raises KernelError with its mistakes."""
+    """The definition of a Python function with snippets of C++; raises KernelError."""
     source, tree = source_of(function)
     words = {f"__native_{word}": value for word, value in given.items()}
     for node in tree.body:
@@ -236,7 +236,7 @@ def native_of(
 def loader(
     function: Callable[..., Any], names: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Callable[[], KernelDefinition | GenericKernel]:
-    """What gives the definition of a decorated kernel when it is needed, or raises KernelError."""
+    """A callable that loads the definition of a decorated kernel on demand, or raises KernelError."""
     early = parsed(function, names)
     return lambda: _loaded(function, names, options, early)
 

@@ -74,14 +74,14 @@ def _comparison(found: Sequence[Constant]) -> Callable[[], bool]:
 
 
 def constants_of(definition: KernelDefinition) -> Constants | None:
-    """What a launch has to look at; None where that is nothing."""
+    """The constants that a launch has to compare; None where there are none."""
     if not definition.constants or definition.source.label.startswith("Cell In["):
         return None
     return Constants(definition)
 
 
 def current(names: Mapping[str, Any], name: str, otherwise: Any) -> Any:
-    """What a name, such as `Config.gain`, means among some names; `otherwise` where it means nothing."""
+    """The value of a name such as `Config.gain` in a namespace; `otherwise` where it has none."""
     root, *parts = name.split(".")
     if root not in names:
         return otherwise
