@@ -54,7 +54,7 @@ def no_grid(kernel: Kernel, arguments: Iterable[Any]) -> LaunchError:
 
 
 class Launch:
-    """What ``launch(..., record_cmd=True)`` gives: `launch()` runs it, and tapes record it as any launch.
+    """The result of ``launch(..., record_cmd=True)``: `launch()` runs it, and tapes record that launch.
 
     ``Launch(kernel)`` starts without threads and arguments, which are set before it runs.  With `adjoint` the
     adjoint program runs instead, on the `adjoints` set, else on the gradients of the arrays.  Arguments are

@@ -17,7 +17,7 @@ MAX_THREADS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How many threads a launch runs, by dimension, with the packed slots."""
+    """The number of threads of a launch along each dimension, with the packed slots."""
 
     extents: tuple[int, ...]
     threads: int

@@ -77,7 +77,7 @@ class Residual:
 
 
 def _shared_if_even(starts: Allocation, length: int) -> Allocation:
-    """Where threads begin in a residual, in memory of all launches if each thread appends as many values."""
+    """Offsets of the threads in a residual, shared by all launches if each thread appends as many values."""
     threads = starts.nbytes // 8
     if threads < _WORTH_SHARING or length % threads:
         return starts
