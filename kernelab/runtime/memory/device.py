@@ -38,17 +38,17 @@ class Device:
 
     @property
     def ordinal(self) -> int:
-        """Which of the CUDA devices it is; -1 for the CPU."""
+        """The index of the CUDA device; -1 for the CPU."""
         return -1 if self.is_cpu else int(self.name.partition(":")[2])
 
     @property
     def arch(self) -> str:
-        """What kernels are compiled for, such as ``sm_90``; "" for the CPU."""
+        """The architecture that kernels are compiled for, such as ``sm_90``; "" for the CPU."""
         return "" if self.is_cpu else OPEN[self.name].driver.architecture
 
     @property
     def sm_count(self) -> int:
-        """How many processors a CUDA device has, which run blocks of threads; 0 for the CPU."""
+        """The number of multiprocessors of a CUDA device; 0 for the CPU."""
         return 0 if self.is_cpu else OPEN[self.name].driver.processors
 
     @property
@@ -58,12 +58,12 @@ class Device:
 
     @property
     def total_memory(self) -> int:
-        """How many bytes of memory a CUDA device has; 0 for the CPU, which is not asked."""
+        """The memory of a CUDA device in bytes; 0 for the CPU, which is not asked."""
         return 0 if self.is_cpu else OPEN[self.name].driver.memory()[1]
 
     @property
     def free_memory(self) -> int:
-        """How many of them are free."""
+        """The free memory of a CUDA device in bytes; 0 for the CPU."""
         return 0 if self.is_cpu else OPEN[self.name].driver.memory()[0]
 
     @property
@@ -73,7 +73,7 @@ class Device:
 
     @property
     def backend(self) -> backends.Backend:
-        """What builds and runs kernels here: on the CPU the C++ compiler, or without one the interpreter.
+        """The backend of the device: on the CPU the C++ compiler, or without one the interpreter.
 
         ``KERNELAB_BACKEND=interp`` asks for the interpreter.  Raises BuildError for another name.
         """

@@ -120,7 +120,7 @@ def capsule_of(described: Described) -> Any:
 
 
 class _Taken:
-    """What another library has described, to be let go of at the end."""
+    """A tensor imported from another library, which is released at the end."""
 
     def __init__(self, managed: _Managed) -> None:
         self._managed = managed
@@ -131,7 +131,7 @@ class _Taken:
 
 
 def taken(capsule: Any) -> Described:
-    """What a capsule describes, which is used up by that.
+    """Import the tensor of a capsule, which consumes the capsule.
 
     Raises KernelTypeError for one that was used before, is of no CUDA device, or holds numbers of another
     type than there is here.

@@ -245,7 +245,7 @@ def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def too_many_axes(count: int) -> Diagnostic:
-    """What is wrong with an array of so many dimensions."""
+    """The diagnostic for an array of too many dimensions."""
     hint = "make one axis of several: shape (a, b, c, d, e) becomes (a, b, c, d * e)"
     hint = hint if count else "a single number is an array of one element: shape 1"
     return Diagnostic(f"an array has 1 to 4 dimensions, not {count}", code="ndim", hint=hint)

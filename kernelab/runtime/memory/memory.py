@@ -55,7 +55,7 @@ class Ranges(Generic[T]):
         self.add(owner)
 
     def owners(self, low: int, high: int) -> list[T]:
-        """Who owns any byte between two addresses."""
+        """The allocations that own any byte between two addresses."""
         self._bury()
         first = max(0, bisect_right(self._starts, low) - 1)
         last = bisect_left(self._starts, high)
@@ -234,7 +234,7 @@ class Allocation:
 
     @property
     def host_address(self) -> int:
-        """Where the bytes begin, as the host sees them."""
+        """The host's address of the first byte."""
         return self.address
 
     @property
@@ -403,14 +403,14 @@ def zeros_beside(memory: Allocation) -> Allocation:
 
 
 def duplicate_of(memory: Allocation) -> Allocation:
-    """New memory beside some other that holds the same bytes."""
+    """New memory on the same device with a copy of the bytes."""
     made = allocate(memory.nbytes, cleared=False, beside=memory)
     copy_bytes(made, 0, memory, 0, memory.nbytes)
     return made
 
 
 def copy_bytes(dest: Allocation, start: int, source: Allocation, at: int, nbytes: int) -> None:
-    """Copy bytes between places that lie apart, wherever they are."""
+    """Copy bytes between places that do not overlap, on any devices."""
     if dest.space is None and source.space is None:
         ctypes.memmove(dest.host_address + start, source.host_address + at, nbytes)
     elif dest.takes_from(source):
@@ -487,7 +487,7 @@ def borrow(values: np.ndarray[Any, Any]) -> Allocation:
 
 
 def spanning(count: int) -> Diagnostic:
-    """What is wrong with data that reach over the memory of `count` allocations, or beyond that of one."""
+    """The diagnostic for data that reach over the memory of `count` allocations, or past the end of one."""
     several = f"{count} separate stretches of memory that arrays hold" if count > 1 else "an array's memory"
     message = f"these data reach over {several}: kernelab could not tell which gradients belong together"
     hint = "share the whole buffer first and slice that array, or copy the data: kl.array(data)"

@@ -33,7 +33,7 @@ class Origin:
         return [memory for memory in held if memory is not None and memory.adjoint is None]
 
     def explain(self, name: str, reader: Place, entered_by: int) -> Diagnostic:
-        """That no gradient passes the launch, where a tape reads `name`, which it computed."""
+        """The diagnostic for a tape that reads `name`, which this launch computed: no gradient passes it."""
         elsewhere = self.thread != entered_by
         where = "in another thread" if elsewhere else "outside of the tape"
         hint = "launch it inside `with tape:`" + (", in the thread of the `with`" if elsewhere else "")
@@ -60,7 +60,7 @@ def note_origin(kernel: str, read: Iterable[Allocation], written: Collection[All
 
 
 def origin_of(memory: Allocation) -> Origin | None:
-    """Where the memory comes from, if an unrecorded launch left it so."""
+    """The unrecorded launch that computed the memory, if any."""
     if memory.origin is None:
         return None
     _, kernel, code, instruction, thread, refs = memory.origin

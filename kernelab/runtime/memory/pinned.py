@@ -42,7 +42,7 @@ class PinnedAllocation(Allocation):
 
     @property
     def host_address(self) -> int:
-        """Where the bytes begin, once nothing is copied any more."""
+        """The host's address of the first byte, after all copies have ended."""
         self.settle()
         return self.address
 
@@ -82,7 +82,7 @@ class PinnedAllocation(Allocation):
         dest.changed_there()
 
     def _begin(self, space: Space) -> None:
-        """Let a device wait for what others do to the bytes."""
+        """Make a device wait for other uses of the bytes."""
         for other, event in self._copies.items():
             if other is not space:
                 space.driver.hold(0, event)

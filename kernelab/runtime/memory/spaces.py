@@ -29,7 +29,7 @@ OPEN: "dict[str, Space]" = {}
 
 
 class Capture:
-    """What a capture that goes on has touched: memory, and what of it changes.
+    """A graph capture in progress: the memory that it touches, and what of it changes.
 
     `thread` is the one that has begun it, and alone may put something into the graph.
     """
@@ -227,7 +227,7 @@ class DeviceAllocation(Allocation):
         return bool(self.partners)
 
     def share(self, partners: Iterable[Partner]) -> None:
-        """Let another library look at the bytes, which works in those streams."""
+        """Expose the bytes to another library, which works in those streams."""
         self.flush()
         if not self.partners and (self.watches.starts or self.witnesses):
             self._tell_of_exposure()
@@ -246,7 +246,7 @@ class DeviceAllocation(Allocation):
 
     @property
     def host_address(self) -> int:
-        """Where the mirror begins."""
+        """The address of the mirror."""
         address: int = self._image().__array_interface__["data"][0]
         return address
 
@@ -362,7 +362,7 @@ class DeviceAllocation(Allocation):
         return source.is_pinned and not source.is_exposed and self.space.capture is None
 
     def copy_from(self, start: int, source: Allocation, at: int, nbytes: int) -> None:
-        """Copy bytes that `takes_from` allows, which lie apart from where they go."""
+        """Copy bytes that `takes_from` allows; source and destination do not overlap."""
         if not isinstance(source, DeviceAllocation):
             source.copy_to(self, start, at, nbytes)  # type: ignore[attr-defined]
             return

@@ -34,7 +34,7 @@ class _Handle:
 
 
 class Stream:
-    """A queue of a CUDA device: what is in it runs in order, and beside what is in other streams.
+    """A queue of a CUDA device: its work runs in order, and concurrently with that of other streams.
 
     `cuda_stream` is the address of a stream of another library, ``torch.cuda.current_stream().cuda_stream``,
     which has to live as long as this object.  Raises LaunchError for the CPU, which has no streams.
@@ -273,7 +273,7 @@ def get_event_elapsed_time(start_event: Event, end_event: Event, synchronize: bo
 
 
 def stream_of(given: object) -> Stream:
-    """What was given as a stream; raises LaunchError where it is none."""
+    """The stream of an argument; raises LaunchError where it is none."""
     if not isinstance(given, Stream):
         raise _no("a stream", given, "kl.Stream()")
     return given
