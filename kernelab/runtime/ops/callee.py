@@ -24,7 +24,7 @@ from kernelab.runtime.kernel.loading import closure
 
 
 def callee_of(func: Any, count: int) -> UserFunction:
-    """What a map's function is to a kernel; raises KernelTypeError where it is nothing."""
+    """The function of the language that `map` applies; raises KernelTypeError where there is none."""
     found = getattr(func, "__kernelab_function__", None)
     if isinstance(found, UserFunction):
         return found
@@ -90,7 +90,7 @@ def _python(func: Callable[..., Any]) -> UserFunction:
 
 
 def named_in(func: Callable[..., Any]) -> dict[str, Any]:
-    """What the names in a function's text stand for around it."""
+    """The values of the names in a function's text, from its surroundings."""
     names = {**func.__globals__, **closure(func)}
     return {name: names[name] for name in dict.fromkeys(_names_of(func.__code__)) if name in names}
 
@@ -128,7 +128,7 @@ _DEEPEST = 4
 
 
 def _same(value: Any, words: tuple[str, ...], depth: int = 0) -> Any:
-    """What has to be equal for a captured value to be the same, as far as a text of these words tells."""
+    """A key of a captured value: equal keys mean the same value for a text of these words."""
     if isinstance(value, bool | int | float | np.generic):
         return type(value), repr(value)
     if isinstance(value, np.ndarray):

@@ -185,7 +185,7 @@ class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know
         return self
 
     def put(self, values: Any) -> None:
-        """What ``x[indices] = values`` means: an assignment that converts and stretches as needed."""
+        """Assign ``x[indices] = values``, with conversion and broadcasting."""
         if isinstance(values, indexedarray):
             values = values.contiguous()
         if not isinstance(values, array) or (values.shape, values.dtype) != (self.shape, self.dtype):

@@ -114,7 +114,7 @@ def holds(scalar: Scalar, number: int) -> bool:
 
 
 def _scalar_for(number: bool | int | float, arrays: Sequence[array]) -> Scalar:
-    """The type that a number takes beside arrays: theirs, as a literal in a kernel does."""
+    """The type of a number combined with arrays: that of the arrays, as for a literal in a kernel."""
     elems: list[Any] = [given.dtype for given in arrays]
     kinds = [scalar_of(elem) for elem in elems if not isinstance(elem, Struct)]
     floats = [kind for kind in kinds if kind.is_float]
@@ -164,7 +164,7 @@ def apart(given: Any, target: array) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """How a kernel takes an operand: its type, and by which thread indices (None for the only element)."""
+    """An operand of a kernel: its type, and its thread indices (None for the only element)."""
 
     type: AnyType
     axes: tuple[int | None, ...] = ()
@@ -176,7 +176,7 @@ class Pattern:
 
 
 def pattern(given: Any, shape: tuple[int, ...]) -> Pattern:
-    """How a kernel over `shape` takes an operand."""
+    """The pattern of an operand in a kernel over `shape`."""
     if not isinstance(given, array):
         return Pattern(value_type_of(given))
     first = len(shape) - given.ndim
