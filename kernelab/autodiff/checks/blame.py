@@ -56,7 +56,7 @@ NOISE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Where a wrong derivative comes from; `kind` is that of the verdict, as gradcheck lists them."""
+    """The cause of a wrong derivative; `kind` is that of the verdict, as gradcheck lists them."""
 
     kind: str
     told: str
@@ -64,7 +64,7 @@ class Blame:
 
 
 def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Blame | None:
-    """What is at fault that the derivatives by number `column` of input `i` are wrong, None if unknown."""
+    """Find the cause of wrong derivatives by number `column` of input `i`; None if unknown."""
     try:
         here = _traced(subject, i, column, 0.0)
         found = _wrong_rule(here) or _wrong_record(here)
@@ -78,7 +78,7 @@ def blame(subject: Subject, i: int, column: int, eps: float | None = None) -> Bl
 
 
 def blame_infinite(subject: Subject, i: int, column: int) -> Blame | None:
-    """Which statement, of those that number `column` of input `i` moves, has no finite derivative."""
+    """Find the statement without a finite derivative among those that number `column` of input `i` moves."""
     try:
         here, ahead = (_traced(subject, i, column, step) for step in (0.0, NEARBY))
         return _infinite(here[:MOST_LOCAL], ahead)
@@ -168,7 +168,7 @@ def _is_array(atom: Atom) -> bool:
 
 
 def _traced(subject: Subject, i: int, column: int, step: float) -> list[Event]:
-    """What runs if one number of an input is moved by a step, relative to its size."""
+    """Run with one number of an input moved by a step, relative to its size, and trace the values."""
     started, level = subject.start(), _Tracing()
     values = scalars(level.wide(started.inputs[i])).host()
     place = np.unravel_index(column, values.shape)
@@ -301,7 +301,7 @@ def _kink(here: Sequence[Event], ahead: Sequence[Event], behind: Sequence[Event]
 
 
 def _uneven(before: Numpy, at: Numpy, after: Numpy) -> Numpy:
-    """Where a value moves by another amount to one side than to the other."""
+    """Mask of values that move by different amounts to the two sides."""
     if at.dtype.kind != "f":
         return np.asarray((before != at) | (after != at))
     with np.errstate(invalid="ignore", over="ignore"):

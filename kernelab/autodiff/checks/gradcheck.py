@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def abs_error(self) -> float:
-        """How far apart the values are; infinite where one of them is no finite number and they differ."""
+        """The distance of the values; infinite where one of them is not finite and they differ."""
         return float(errors(np.asarray(self.autodiff), np.asarray(self.numeric)))
 
     @property
@@ -72,7 +72,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """How the Jacobian of one output with respect to one input came out.
+    """The result for the Jacobian of one output with respect to one input.
 
     `autodiff` and `numeric` are the two values of the worst entry, whose element of the output and of the
     input are `output_index` and `input_index` (with the component last, for vectors).  `verdict` says what a
@@ -229,7 +229,7 @@ def _compared(
 
 
 def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> list[PairResult]:
-    """How the entries compare, with a verdict where some fail."""
+    """Compare the entries, with a verdict for each pair that fails."""
     if limit.eps is None:
         for k, pair in enumerate(asked.pairs):
             _look_closer(asked, k, pair, limit)

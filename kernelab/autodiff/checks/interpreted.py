@@ -31,7 +31,7 @@ class Interpreted(Wide):
         self.most = most
 
     def function(self, program: Program) -> Function | None:
-        """What is run of a program; None where the interpreter cannot."""
+        """The function that is run for a program; None where the interpreter cannot run it."""
         flat = program.flat
         return None if any(isinstance(stmt, Native) for stmt in walk(flat.body)) else flat
 

@@ -58,7 +58,7 @@ def races(subject: Subject, labels: Sequence[str] = ()) -> dict[Key, Raced]:
 
 
 def first_difference(usual: array, turned: array) -> Raced | None:
-    """Where two runs first differ by more than the rounding of sums, None if they do not."""
+    """The first place where two runs differ by more than the rounding of sums, None if there is none."""
     a, b = (scalars(each).host().astype(np.float64).reshape(-1) for each in (usual, turned))
     where = np.flatnonzero(_different(a, b))
     return Raced(int(where[0]), float(a[where[0]]), float(b[where[0]])) if len(where) else None

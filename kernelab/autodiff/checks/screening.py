@@ -75,7 +75,7 @@ class Screened:
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """What was found: the products where all agree, else the suspect columns by input, where they are known.
+    """The result of screening: the products where all agree, else the suspect columns by input, if known.
 
     `complete` says whether all suspects are named, and not only the worst.
     """

@@ -34,7 +34,7 @@ LEAST_SLOPE = 1.8
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaylorReport:
-    """What came out for each of `steps`; true if the adjoint is the derivative along the direction.
+    """The result for each of `steps`; true if the adjoint is the derivative along the direction.
 
     `changes`, `remainders` and `errors` are the three quantities in the order of the module's formulas.
     `slope` is how fast the remainder falls, 2 for a right gradient and 1 for a wrong one; NaN where it is

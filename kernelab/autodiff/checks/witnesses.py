@@ -93,7 +93,7 @@ class Pair:
 
     @property
     def entries(self) -> int:
-        """How many entries were compared; those that the pattern leaves out are zero in both."""
+        """The number of compared entries; those outside of the pattern are zero in both."""
         return int(self.known.sum()) if self.places is None else self.input.count * self.output.count
 
     def place(self, k: int) -> tuple[int, int]:
@@ -313,7 +313,7 @@ SHRINKS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """When an entry passes; a given `atol` or `rtol` means ``|ad - fd| <= atol + rtol |fd|``."""
+    """The tolerance of an entry; with `atol` or `rtol` it is ``|ad - fd| <= atol + rtol |fd|``."""
 
     eps: float | None = None
     atol: float | None = None
@@ -385,8 +385,7 @@ def _resolved(pair: Pair, exact: Floats, numeric: Floats) -> Floats:
 
 
 def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
-    """How far the adjoint may be from that in float64, in a precision of which 1 and the next float differ by
-    `pair.epsilon`."""
+    """Bound on the adjoint's distance to float64, where `pair.epsilon` is the spacing of floats at 1."""
     eps, largest = pair.epsilon, min(_largest(adjoint), _largest(exact))
     scattered = ROUNDING * eps * pair.terms[pair.known]
     least = float(np.finfo(np.float32).tiny) if eps > DOUBLE else 0.0
@@ -395,7 +394,7 @@ def _rounding(pair: Pair, adjoint: Floats, exact: Floats) -> Floats:
 
 
 def _sizes(pair: Pair, values: Floats) -> Floats:
-    """What is large beside each entry: its row, its column, and both if rows and columns were rescaled."""
+    """The scale of each entry: its row, its column, and both if rows and columns were rescaled."""
     sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
     rows, columns = pair.rows, pair.columns
     by_row, by_column = _largest_by(rows, sizes), _largest_by(columns, sizes)
