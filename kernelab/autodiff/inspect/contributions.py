@@ -37,7 +37,7 @@ EXACTNESS = 1e-4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one thread of a launch added at a line; `thread` and `line` are None where nobody can tell.
+    """The amount that one thread of a launch added at a line; `thread` and `line` are None if unknown.
 
     `record` is the number of the record, None for the cotangent that the sweep starts with.
     """
@@ -70,7 +70,7 @@ def contributions(
     loss: array | None = None,
     grads: Mapping[array, Any] | None = None,
 ) -> Contributions:
-    """Who added to the gradient of one element of an array, in ``tape.backward(loss, grads)``.
+    """The contributions to the gradient of one element of an array in ``tape.backward(loss, grads)``.
 
     The element has the dtype of the array: of vectors, each part is a vector.  No gradient changes, and what
     earlier sweeps left in a leaf's `.grad` does not count.  Every thread of the launches that reach the array
@@ -108,7 +108,7 @@ class _Sweep:
         self.bytes = range(start, start + self.now().nbytes)
 
     def now(self) -> Values:
-        """What the element of the adjoint is."""
+        """The current value of the element's adjoint."""
         return np.array(self.bar.seen()[self.position])
 
     def run(self, seeds: Seeds) -> Contributions:
@@ -193,7 +193,7 @@ class _Sweep:
             self.parts.append(Contribution(i, title, place, None, None, rest))
 
     def added(self, changes: Sequence[Change], before: Values) -> dict[tuple[int, Place], Values]:
-        """What each thread has added at each line; a store empties all that came before it."""
+        """The sum of each thread's additions at each line; a store discards all additions before it."""
         added: dict[tuple[int, Place], Values] = {}
         for change in changes:
             slot = slice(None) if change.component is None else change.component

@@ -31,7 +31,7 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ThreadRun:
-    """What one thread did: the values of its primal, then those of its adjoint; `note` says why none."""
+    """The run of one thread: values of the primal, then of the adjoint; `note` says why there are none."""
 
     kernel: str
     thread: tuple[int, ...]
