@@ -29,7 +29,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """How a derivative is read off values at some `shifts`, in steps: `read` takes these, and the steps."""
+    """A difference quotient: `read` takes values at `shifts`, in steps, and the steps."""
 
     shifts: tuple[float, ...]
     read: Callable[[Floats, Floats], Floats]

@@ -82,12 +82,12 @@ class Jacobian:
 
     @property
     def nnz(self) -> int:
-        """How many entries are stored, of a dense matrix those that are not zero."""
+        """The number of stored entries; of a dense matrix, the number of nonzero entries."""
         return int(np.count_nonzero(self.numpy())) if self.entries is None else len(self.entries.data)
 
     @property
     def evaluated(self) -> Values:
-        """Which entries were computed."""
+        """Mask of the entries that were computed."""
         found = np.zeros(self.shape, bool)
         found[: self.rows, : self.columns] = True
         return found
@@ -158,7 +158,7 @@ class Jacobians(dict[tuple[Key, Key], Jacobian]):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which pairs of input and output, and how many numbers of each, from the first; 0 is all."""
+    """Pairs of input and output, and the number of elements of each, from the first; 0 is all."""
 
     mask: Sequence[tuple[Key, Key]] | None = None
     max_outputs: int = 0

@@ -70,7 +70,7 @@ def _kernel(name: str) -> Kernel:
 
 
 def starts(sorted_keys: Numbers, count: int) -> Numbers:
-    """Where the entries of each of `count` keys begin, and one past the last."""
+    """The first entry of each of `count` sorted keys, and one past the last."""
     return np.searchsorted(sorted_keys, np.arange(count + 1)).astype(np.int32)
 
 
@@ -125,7 +125,7 @@ class NotTraceableError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """Where a Jacobian can have entries, sorted by row."""
+    """The possible entries of a Jacobian, sorted by row."""
 
     rows: Numbers
     columns: Numbers

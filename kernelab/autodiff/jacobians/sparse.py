@@ -90,12 +90,12 @@ class Compressed:
 
     @property
     def way(self) -> Way:
-        """What takes fewest runs."""
+        """The mode that takes the fewest runs."""
         return "stars" if self.stars else "columns" if self.is_by_columns else "rows"
 
     @cached_property
     def lanes(self) -> int:
-        """How many runs the matrix takes."""
+        """The number of runs that the matrix takes."""
         return _colors(self.columns if self.is_by_columns else self.rows)
 
     @property
@@ -104,7 +104,7 @@ class Compressed:
         return self.lanes if self.stars is None else _colors(self.stars.colors)
 
     def reading(self, way: Way, dtype: Any) -> "Reading":
-        """How the matrix is read off runs along vectors of a dtype."""
+        """The plan that reads the matrix off runs along vectors of a dtype."""
         if (way, dtype) not in self._readings:
             self._readings[way, dtype] = self._read(way, dtype)
         return self._readings[way, dtype]
@@ -203,7 +203,7 @@ class Reading:
 
 
 def _flat(lanes: Numbers, width: int, at: Numbers) -> Any:
-    """Where elements of some lanes stand among those of all lanes, which are `width` long."""
+    """Indices of elements of some lanes among those of all lanes, which are `width` long."""
     return lanes.astype(np.intp) * width + at
 
 

@@ -53,7 +53,7 @@ class Variable:
 
     @property
     def count(self) -> int:
-        """How many numbers it holds."""
+        """The number of scalars in it."""
         return math.prod(self.shape)
 
 
@@ -67,7 +67,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A function from inputs to outputs; `kernel` is what is launched where it is a single launch.
+    """A function from inputs to outputs; `kernel` is set where it is a single launch.
 
     `outputs` are None where they are known only once a Python function has returned them.  `beside` is where
     facts about the function are kept as long as it lives; `is_gradient` says that it is the gradient of one
@@ -113,7 +113,7 @@ class Subject:
                 raise refusal(GradientError, message, "changed", hint)
 
     def _differentiable(self, found: list[array]) -> list[array]:
-        """What a function has returned; KernelTypeError unless it is arrays of floats."""
+        """Check the results of a function; KernelTypeError unless they are arrays of floats."""
         if not found:
             raise refusal(
                 KernelTypeError, f"{self.name} returned no array", "result", "return what it computes"
@@ -288,7 +288,7 @@ def of_function(
 
 
 def _beside(function: Callable[..., Any]) -> dict[str, Any]:
-    """Where facts about a function are kept: with it, and not with what only wraps it."""
+    """The cache of facts about a function, stored with the function itself and not with its wrappers."""
     attributes = getattr(function, "__dict__", {})
     owner, facts = attributes.get("__kernelab_beside__", (None, {}))
     found: dict[str, Any] = facts if owner is not None and owner() is function else {}
@@ -306,7 +306,7 @@ def mark_gradient(function: Callable[..., Any], position: int) -> Callable[..., 
 
 
 def _variables(k: int, label: str, value: Any) -> list[Variable]:
-    """What of an input of a function can be varied: an array of floats, or the fields of one of structs."""
+    """The variables of an input: an array of floats, or the float fields of an array of structs."""
     if isinstance(value, Instance):
         named = ((f"{label}.{name}", held) for name, _, held in fields(value))
         return [Variable(name, name, held) for name, held in named if isinstance(held, array)]
@@ -321,7 +321,7 @@ def _variables(k: int, label: str, value: Any) -> list[Variable]:
 
 
 def _signature(function: Callable[..., Any], facts: dict[str, Any]) -> inspect.Signature | None:
-    """How a function is called, None where nobody knows; looked up once."""
+    """The signature of a function, None if unknown; looked up once."""
     if "signature" not in facts:
         try:
             facts["signature"] = inspect.signature(function)
