@@ -93,7 +93,7 @@ def arrays_in(value: Any) -> Iterator[array]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be run again."""
+    """The work that runs again in the backward pass."""
 
     func: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -219,7 +219,7 @@ class Observer:
         self._keeps[key] = Keep(elements)
 
     def _look_for_unseen(self, elements: array, own: int = 0) -> None:
-        """Let the tape look for writes that it did not see, before the first that it sees only at the end."""
+        """Make the tape look for writes that it did not see, before the first that it sees at the end."""
         memory = elements.allocation
         if memory not in self._looked_for and self.signature.is_outside(elements):
             self._looked_for.add(memory)
@@ -273,12 +273,12 @@ class Observer:
         self.signature.values(elements)
 
     def marked_read(self, elements: array) -> None:
-        """What other code reads may decide what it does."""
+        """Reads by other code may decide what the function does."""
         for leaf in leaves_of(elements):
             self.reads(leaf)
 
     def looked_at(self, elements: array) -> Origins:
-        """What the host sees may decide what it does."""
+        """Values that the host reads may decide what the function does."""
         for leaf in leaves_of(elements):
             self.reads(leaf)
         return ()
@@ -347,7 +347,7 @@ class Replaying(Recording):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CheckpointRecord:
-    """What a function ran: `made` are the arrays that it returned, `outside` those that it changed."""
+    """The record of a function: `made` are the arrays that it returned, `outside` those that it changed."""
 
     work: Work
     read: tuple[array, ...]

@@ -36,7 +36,7 @@ class Cut(Protocol):
         """Equal for cuts that are worth one warning together."""
 
     def describe(self) -> Diagnostic:
-        """What is wrong, and what to do."""
+        """The diagnostic of the cut, with advice."""
 
 
 # ------------------------------------------------------------------------------ no requires_grad between
@@ -71,7 +71,7 @@ class Passive:
 
 
 def suspects(steps: Sequence[Step]) -> dict[int, list[Passive]]:
-    """Where records read arrays without gradients that were computed from arrays with gradients."""
+    """Reads of arrays without gradients that were computed from arrays with gradients."""
     carrying: Carrying = {}
     found: dict[int, list[Passive]] = {}
     if all(target.allocation.requires_grad for step in steps for target in step.written):
@@ -88,7 +88,7 @@ Carrying = dict[Allocation, Record]
 
 
 def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Collection[Allocation]]:
-    """What carries such values when so many records have been made."""
+    """The arrays that carry such values after a number of records."""
     carrying: Carrying = {}
     found: dict[int, Collection[Allocation]] = {0: ()}
     for i, step in enumerate(steps, 1):
@@ -99,7 +99,7 @@ def carried_at(steps: Sequence[Step], records: Collection[int]) -> dict[int, Col
 
 
 def _carry(step: Step, carrying: Carrying) -> list[tuple[array, Record]]:
-    """What of it a step reads, and who computed that; then `carrying` is what it is after the step."""
+    """The carriers that a step reads, with the records that computed them; updates `carrying` by the step."""
     passed = [source for source in step.read if source.allocation in carrying and _uses(step.record, source)]
     carried = [(source, carrying[source.allocation]) for source in passed]
     depends = bool(carried) or any(source.requires_grad for source in step.reached)
@@ -268,7 +268,7 @@ def unrecorded(steps: Sequence[Step], leaves: Iterable[tuple[int, array]]) -> li
 
 
 def described(cuts: Iterable[Cut]) -> tuple[Diagnostic, ...]:
-    """What is wrong at each cut, once for those that belong together."""
+    """The diagnostics of all cuts, one for each group that belongs together."""
     return tuple(cut.describe() for cut in _distinct(cuts))
 
 

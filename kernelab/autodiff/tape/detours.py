@@ -42,7 +42,7 @@ def tell_inputs_without_gradients(steps: Sequence[Step], live: Collection[int]) 
 
 
 def late_fields(record: LaunchRecord) -> Iterator[str]:
-    """The fields of structs that were told to require gradients only after they were launched as numbers."""
+    """The fields of structs that were set to require gradients after they were launched as numbers."""
     structs = iter(record.call.structs)
     position = 0
     for formal in record.kernel.plan.formals or ():
@@ -78,7 +78,7 @@ def detours(
     on_the_way: Mapping[Allocation, array],
     seeds: Collection[array],
 ) -> list[Cut]:
-    """Where the chains that lead to the seeds come by the host."""
+    """The places where chains that lead to the seeds pass through the host."""
     if not host.takings:
         return []
     sources = _Sources(host, steps)
@@ -105,7 +105,7 @@ def _leading(steps: Sequence[Step], seeds: Collection[array], live: Collection[i
 
 
 class _Sources:
-    """What on the tape host values come from, or by order may, of that on which gradients depend."""
+    """The sources of host values, certain or possible by order, among arrays on which gradients depend."""
 
     def __init__(self, host: Provenance, steps: Sequence[Step]) -> None:
         self.steps = steps
@@ -118,7 +118,7 @@ class _Sources:
         }
 
     def of_array(self, memory: Allocation, made: HostValues) -> Taken | None:
-        """Where the host took the values that it wrote to some memory, or what it took before."""
+        """The read by the host that yielded the values it wrote to some memory, or preceded the write."""
         if not made.taken:
             return self._before(memory, made)
         for taken in made.taken:
@@ -137,7 +137,7 @@ class _Sources:
         return next((taken for taken in earlier if taken in self._that_matter), None)
 
     def of_number(self, number: PassedOn) -> Taken | None:
-        """Where the host took a number."""
+        """The read by the host that yielded a number."""
         return next((taken for taken in number.taken if taken in self._that_matter), None)
 
 

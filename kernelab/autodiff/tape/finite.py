@@ -60,7 +60,7 @@ def check_sums(leaves: Iterable[array]) -> None:
 
 
 def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnostic | None:
-    """What to say of the first launch on the way to the loss that made a value turn."""
+    """The diagnostic for the first launch on the path to the loss that computed a NaN or an infinity."""
     for i in live:
         record = records[i]
         if isinstance(record, CheckpointRecord):
@@ -82,7 +82,7 @@ def _primal_culprit(records: Sequence[Record], live: Sequence[int]) -> Diagnosti
 
 
 def _culprit(record: LaunchRecord) -> Culprit | None:
-    """Where a value turned in a launch; None if none did, or if what it read is lost."""
+    """The place in a launch where a value became NaN or infinite; None if none did or inputs are lost."""
     plan = record.kernel.plan
     inputs = _inputs(record)
     if inputs is not None:
@@ -115,7 +115,7 @@ def _is_current(record: LaunchRecord, elements: array) -> bool:
 
 
 def _inputs(record: LaunchRecord) -> dict[int, array] | None:
-    """What a launch read and others have overwritten since, as it was; None where that is lost."""
+    """Copies of launch inputs that were overwritten later, as they were; None where these are lost."""
     plan, saved = record.kernel.plan, {i: watch.saved for i, watch in record.watches}
     # Of a struct, one field may have been overwritten, and memory has one version for all of them.
     spent = {i for i, watch in record.watches if watch.spent}
@@ -297,7 +297,7 @@ def _kept(adjoints: Adjoints, primal: array) -> Allocation:
 
 
 def _first(values: Any, elements: array) -> str:
-    """What the first element that is not finite is, and where it stands; "" if there is none."""
+    """The first element that is not finite, with its index; "" if there is none."""
     wrong = np.argwhere(~np.isfinite(np.asarray(values, np.float64)))
     if not len(wrong):
         return ""

@@ -25,7 +25,7 @@ WITH_GRADIENT, WITHOUT_GRADIENT = "#b7e4c7", "#e9ecef"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a graph shows; `labels` are the names that the user gave, `tracked` what is never hidden."""
+    """Options of a graph; `labels` are the user's names, `tracked` the arrays that are never hidden."""
 
     simplify: bool
     hide_readonly: bool
@@ -76,7 +76,7 @@ def dot(records: Sequence[Record], scopes: Sequence[Scope], options: Options) ->
 
 
 def flow_of(record: Record) -> Flow:
-    """What a record reads and writes, by the names of parameters."""
+    """The arrays that a record reads and writes, by the names of parameters."""
     if not isinstance(record, LaunchRecord):
         return Flow(tuple(("", r) for r in record.read), tuple(("", w) for w in record.written))
     plan, arguments = record.kernel.plan, record.call.arguments
@@ -91,7 +91,7 @@ def _identity(values: array) -> Hashable:
 
 
 def _key(record: Record, flow: Flow) -> Hashable:
-    """What two records have in common that do the same to the same arrays."""
+    """A key that is equal for records which do the same to the same arrays."""
     grid = record.grid.extents if isinstance(record, LaunchRecord) else ()
     sides = (tuple(_identity(values) for _, values in side) for side in (flow.read, flow.written))
     return record.title, grid, *sides
@@ -225,7 +225,7 @@ class _Arrays:
         return f"shape=ellipse, style=filled, fillcolor={_quoted(color)}, label={_quoted(label)}"
 
     def _name(self, identity: Hashable, values: array) -> str:
-        """What the user calls the array: its label, its variable, or the parameter that took it."""
+        """The name of the array: its label, its variable, or the parameter that took it."""
         names = self.parameters[identity]
         parameter = max(names, key=len) if self.options.longest_name else names[0]
         return self.labels.get(identity) or name_in_caller(values) or parameter

@@ -85,7 +85,7 @@ class Observed:
 
     @property
     def epoch(self) -> int:
-        """How often it has been reset."""
+        """The number of resets so far."""
         return self._recording.epoch
 
     def observe(self) -> None:
@@ -99,17 +99,17 @@ class Observed:
 
     @property
     def times(self) -> Mapping[int, int]:
-        """How many nanoseconds launches took since the tape is observed, by the number of the record."""
+        """The time of launches in nanoseconds since the tape is observed, by the number of the record."""
         return self._recording.times or {}
 
     @property
     def overwrites(self) -> Sequence[Overwrite]:
-        """What was overwritten, in order, while a recorded launch needed it for its adjoint."""
+        """The overwrites of elements that an adjoint needs, in order."""
         return self._recording.guard.overwrites
 
     @property
     def findings(self) -> Sequence[Diagnostic]:
-        """What the last `backward` warned of or failed by: chains that end, values that are not finite."""
+        """The warnings and errors of the last `backward`: chains that end, values that are not finite."""
         return self._findings
 
     @property
@@ -119,12 +119,12 @@ class Observed:
 
     @property
     def sweeps(self) -> int:
-        """How often `backward` has begun, or was forgotten: `magnitudes` grow while it stays the same."""
+        """The number of times `backward` began or was reset; `magnitudes` grow while it stays the same."""
         return self._sweeps
 
     @property
     def last_cotangents(self) -> Mapping[array, Values] | None:
-        """What the last `backward` started with, as `backward(grads=...)` takes it.
+        """The seeds of the last `backward`, as `backward(grads=...)` takes them.
 
         None where there was none, where it stayed on a device, or where they are many numbers and the tape
         was not observed then.
@@ -132,7 +132,7 @@ class Observed:
         return self._cotangents
 
     def _begin_sweep(self, seeds: Seeds) -> list[Magnitude] | None:
-        """Where to note the norms of a sweep; None if nobody watches."""
+        """Start a list of the norms of a sweep; None if the tape is not observed."""
         self._sweeps += 1
         is_watched = self._magnitudes is not None
         distinct = len({target.allocation for target in seeds}) == len(seeds)

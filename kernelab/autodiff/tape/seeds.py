@@ -98,7 +98,7 @@ def _no_gradient(primal: Any) -> tuple[str, str]:
 
 
 def no_loss(value: Any) -> tuple[str, str]:
-    """What is wrong with a value that was passed for the loss, and what to do."""
+    """The error for a value that was passed as the loss but is none."""
     message = f"the loss is an array of one number, not {described(value)}"
     if isinstance(value, int | float) or getattr(value, "shape", None) == ():
         return f"{message}: a number of the host knows nothing of how it was computed", _SUMMED
@@ -108,7 +108,7 @@ def no_loss(value: Any) -> tuple[str, str]:
 
 
 def no_function(value: object) -> tuple[str, str]:
-    """What is wrong with a value that was to be recorded as a function, and what to do."""
+    """The error for a value that was to be recorded as a function but is none."""
     message = f"record_func takes a function without arguments, not {described(value)}"
     return message, "write tape.record_func(lambda: ..., arrays=[x, y])"
 
