@@ -55,7 +55,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a figure looks: colours by Matplotlib's name, one scale for all panels or one each, exponents.
+    """The style of a figure: Matplotlib's colour map, one scale for all panels or one each, exponents.
 
     `positive` numbers have colours from zero up, others are centred on zero.
     """
@@ -133,12 +133,12 @@ def _shown(panel: Panel, style: Style) -> Values:
 
 
 def _is_infinite(shown: Values, style: Style) -> Values:
-    """Where something is infinite or no number; the logarithm of a zero is neither."""
+    """Mask of values that are infinite or NaN; the logarithm of a zero is neither."""
     return np.asarray(np.isnan(shown) | (np.isposinf(shown) if style.log_scale else np.isinf(shown)))
 
 
 def _marks(parts: Sequence[Panel], style: Style) -> str:
-    """What black and hatched cells mean, where there are any."""
+    """The legend of black and hatched cells, where there are any."""
     infinite = any((p.evaluated & _is_infinite(_shown(p, style), style)).any() for p in parts)
     left_out = any(not p.evaluated.all() for p in parts)
     told = ["in the colour of this text: infinite or not a number"] * infinite + [
@@ -250,7 +250,7 @@ def _hovered(panel: Panel, box: Any) -> hover.Matrix:
 
 
 def jacobians_view(found: Jacobians) -> Node:
-    """What a notebook shows for a dict of Jacobians."""
+    """The view of a dict of Jacobians."""
     parts = panels(found)
     return figure_view(figure(parts, Style(title=f"Jacobians of {found.subject}")), parts)
 

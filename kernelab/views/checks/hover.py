@@ -36,7 +36,7 @@ STYLE += "".join(
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """What a part of a picture shows: values, which of them were computed, and how elements are called.
+    """A part of a picture: values, a mask of the computed ones, and the names of elements.
 
     `place` is where it stands: left, top, width and height as shares of the picture.
     """
@@ -83,7 +83,7 @@ def _cells(matrix: Matrix, side: int) -> Iterator[str]:
 
 
 def _told(matrix: Matrix, block: Any, i: int, j: int) -> str:
-    """What a block is; "" for many zeros."""
+    """The tooltip of a block; "" for a block of zeros."""
     values, known = matrix.values[block], matrix.evaluated[block]
     if values.size == 1:
         value = f"{values[0, 0]:.6g}" if known.all() else "not computed"

@@ -17,7 +17,7 @@ def gradcheck_view(report: GradcheckReport) -> Node:
 
 
 def _meanings(report: GradcheckReport) -> list[Node]:
-    """What the verdicts mean, and what is known of each pair that failed."""
+    """The meanings of the verdicts, and details of each pair that failed."""
     found: list[Node] = []
     for verdict in sorted({pair.verdict for pair in report.pairs if pair.verdict}):
         found.append(words(Run(f"{verdict}: ", "strong"), VERDICTS[verdict]))
@@ -59,7 +59,7 @@ def _notes(report: TapeReport) -> list[str]:
 
 
 def _about(launch: LaunchCheck) -> tuple[Node, ...]:
-    """What is known of a launch that failed."""
+    """The details of a launch that failed."""
     if launch.report is not None:
         return (gradcheck_view(launch.report),)
     return (words(Run(f"launch {launch.index + 1}, {launch.kernel}: ", "strong"), launch.reason),)

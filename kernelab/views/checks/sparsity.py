@@ -47,7 +47,7 @@ class Spy:
 
     @property
     def in_groups(self) -> str:
-        """What is computed together, in words."""
+        """A sentence on the entries that are computed together."""
         return f"{self.by} in {self.groups} groups" if self.groups > 1 else f"all {self.by} in one group"
 
     def binned(self, most: int) -> Values:
@@ -66,7 +66,7 @@ class Spy:
         return Spy(self.input, self.output, *places, shape, self.group[kept], self.groups, self.by)
 
     def describe(self) -> str:
-        """What the picture is of, in words."""
+        """A sentence on the subject of the picture."""
         count = f"{len(self.rows):,} of {self.shape[0] * self.shape[1]:,} entries"
         groups = f", {self.in_groups}" if self.groups else ""
         return f"{self.title}   {self.shape[0]} x {self.shape[1]}, {count}{groups}"

@@ -59,7 +59,7 @@ FOLDED = ("tangent", "cpp", "cuda")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a view shows of a kernel: `refused` says why it has no adjoint, `residuals` what a tape keeps.
+    """The parts of a kernel's view: `refused` says why it has no adjoint, `residuals` lists its saved values.
 
     `units` are the generated texts by pane, `glimpses` the same of the first programs, enough to fill a fold.
     `loops` are those of the kernel, `spilled` counts the sweeps in which they kept checkpoints instead.
@@ -80,7 +80,7 @@ class Parts:
 
 
 def kernel_view(parts: Parts, shown: Sequence[str] = DEFAULT) -> Node:
-    """The named panes beside each other; with the default ones, the others can be unfolded below."""
+    """The named panes side by side; with the default ones, the others can be unfolded below."""
     places = _Places(parts)
     beside = [pane for name in PANES if name in shown for pane in _pane(name, parts, places)]
     folds: list[Node] = []
@@ -147,7 +147,7 @@ class _Places:
                 yield CodeLine((Run(facts.sentence),), n, number)
 
     def table(self) -> Table:
-        """What each line does, the kernel's own cell first, called as in the gutters."""
+        """The effects of each line, the kernel's own cell first, with line numbers as in the gutters."""
         names = {
             (source, n): CodeLine((), n, number).mark
             for number, (source, used) in enumerate(self.used.items())
@@ -191,7 +191,7 @@ def listing_view(listing: Listing) -> Code:
 
 
 def _broken(line: Line) -> Iterator[Line]:
-    """The line in parts that fit beside the source, broken before an operator or behind a comma."""
+    """The line in parts that fit next to the source, broken before an operator or after a comma."""
     indent = len(line.text) - len(line.text.lstrip()) + 8
     text, goes_on = line.text, line.goes_on
     while len(text) > WIDTH:
@@ -209,7 +209,7 @@ def _unit(name: str, unit: Unit, places: _Places) -> Code:
 
 
 def _glimpse(name: str, parts: Parts, places: _Places) -> Code:
-    """Where the entries of generated text begin, without the helpers above them."""
+    """The generated text from its first entry on, without the helpers above."""
     unit = parts.glimpses[name]()
     first = min((entry.lines.start for entry in unit.entries), default=0)
     shown = [*_generated(unit.lines[first : first + MAX_GENERATED], places)]
@@ -227,7 +227,7 @@ def _generated(lines: Sequence[GeneratedLine], places: _Places) -> Iterator[Code
 
 
 def _machine(name: str, parts: Parts, places: _Places) -> Node:
-    """What NVIDIA's tools make of the CUDA text, or why they make nothing."""
+    """The output of NVIDIA's tools for the CUDA text, or the reason why there is none."""
     try:
         unit = parts.units[name]()
     except BuildError as problem:
@@ -291,6 +291,6 @@ def _saving(saving: Saving) -> str:
 
 
 def spill(sweeps: int) -> str:
-    """What it means that the adjoint of a kernel did not fit into the memory for loops."""
+    """The note on an adjoint of a kernel that exceeded the memory for loops."""
     times = "a sweep" if sweeps == 1 else f"{sweeps} sweeps"
     return f"{times} kept checkpoints, and ran the iterations between them again"

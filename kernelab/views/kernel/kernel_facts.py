@@ -40,7 +40,7 @@ def ptx(unit: Unit) -> Unit:
 
 
 def shown_architecture() -> str:
-    """What machine text is shown for: the first CUDA device in use, else a usual one."""
+    """The architecture of the machine text: that of the first CUDA device in use, else a default."""
     return next((space.driver.architecture for space in OPEN.values()), USUAL)
 
 
@@ -125,7 +125,7 @@ def vjp_view(pair: Vjp) -> Node:
 
 
 def parts_of(kernel: Kernel) -> Parts:
-    """What can be shown of a kernel, each part worked out when it is asked for."""
+    """The facts of a kernel that views show, each computed on demand."""
     active = differentiable(kernel)
     refused = refusal(kernel)
     program = None if refused else kernel.vjp(active)
@@ -153,7 +153,7 @@ def differentiable(kernel: Kernel) -> list[str]:
 
 
 def refusal(kernel: Kernel) -> str:
-    """Why a kernel has no adjoint; empty if it has one."""
+    """The reason why a kernel has no adjoint; empty if it has one."""
     active = differentiable(kernel)
     if not active:
         return "no parameter is a float or an array of floats"

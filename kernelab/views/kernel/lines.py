@@ -20,7 +20,7 @@ NOTHING = "touches no array"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a line does to the arrays of a kernel, by their names there, and what is kept of it, in words."""
+    """The effects of a line on the arrays of a kernel, by their names there, and its saved values, in words."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ def facts_of(
     residuals: Sequence[Saving],
     loops: Sequence[LoopStorage],
 ) -> dict[Place, Facts]:
-    """The lines that the kernel runs, each with what it does, in the order in which the kernel comes to them.
+    """The lines that the kernel runs, in order of execution, each with its effects.
 
     `saved` is kept by the adjoint, `residuals` by a tape; of `loops` those are told of which keep nothing.
     """

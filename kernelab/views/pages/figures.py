@@ -20,7 +20,7 @@ def new(width: float, height: float) -> Any:
 
 
 def whole_ticks(axis: Any) -> None:
-    """Let an axes count rows and columns: ticks at whole numbers, one where there is but one."""
+    """Place ticks of an axis of rows or columns at whole numbers; one tick where there is but one."""
     for each in (axis.xaxis, axis.yaxis):
         each.get_major_locator().set_params(integer=True, min_n_ticks=1)
 

@@ -37,7 +37,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line of code; `number` is that of the source line it comes from, None where no user wrote one.
+    """A line of code; `number` is that of its source line, None for generated lines.
 
     `cell` tells lines of several cells apart: 0 is the cell that the view is of.  A line that goes on with
     the one before shows no number.
@@ -60,7 +60,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines of code under a title; `told` are remarks on some, which a page shows who points at a line."""
+    """Lines of code under a title; `told` are remarks on some lines, shown as tooltips."""
 
     title: str
     lines: tuple[CodeLine, ...]
@@ -89,7 +89,7 @@ class Table:
 
     @property
     def numbers(self) -> tuple[bool, ...]:
-        """Which columns hold numbers: their heads stand to the right as they do."""
+        """Mask of the columns that hold numbers, which are aligned to the right."""
         return tuple(
             bool(self.rows) and all(row[k].is_number for row in self.rows) for k in range(len(self.head))
         )

@@ -83,7 +83,7 @@ def _html(node: Node) -> str:
 
 
 def _shares(parts: tuple[Node, ...]) -> str:
-    """Parts beside each other: of scarce room all but the last get what their code needs, up to a limit.
+    """Widths of parts side by side: all but the last get what their code needs, up to a limit.
 
     The last is never given more than it needs: the signatures of the others may need it.
     """

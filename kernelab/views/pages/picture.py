@@ -48,7 +48,7 @@ WIDTH, HEIGHT, LEFT, BELOW, POINTS = 400, 110, 68, 14, 480
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Which number has which colour: from `low` to `high` along the anchors."""
+    """A colour scale: numbers from `low` to `high` along the anchors."""
 
     low: float
     high: float
@@ -205,7 +205,7 @@ def _ink(curve: int) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    """Which curve is which, where they have names."""
+    """The legend of curves that have names."""
     shown = [f'<b style="color:{_ink(k)}">{escape(name)}</b>' for k, name in enumerate(names) if name]
     return f'<div class="kl-key">{"".join(shown)}</div>' if shown else ""
 

@@ -20,7 +20,7 @@ WIDTH = 24
 
 
 class Bar:
-    """What shows the progress of one piece of work; `write` shows a view, told whether it is the last."""
+    """The display of one piece of work; `write` shows a view and takes whether it is the last."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ def running(progress: Progress, seconds: float) -> Node:
 
 
 def _left(progress: Progress, seconds: float) -> str:
-    """How long the rest takes, if it goes on as it went."""
+    """The estimated time left, at the average speed so far."""
     left = seconds * (progress.total - progress.done) / max(progress.done, 1)
     return f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
 
 
 def finished(progress: Progress, seconds: float) -> Node:
-    """What stays of it."""
+    """The view that remains after the work."""
     return words(f"{progress.what}: {progress.done:,} in {seconds:.1f} s")
 
 

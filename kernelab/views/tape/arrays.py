@@ -34,7 +34,7 @@ COMPONENTS = ("x", "y", "z", "w")
 
 
 def array_view(shown: array, *, asks: bool = False) -> Node:
-    """What an array holds, and its gradient where it has one.
+    """The view of an array's values, and of its gradient where it has one.
 
     With `asks`, the elements of the gradient are marked for a live page, which asks who added to them.
     """
@@ -49,7 +49,7 @@ def array_view(shown: array, *, asks: bool = False) -> Node:
 
 
 def picked_view(shown: indexedarray) -> Node:
-    """What elements picked from an array hold."""
+    """The view of the elements of an `indexedarray`."""
     with unrecorded():
         elements = shown.contiguous()
     described = f" of an array of {_extents(shown.data)} {shown.dtype} on {shown.device}"

@@ -55,7 +55,7 @@ RELIEF = 20
 
 
 class Digest:
-    """What is known of one tape, brought up to date by `look`."""
+    """The data of one tape for a page, updated by `look`."""
 
     def __init__(self, tape: Tape, names: Names, clock: Callable[[], float] = perf_counter) -> None:
         self.tape = weakref.ref(tape)
@@ -87,7 +87,7 @@ class Digest:
     # -------------------------------------------------------------------------------------- what is given out
 
     def news(self) -> dict[str, Any] | None:
-        """What has changed since the last news; None if nothing has."""
+        """The changes since the last call; None if there are none."""
         fresh = {part: rows[self._sent[part] :] for part, rows in self.parts.items()}
         found: dict[str, Any] = {part: rows for part, rows in fresh.items() if rows}
         found |= {name: self.others[name] for name in self._changed}
@@ -136,7 +136,7 @@ class Digest:
         self._ask(range(len(self._owners)))
 
     def _name_new(self) -> None:
-        """Ask what new arrays are called, but not so often that recording threads would wait for it."""
+        """Look up the names of new arrays, but not so often that recording threads would wait for it."""
         began = self._clock()
         if self._asked == len(self._owners) or began < self._due:
             return
@@ -238,7 +238,7 @@ class Digest:
             known.append(self._overwrite(event, reader, writer))
 
     def _index_writes(self, tape: Tape) -> None:
-        """Which records each line has made that change a memory."""
+        """Index the records that change a memory by their lines."""
         fresh = tape.since(self._indexed)[: self._seen - self._indexed]
         for number, record in enumerate(fresh, self._indexed):
             for memory in {id(one.allocation) for one in record.written}:
@@ -295,7 +295,7 @@ def _short(norm: float) -> float | str:
 
 
 def _line(span: Span) -> list[str]:
-    """Where a line stands, and its text."""
+    """The location of a line, and its text."""
     return [str(span), span.source.line(span.line).strip()]
 
 

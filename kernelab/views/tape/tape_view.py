@@ -40,7 +40,7 @@ def names_of(memories: Iterable[Allocation], namespace: Mapping[str, Any]) -> di
 
 
 def names_now(memories: Iterable[Allocation]) -> Mapping[Allocation, str]:
-    """What the notebook that is running calls them; elsewhere, what the code that called kernelab does."""
+    """The variables of arrays in the running notebook; elsewhere, in the code that called kernelab."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None:
         return names_of(memories, shell.user_ns)
@@ -86,7 +86,7 @@ MOST_WARNINGS = 6
 
 
 def tape_view(tape: Tape) -> Node:
-    """What the tape holds."""
+    """The view of a tape."""
     records = tuple(tape)
     if not records:
         return words("This tape is empty: launch kernels inside `with tape:` to record them.")
@@ -108,7 +108,7 @@ def _data(tape: Tape) -> Mapping[str, Any]:
 
 
 def _warnings(data: Mapping[str, Any]) -> list[Words]:
-    """What was overwritten though an adjoint needs it, and what the last `backward` found."""
+    """The overwrites of elements that an adjoint needs, and the findings of the last `backward`."""
     told: dict[str, None] = {}
     names = dict(data["names"])
     for clash, _, _, held, *_ in data["overwrites"]:
@@ -123,7 +123,7 @@ def _warnings(data: Mapping[str, Any]) -> list[Words]:
 
 
 def _spills(records: tuple[Record, ...]) -> Iterator[Words]:
-    """Which kernels had loops that did not fit into memory."""
+    """The kernels with loops that did not fit into memory."""
     for kernel in dict.fromkeys(record.kernel for record in records if isinstance(record, LaunchRecord)):
         if kernel.spilled:
             yield words(Run(f"{kernel.name}, beyond the memory for loops: ", "dim"), spill(kernel.spilled))

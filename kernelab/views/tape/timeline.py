@@ -42,7 +42,7 @@ paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px;stroke-linejoin:roun
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is drawn: the data of a digest, the rows of the records and the memories that have room."""
+    """The data of a drawing: a digest, the rows of the records, and the memories that have a column."""
 
     data: Mapping[str, Any]
     rows: Mapping[int, int]
@@ -75,7 +75,7 @@ class Picture:
         return HEAD + ROW * (len(self.rows) + self.is_cut + 0.5)
 
     def kind(self, record: int) -> Mapping[str, Any]:
-        """What a record does."""
+        """The kind of a record, in words."""
         found: Mapping[str, Any] = self.data["kinds"][self.data["steps"][self.data["records"][record]][0]]
         return found
 
@@ -87,13 +87,13 @@ class Picture:
         return read, written
 
     def shape(self, memory: int) -> list[int]:
-        """That of the first array over a memory."""
+        """The shape of the first array over a memory."""
         layouts = (layout for one, layout in self.data["arrays"] if one == memory)
         found: list[int] = self.data["layouts"][next(layouts)][1]
         return found
 
     def name(self, memory: int) -> str:
-        """What an array is called."""
+        """The name of an array."""
         given: str = self.data["memories"][memory][0]
         return self.names.get(memory, given)
 
@@ -117,7 +117,7 @@ def timeline(data: Mapping[str, Any]) -> str:
 
 
 def _versions(data: Mapping[str, Any]) -> dict[tuple[int, int], int]:
-    """How often the tape had written a memory, after each record that writes it."""
+    """The number of writes to a memory after each record that writes it."""
     counts: dict[int, int] = {}
     found: dict[tuple[int, int], int] = {}
     for record, step in enumerate(data["records"]):
