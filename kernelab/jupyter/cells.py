@@ -39,7 +39,7 @@ def running(shell: InteractiveShell, line: str, body: str) -> Cell:
 
 
 def remember_python(cell: Cell, definitions: Mapping[str, Any]) -> None:
-    """Let `inspect.getsource`, ``name??`` and signatures find the text of what a cell defines.
+    """Register a cell's text, so that `inspect.getsource`, ``name??`` and signatures find it.
 
     They look for a Python function: one is made of the same text under the cell's file name, never called.
     """
@@ -66,7 +66,7 @@ def _function(node: ast.FunctionDef, filename: str) -> Any:
 
 
 def _as_typed(shell: InteractiveShell, line: str, body: str) -> str:
-    """What the front end sent: the magic itself sees neither its own line nor blank lines above it."""
+    """The text that the front end sent: the magic sees neither its own line nor blank lines above it."""
     parent: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
     code = str(parent.get("content", {}).get("code", "")).rstrip("\n")
     if re.match(r"\s*%%", code) and code.endswith(body.rstrip("\n")):

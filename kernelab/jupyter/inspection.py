@@ -123,7 +123,7 @@ def _answer(reply: Reply, code: str, cursor_pos: int) -> Reply:
 
 
 def explain(data: Any, info: Any = None) -> Sections | None:
-    """What ``name?`` and Shift-Tab show of a kernel or a function for kernels; None for all else.
+    """The text of ``name?`` and Shift-Tab for a kernel or a function for kernels; None for all else.
 
     IPython's hook for the text of its inspector, which gets the object itself before IPython 8.22.
     """
@@ -159,7 +159,7 @@ def described(shown: object) -> Sections | None:
 
 
 def documentation(word: str) -> str:
-    """What a word of the language means: every signature with its sentence; empty for an unknown word."""
+    """The documentation of a word of the language: every signature with its sentence; may be empty."""
     if not isinstance(language().get(word), BuiltinRef):
         return ""
     return Builtin(word).__doc__ if ops.overloads(word) else said_of(word)

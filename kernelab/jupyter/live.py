@@ -127,7 +127,7 @@ def is_built() -> bool:
 
 
 class TapeWidget(anywidget.AnyWidget):
-    """What a page shows of one tape."""
+    """The widget that shows one tape on a page."""
 
     snapshot = traitlets.Unicode("").tag(sync=True)
 
@@ -207,7 +207,7 @@ def _class() -> type[TapeWidget]:
 
 
 def answer_beside_cells(widget: TapeWidget) -> None:
-    """Let questions reach a widget while a cell runs.
+    """Deliver questions to a widget while a cell runs.
 
     ipykernel gives front-ends threads of their own for that, but since 7.3 what answers a message of the main
     thread goes back to the main thread, which is busy.

@@ -60,7 +60,7 @@ def _near(word: str) -> list[str]:
 
 
 def without_effect(options: Namespace) -> list[Diagnostic]:
-    """What is told of options that change nothing."""
+    """The warnings for options that change nothing."""
     given = [name for name in IDLE if getattr(options, name) not in (None, False)]
     messages = (f"{IDLE[name]} changes nothing here: {UNUSED[name]}" for name in given)
     return [Diagnostic(message, code="option", severity="information") for message in messages]

@@ -27,7 +27,7 @@ class Watch:
         self.replaced: dict[str, Holder] = {}
 
     def look(self, names: Mapping[str, Any]) -> list[Diagnostic]:
-        """What is to be said now, one warning for each name of a cell."""
+        """The warnings that are due now, one for each name of a cell."""
         stale: dict[tuple[Source, str], list[Holder]] = {}
         sources: set[Source] = set()
         for holder in _holders(names):
@@ -56,7 +56,7 @@ def _holders(names: Mapping[str, Any]) -> Iterator[Holder]:
 
 
 def _changed(holder: Holder, names: Mapping[str, Any]) -> Iterator[str]:
-    """What the holder's own text names and the notebook now holds otherwise."""
+    """The names in the holder's own text that the notebook has rebound."""
     enclosed = inspect.unwrap(holder).__code__.co_freevars if hasattr(holder, "__wrapped__") else ()
     for name, then in _captured(holder).items():
         # A function of a module brings its own names along, which mean something else in the notebook.
