@@ -41,7 +41,7 @@ def base_of(value: Any) -> Any:
 
 
 def install() -> None:
-    """Let the types be called, be tested for by `isinstance`, and be bases of class statements."""
+    """Make the types callable, valid for `isinstance`, and usable as bases of class statements."""
     shaped = {"__instancecheck__": _is_one, "__mro_entries__": _bases}
     _add(Scalar, {"__call__": _number})
     _add(Vec, {"__call__": _vector} | shaped)

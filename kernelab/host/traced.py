@@ -46,7 +46,7 @@ _PLAIN = frozenset((float, int, bool, np.float32, np.float64))
 
 
 def origins(*values: Any) -> Origins:
-    """What numbers come from, those in lists, tuples and dicts too; nothing that does not matter any more."""
+    """The origins of numbers, of those in lists, tuples and dicts too, as far as they still matter."""
     found: Origins = ()
     for value in values:
         if value.__class__ in _PLAIN:
@@ -63,7 +63,7 @@ def origins(*values: Any) -> Origins:
 
 
 def _of_view(values: Any) -> Origins:
-    """What a plain view comes from: NumPy's `asarray` leaves the array behind it as its base."""
+    """The origins of a plain view: NumPy's `asarray` keeps the array as its base."""
     return values.base._origins if isinstance(values.base, TracedArray) else ()
 
 
@@ -133,7 +133,7 @@ def _made(kind: Any, base: Any, value: Any, found: Origins) -> Any:
 
 
 def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> Any:
-    """What a function of NumPy's makes of numbers with origins."""
+    """Apply a function of NumPy's to numbers with origins."""
     out = options.pop("out", ())
     found = origins(*inputs, options)
     options = untraced(options) | ({"out": untraced(out)} if out else {})
@@ -151,7 +151,7 @@ def _computed(ufunc: Any, method: str, inputs: Any, options: dict[str, Any]) -> 
 
 
 def _changed(target: Any, found: Origins) -> None:
-    """What some elements of a target come from now."""
+    """Update the origins of a target of which some elements were assigned."""
     if isinstance(target, TracedArray) and target.dtype.kind in "fc":
         target._origins = _that_matter((*found, *target._origins))
 
@@ -342,7 +342,7 @@ class TracedArray(Traced, np.ndarray[Any, Any]):
 
 
 def _applied(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-    """What one of NumPy's functions of arrays makes of numbers with origins."""
+    """Apply one of NumPy's functions of arrays to numbers with origins."""
     given = dict(kwargs)
     result = func(*untraced(args), **untraced(given))
     if func in _SHAPED_LIKE:

@@ -50,7 +50,7 @@ class NoComponent(KernelError, AttributeError):
 
 
 class HostValue(np.ndarray[Any, Any], Traced):
-    """What `kl.vec3(1.0, 2.0, 3.0)`, an element of an array of vectors, or a field of a struct is.
+    """A vector, matrix, quaternion or transform on the host, such as `kl.vec3(1.0, 2.0, 3.0)`.
 
     ``v.x``, ``v.xz``, ``v[0]`` and ``v[1:]`` read components, ``v.x = 1.0`` and ``v[0] = 1.0`` set them;
     ``==`` compares whole values, also with tuples.  ``v += w`` makes a new value, as in a kernel.
@@ -368,7 +368,7 @@ def _listed(value: HostValue, brackets: str) -> str:
 
 
 def _comparable(other: Any) -> Host | None:
-    """What a value may equal: another value, or numbers in a sequence."""
+    """A value that equality accepts: another value, or numbers in a sequence."""
     if not isinstance(other, np.ndarray | list | tuple):
         return None
     try:
@@ -455,7 +455,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _operand_type(operand: Any, model: HostValue) -> Value:
-    """The type of an operand; that of a number is the one of the components beside it."""
+    """The type of an operand; a number takes the type of the other operand's components."""
     known = type_of(operand)
     assert model.type is not None
     return known if known is not None else model.type.scalar
