@@ -37,7 +37,7 @@ def telling(**instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def show_signature(
     shown: Any, func: Callable[..., Any], without: Collection[str] = (), **options: Any
 ) -> None:
-    """Let help and Shift-Tab show the parameters of `func`, less some, with the options named one by one."""
+    """Set the signature of `func` for help and Shift-Tab, less some parameters, with the options by name."""
     written = signature(func)
     kept = [p for p in written.parameters.values() if p.name not in {"self", *without}]
     more = [Parameter(name, Parameter.KEYWORD_ONLY, default=given) for name, given in options.items()]
@@ -47,7 +47,7 @@ def show_signature(
 def misfit(
     func: Callable[..., Any], given: tuple[Any, ...], named: Mapping[str, Any], instead: Mapping[str, str]
 ) -> KernelTypeError:
-    """What is wrong with a call that Python refuses, and how the function is called."""
+    """The error for a call that Python refuses, with the signature of the function."""
     name = func.__qualname__.removesuffix(".__init__").rpartition("<locals>.")[2]
     accepted = signature(func).parameters
     parameters = [p for p in accepted.values() if p.name != "self"]

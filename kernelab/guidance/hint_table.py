@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Guidance(NamedTuple):
-    """Why a name is not there, if a table says so, and what to write instead."""
+    """Advice on a missing name: the reason, if a table gives one, and what to write instead."""
 
     reason: str
     hint: str
@@ -35,7 +35,7 @@ class Table:
         return Guidance(reason, hint) if arrow else Guidance("", reason)
 
     def hint(self, name: str) -> str:
-        """What to write instead of a name; empty where nothing is known."""
+        """The advice for a name; empty where there is none."""
         found = self.find(name)
         return found.hint if found is not None else ""
 

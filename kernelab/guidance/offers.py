@@ -31,5 +31,5 @@ class Offers:
     OFFERED: ClassVar[tuple[str, ...]] = ()
 
     def __dir__(self) -> list[str]:
-        """What a completer offers."""
+        """The names that a completer offers."""
         return sorted({*(name for name in super().__dir__() if name.startswith("__")), *self.OFFERED})
