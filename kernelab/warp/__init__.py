@@ -22,5 +22,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a completer offers: the names of kernelab."""
+    """The names that a completer offers: those of kernelab."""
     return dir(import_module("kernelab"))
