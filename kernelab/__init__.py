@@ -246,21 +246,21 @@ def show(shown: _Any) -> None:
 
 
 def load_ipython_extension(shell: "_Shell") -> None:
-    """What ``%load_ext kernelab`` calls."""
+    """Load the extension; called by ``%load_ext kernelab``."""
     from kernelab.jupyter import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: "_Shell") -> None:
-    """What ``%unload_ext kernelab`` calls."""
+    """Unload the extension; called by ``%unload_ext kernelab``."""
     from kernelab.jupyter import unload
 
     unload(shell)
 
 
 def __getattr__(name: str) -> _Any:
-    """The types and operations of the language, and the modules beside this one."""
+    """Return a type or an operation of the language, or a module of kernelab."""
     if name in _FACES:
         return _import_module(f"kernelab.{name}")
     if name in _LATER:
@@ -278,7 +278,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    """What a completer offers: the public names, not the folders that they come from."""
+    """The names that a completer offers: the public names, not the folders that they come from."""
     return sorted({*__all__, *_language_names(), *_BARE, *_FACES, "__version__"})
 
 

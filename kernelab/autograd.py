@@ -69,7 +69,7 @@ Function = Kernel | Callable[..., Any]
 
 @dataclass(slots=True)
 class FunctionMetadata:
-    """How results call a function, its inputs and its outputs; what is empty is found out."""
+    """Names of a function, its inputs and its outputs for results; empty ones are looked up."""
 
     key: str | None = None
     input_labels: list[str] = field(default_factory=list)
@@ -361,7 +361,7 @@ def taylor_test(
     device: Any = None,
     show_summary: bool = True,
 ) -> TaylorReport:
-    """How fast a kernel or Python function leaves the tangent of its adjoint, over steps from 0.1 down.
+    """Measure how fast a kernel or function leaves the tangent of its adjoint, over steps from 0.1 down.
 
     `function`, `dim`, `inputs` and `outputs` are those of `jacobian`.  All inputs are moved along one random
     direction, in float64: the remainder falls with the square of the step if the gradient is the derivative,
@@ -414,7 +414,7 @@ def _subject(
     device: Any,
     metadata: FunctionMetadata | None,
 ) -> tuple[Subject, Sequence[str]]:
-    """What is differentiated, and the names of outputs that are known only once it has run."""
+    """The function to differentiate, and the names of outputs that are known only after a run."""
     place = None if device is None else get_device(device)
     if not callable(function):
         raise KernelTypeError(_no_function(what, function))

@@ -38,7 +38,7 @@ USE_ANOTHER = "install g++ (on Debian and Ubuntu: sudo apt-get install g++), or 
 
 
 class Mark(Enum):
-    """How a finding stands: there, missing but not needed for kernels on the CPU, or in the way of them."""
+    """The state of a finding: present, missing but not needed for kernels on the CPU, or blocking them."""
 
     OK = "ok"
     OPTIONAL = "--"

@@ -19,7 +19,7 @@ MAX_SHOWN = 10
 
 
 def label_of(filename: str) -> str:
-    """What a message calls a file: a notebook's cell by its number, ``Cell In[3]``, any other by its name."""
+    """The label of a file in messages: ``Cell In[3]`` for a cell of a notebook, else the file's name."""
     # Asked of the shell that is running, if one is: nothing here imports IPython.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     describe = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)
@@ -41,7 +41,7 @@ def type_name(value: object) -> str:
 
 
 def a_thing(value: object) -> str:
-    """What a message calls a value of some type: "a list", "an array"."""
+    """The type of a value for messages: "a list", "an array"."""
     if value is None:
         return "None"
     name = value.__name__ if isinstance(value, type) else type_name(value)
@@ -102,7 +102,7 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding: what is wrong, where, what was found there, and what to write instead.
+    """One finding: the problem, its location, what was found there, and what to write instead.
 
     `code` is a stable short name for tools, `note` stands beside the caret, `hint` says what to do.
     """
@@ -161,7 +161,7 @@ class Diagnosed(BaseException):
 
 
 class KernelError(Diagnosed, Exception):
-    """What a user did that kernelab cannot go along with, as one or more diagnostics."""
+    """An error in the user's program, as one or more diagnostics."""
 
 
 class KernelInterrupt(Diagnosed, KeyboardInterrupt):

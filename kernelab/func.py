@@ -80,7 +80,7 @@ def value_and_grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 def jvp(
     func: Function, primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """What `func` returns for `primals`, and its derivative along `tangents`, in the same structure.
+    """Compute `func` at `primals` and its derivative along `tangents`, in the structure of the results.
 
     `tangents` are arrays of the shapes and dtypes of the primals.  The derivative of an array of integers is
     an array of zeros.  With `has_aux`, a third item follows.
@@ -101,7 +101,7 @@ def jvp(
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """What `func` returns for `primals`, and a function from cotangents of that to a tuple of adjoints.
+    """Compute `func` at `primals`, and a function from cotangents of the result to a tuple of adjoints.
 
     The function takes cotangents in the structure of what `func` returned, and may be called again.  None is
     a cotangent of zeros; that of an array of integers does not count.
@@ -169,7 +169,7 @@ def _forward_jacobian(
     chunk_size: int | None = None,
     randomness: Randomness = "error",
 ) -> Function:
-    """What `jacfwd` returns; `asked` is what a user has called."""
+    """Implement `jacfwd`; `asked` is the public function that the user called."""
     _require_chunk(chunk_size)
     _require_randomness(randomness)
 

@@ -59,7 +59,7 @@ _RATES = {"learning_rate": "write lr=0.01", "step_size": "write lr=0.01"}
 
 
 class Optimizer(ABC):
-    """What optimisers have in common: the parameters, and the state that a step keeps for each."""
+    """Base class of optimisers: the parameters, and the state that a step keeps for each."""
 
     KEPT = 0
     """How many arrays of state there are for a parameter."""

@@ -10,7 +10,7 @@ Policy = Literal["save", "warn", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `kernelab.config` documents, by the same names; `overwrite` is the policy of tapes not given one.
+    """The settings that `kernelab.config` documents; `overwrite` is the default policy of tapes.
 
     A thread of an adjoint that would save more than `loop_memory` bytes keeps checkpoints: beyond some
     megabytes another run of a short iteration costs about as much as the memory that it spares.

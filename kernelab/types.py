@@ -60,12 +60,12 @@ def transformation(dtype: Any = float) -> Transform:
 
 
 def type_size(dtype: Any) -> int:
-    """How many numbers a value of a type holds: 3 for ``vec3``."""
+    """The number of scalars in a value of a type: 3 for ``vec3``."""
     return size_of(_element(dtype))
 
 
 def type_size_in_bytes(dtype: Any) -> int:
-    """How many bytes an element of a type takes in an array; of an array type, its elements'."""
+    """The size in bytes of an element of a type in an array; of an array type, its elements'."""
     return itemsize(_element(dtype))
 
 
@@ -258,7 +258,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a completer offers."""
+    """The names that a completer offers."""
     return [*__all__]
 
 
