@@ -20,7 +20,7 @@ NOTHING = "touches no array"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The effects of a line on the arrays of a kernel, by their names there, and its saved values, in words."""
+    """The effects of a line on the arrays of a kernel, by name, and its saved values, in words."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
