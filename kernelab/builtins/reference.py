@@ -30,7 +30,7 @@ def reference() -> str:
 
 
 def _words(module: str, said: Iterable[tuple[str, tuple[str, str]]]) -> str:
-    """A section of what is no record: a function in the language itself, or a word that it knows."""
+    """A section on names without a record: functions in the language itself, or words of the language."""
     lines = [f"## {title_of(module)}", ""]
     for word, (written, meaning) in said:
         lines += [f"### `{word}`", "", f"`{written}`", "", meaning, ""]

@@ -1,4 +1,4 @@
-"""The builder of IR: appends statements, folds constants, and opens and closes blocks.
+"""A builder of IR: appends statements, folds constants, opens and closes blocks.
 
 Passes and the frontend write IR through it; derivative rules write through `Expr`, which gives a builder's
 atoms Python's operators.  It folds only what is exact, so a program keeps its meaning to the last bit.
@@ -178,7 +178,7 @@ OF_NOTHING = {
     **dict.fromkeys(("ne", "isnan", "isinf"), False),
     **dict.fromkeys(("dot", "ddot", "length", "length_sq", "norm_l1", "norm_l2", "trace"), 0),
 }
-"""What operations give for vectors and matrices without components: the sum of nothing is 0."""
+"""The results of operations on vectors and matrices without components: the sum of nothing is 0."""
 
 
 def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:

@@ -228,7 +228,7 @@ class Native:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """What a function gives, or its `gradient`: the derivative of its one result by each float argument."""
+    """A call of a function, or of its `gradient`: the derivative of its one result by each float argument."""
 
     outs: tuple[Var, ...]
     function: "Function"
@@ -318,7 +318,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CustomRules:
-    """What a user wrote in place of the derivative of a function, as functions with its parameters first.
+    """The derivative of a function as its user wrote it, as functions with its parameters first.
 
     `grad` then takes the adjoint of each result and, for each array of floats, its adjoint array; it yields
     what to add to the adjoint of each float.  `replay` yields the results again, without effects.  `jvp` then

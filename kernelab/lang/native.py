@@ -1,4 +1,4 @@
-"""Snippets of C++ that users wrote: their lines, their parameters, and what they do to each array.
+"""Snippets of C++ written by users: their lines, their parameters, and how they access each array.
 
 What a snippet does to an array is read off its text.  An array that is only read is handed over as const, so
 that the compiler refuses what the reading has overlooked.
@@ -80,7 +80,7 @@ def _uses(text: str, name: str) -> Iterator[re.Match[str]]:
 
 
 def access(text: str, name: str) -> Access:
-    """What a snippet does to the array `name`."""
+    """The kind of access that a snippet makes to the array `name`."""
     text = plain(text)
     found = {_use(text, use.start(), use.end()) for use in _uses(text, name)} - {None}
     if found <= {"read"}:

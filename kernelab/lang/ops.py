@@ -1,4 +1,4 @@
-"""What an operation is: one record of its type rule, spellings, derivative, domain and documentation.
+"""Records of operations: type rule, spellings, derivative, domain and documentation of each.
 
 This module knows the shape of the record and the overload sets by name; the records themselves stand in
 `kernelab.builtins`.  A derivative is one of a closed set of kinds:
@@ -36,7 +36,7 @@ from kernelab.lang.types import (
 )
 
 Dims = dict[str, Any]
-"""What the variables of a signature stand for: scalars by pattern name, lengths by letter."""
+"""The values bound to the variables of a signature: scalars by pattern name, lengths by letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Expanded:
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """There is no derivative, for a reason that a user can read."""
+    """The operation has no derivative; `reason` tells the user why."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""How NumPy rounds numbers to a type: floats to brain floats, and floats to integers.
+"""Rounding of NumPy data to a type: floats to bfloat16, and floats to integers.
 
 NumPy has no brain floats of its own; `ml_dtypes` registers a dtype.  Its conversion of a float64 goes by way
 of float32 and so rounds twice, and its dtype is of no kind that NumPy calls a float: both are mended here.

@@ -1,4 +1,4 @@
-"""Structs: named fields that travel together, each flattened into its leaves before any IR exists.
+"""Structs: types with named fields, flattened into one variable for each leaf before any IR exists.
 
 A leaf is a number, vector, matrix or array; an array of structs is one array a leaf, each over the same
 memory with the struct's size as stride.  Structs compare by name and fields: when a definition changes, what
@@ -63,7 +63,7 @@ class StructArray:
 
 FieldType = Value | Array | Struct | StructArray
 AnyType = FieldType
-"""What an annotation can mean."""
+"""The type that an annotation stands for."""
 
 
 class Leaf(NamedTuple):
@@ -95,7 +95,7 @@ def array_inside(struct: Struct) -> str | None:
 
 @functools.cache
 def layout(struct: Struct) -> np.dtype[Any]:
-    """How a struct of values stands in memory: fields in order, each at a multiple of its own alignment."""
+    """The memory layout of a struct of values: fields in order, each at a multiple of its own alignment."""
     return np.dtype([(entry.name, _stored(entry.type)) for entry in struct.fields], align=True)
 
 
@@ -140,7 +140,7 @@ def has_derivative(type: AnyType) -> bool:
 
 
 def difference(one: Struct, other: Struct) -> str:
-    """How the fields of two structs of one name differ, as a message says it."""
+    """The first difference between the fields of two structs of one name, as the text of a message."""
     mine, theirs = ({entry.name: entry.type for entry in struct.fields} for struct in (one, other))
     for name, type in mine.items():
         if name not in theirs:

@@ -179,7 +179,7 @@ Type = Value | Array
 
 
 LARGEST = 144
-"""How many scalars a value holds at most, those of a 12 by 12 matrix: each one is a variable of the C++."""
+"""The largest number of scalars in a value, that of a 12 by 12 matrix: each is a variable of the C++."""
 
 _SUFFIXES = {
     float32: "", float64: "d", float16: "h", bfloat16: "bf",
@@ -200,7 +200,7 @@ def shape_of(type: Value) -> tuple[int, ...]:
 
 
 def size_of(type: Value) -> int:
-    """How many scalars a value holds."""
+    """The number of scalars in a value."""
     return math.prod(shape_of(type))
 
 

@@ -1,4 +1,4 @@
-"""Records that are composed of scalar operations: one Python function says what they mean, twice.
+"""Operations composed of scalar ones: one Python function defines both the IR and the NumPy version.
 
 `composite` calls it with expressions to expand the operation into scalar ones, through which derivatives go,
 and with NumPy arrays to compute.  A vector reaches it as the list of its components, a matrix as the list of
@@ -24,7 +24,7 @@ from kernelab.lang.types import SCALARS, Scalar, int32, scalar_of
 
 
 class Functions:
-    """What composed operations are made of: the table's functions, of expressions."""
+    """The operations of the table as functions of expressions, for the definitions of composed ones."""
 
     sqrt, sin, cos, asin, acos, atan2, log = (
         staticmethod(f) for f in (sqrt, sin, cos, asin, acos, atan2, log)

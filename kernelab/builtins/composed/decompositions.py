@@ -237,7 +237,7 @@ def _greatest(values: Sequence[Expr]) -> Expr:
 
 
 def _tolerance(values: Sequence[Expr]) -> Expr:
-    """How far apart values must be to count as different."""
+    """The least difference at which two values count as different."""
     greatest = _greatest(values)
     bound: Expr = greatest * (SEPARATE * epsilon(scalar_of(greatest.type).dtype))
     return bound

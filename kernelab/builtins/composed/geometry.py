@@ -57,7 +57,7 @@ def _closest(m: Any, p1: Point, q1: Point, p2: Point, q2: Point, epsilon: Any) -
 
 @composite(_closest, domain=(ANYWHERE, ANYWHERE, ANYWHERE, ANYWHERE, (1e-6, 1e-5)), exact=True)
 def closest_point_edge_edge(p1: Vec3, q1: Vec3, p2: Vec3, q2: Vec3, epsilon: Float) -> Vec3:
-    """Where the edges from ``p1`` to ``q1`` and from ``p2`` to ``q2`` are nearest: ``s``, ``t`` and distance.
+    """The closest points of the edges from ``p1`` to ``q1`` and ``p2`` to ``q2``: ``s``, ``t`` and distance.
 
     The points are ``p1 + s * (q1 - p1)`` and ``p2 + t * (q2 - p2)``.  An edge whose squared length is at most
     ``epsilon`` counts as its first point.  Parallel edges have many nearest points; one is chosen.  At
@@ -66,7 +66,7 @@ def closest_point_edge_edge(p1: Vec3, q1: Vec3, p2: Vec3, q2: Vec3, epsilon: Flo
 
 
 def _separates(m: Any, axis: Point, first: Sequence[Point], second: Sequence[Point], size: Any) -> Any:
-    """Whether the triangles, given from a corner of the first, lie apart along an axis."""
+    """Whether an axis separates the triangles, whose corners are relative to one of the first."""
     ends = []
     for triangle in (first, second):
         places = [dotted(axis, corner) for corner in triangle]

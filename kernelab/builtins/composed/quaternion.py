@@ -6,6 +6,7 @@ and products with a number work as for vectors.
 """
 
 from collections.abc import Sequence
+from operator import add, sub
 from typing import Any
 
 from kernelab.builtins.composed.composite import composite
@@ -143,7 +144,7 @@ def quat_rpy(roll: Float, pitch: Float, yaw: Float) -> QuatF:
 def _slerp(m: Any, a: Sequence[Any], b: Sequence[Any], t: Any) -> list[Any]:
     cosine = dotted(a, b)
     b = [m.where(cosine < 0.0, -y, y) for y in b]
-    apart, together = (m.norm([f(x, y) for x, y in zip(a, b, strict=True)]) for f in (_less, _plus))
+    apart, together = (m.norm([f(x, y) for x, y in zip(a, b, strict=True)]) for f in (sub, add))
     angle = 2.0 * m.atan2(apart, together)
     sine = m.sin(angle)
     near = sine < 1e-6
@@ -151,14 +152,6 @@ def _slerp(m: Any, a: Sequence[Any], b: Sequence[Any], t: Any) -> list[Any]:
     first = m.where(near, 1.0 - t, m.sin((1.0 - t) * angle) / safe)
     second = m.where(near, t, m.sin(t * angle) / safe)
     return [x * first + y * second for x, y in zip(a, b, strict=True)]
-
-
-def _less(x: Any, y: Any) -> Any:
-    return x - y
-
-
-def _plus(x: Any, y: Any) -> Any:
-    return x + y
 
 
 @composite(_slerp, domain=((-3.0, 3.0), (-3.0, 3.0), UNIT))

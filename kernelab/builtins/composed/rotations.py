@@ -111,12 +111,12 @@ def _twist_angle(m: Any, axis: Sequence[Any], q: Sequence[Any]) -> Any:
 
 @composite(_twist_angle)
 def quat_twist_angle(axis: Vec3, q: QuatF) -> Float:
-    """How far the rotation ``q`` turns around ``axis``, a unit vector: from 0 to 2 pi, without sign."""
+    """The angle by which ``q`` turns around ``axis``, a unit vector: from 0 to 2 pi, without sign."""
 
 
 @composite(lambda m, axis, q: 2.0 * m.atan2(dotted(q[:3], axis), q[3]))
 def quat_twist_angle_signed(axis: Vec3, q: QuatF) -> Float:
-    """How far the rotation ``q`` turns around ``axis``, a unit vector: positive by the right-hand rule."""
+    """The angle by which ``q`` turns around ``axis``, a unit vector: positive by the right-hand rule."""
 
 
 def _to_matrix(m: Any, t: Sequence[Any]) -> list[list[Any]]:

@@ -111,7 +111,7 @@ def _moved(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
 
 @composite(_moved, exact=True)
 def spatial_cross(a: Vec6, b: Vec6) -> Vec6:
-    """How a motion ``b`` changes with a frame that moves by ``a``: ``w x w'`` over ``v x w' + w x v'``."""
+    """The rate of change of a motion ``b`` in a frame moving by ``a``: ``w x w'``, ``v x w' + w x v'``."""
 
 
 def _pushed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
@@ -120,7 +120,7 @@ def _pushed(m: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
 
 @composite(_pushed, exact=True)
 def spatial_cross_dual(a: Vec6, b: Vec6) -> Vec6:
-    """How a force ``b`` changes with a frame that moves by ``a``: ``w x w' + v x v'`` over ``w x v'``."""
+    """The rate of change of a force ``b`` in a frame moving by ``a``: ``w x w' + v x v'``, ``w x v'``."""
 
 
 def _twist(m: Any, t: Sequence[Any], x: Sequence[Any]) -> list[Any]:

@@ -1,1 +1,1 @@
-"""How a record of the table is written, and words that have none."""
+"""The `builtin` decorator, which makes records of operations, and words of the language without a record."""

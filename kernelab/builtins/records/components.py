@@ -1,4 +1,4 @@
-"""Vectors and matrices by their components: how expansions take them apart and put them together.
+"""Helpers of expansions that split vectors and matrices into components and join them again.
 
 Knows `Expr` and the shapes of values; must not know any operation but `extract` and the constructors.
 """

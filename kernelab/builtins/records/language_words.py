@@ -121,7 +121,7 @@ WORDS: dict[str, tuple[str, str]] = {
 
 
 def said_of(word: str) -> str:
-    """How a word is written and what it does, as the table says it of operations; "" of other names."""
+    """The signature and documentation of a word, in the form of an operation's; "" for other names."""
     said = [WORDS[word]] if word in WORDS else [meaning for name, meaning in functions() if name == word]
     return "\n\n".join(f"{written}\n    {meaning}" for written, meaning in said)
 

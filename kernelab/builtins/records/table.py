@@ -1,4 +1,4 @@
-"""How a record of the table is written: the `builtin` decorator, and the callable that it makes.
+"""The `builtin` decorator: makes the record of an operation, and the callable for derivative rules.
 
 A decorated function is never called: its name, annotations and docstring are the record's.  What the
 decorator returns is the operation as users and rules meet it: called with `Expr` operands it appends IR,

@@ -105,7 +105,7 @@ def chain_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
 
 
 def of_partial(w: Expr, d: Expr) -> Expr:
-    """What a masked product gives to its partial: 0 where either factor is, even if the other is infinite."""
+    """The partial's share of a masked product: 0 where either factor is, even if the other is infinite."""
     share: Expr = where(eq(d, 0), 0.0, chain(w, d))
     return share
 
@@ -268,10 +268,6 @@ def pow_(x: Float, y: Float) -> Float:
     """
 
 
-def _to_type_of(a: Expr, n: Expr) -> Expr:
-    return n.apply(str(a.type))
-
-
 @builtin(
     cpp="{m}pow{f}({x}, ({T}){y})",
     name="pow",
@@ -279,7 +275,7 @@ def _to_type_of(a: Expr, n: Expr) -> Expr:
     singular=True,
     domain=((0.3, 3.0), (-4.0, 4.0)),
     numpy=lambda a, n: np.power(a, np.asarray(n).astype(np.asarray(a).dtype)),
-    partials=lambda y, a, n: (_pow_base(y, a, _to_type_of(a, n)), None),
+    partials=lambda y, a, n: (_pow_base(y, a, n.apply(str(a.type))), None),
 )
 def pow_int(x: Float, y: Int) -> Float:
     """The power ``x ** y`` with a whole exponent, which is rounded to the type of ``x``; ``x ** 0`` is 1."""

@@ -182,7 +182,7 @@ def _conversions(type: Vec | Mat, kind: str) -> Iterator[Op]:
 
 
 def _convertible(type: Vec | Mat) -> list[tuple[Pattern, Derivative]]:
-    """What a vector or matrix can be made of by converting each component."""
+    """The types from which a vector or matrix can be made by converting each component."""
     match type:
         case Quat() | Transform():
             return [(KindPattern(type.__class__, Float), _BACK)]

@@ -216,7 +216,7 @@ def _bits_expand(x: Expr) -> Expr:
 
 @builtin(expand=_bits_expand, numpy=_bits_numpy, derivative=Zero(), exact=True, domain=(-99.0, 99.0))
 def bit_count(x: Int) -> Index:
-    """How many bits of ``x`` are set."""
+    """The number of bits of ``x`` that are set."""
 
 
 def _choice(takes_second: Any) -> Rules:
@@ -326,7 +326,7 @@ def round_(x: Float) -> Float:
     expand=lambda x: x - trunc(x), numpy=lambda x: x - np.trunc(x), partials=lambda y, x: 1.0, exact=True
 )
 def frac(x: Float) -> Float:
-    """What `trunc` drops: ``x - trunc(x)``, of the sign of ``x``; derivative 1, also across the jumps."""
+    """The fractional part ``x - trunc(x)``, with the sign of ``x``; derivative 1, also across the jumps."""
 
 
 @builtin(cpp="({a} != {a})", numpy=np.isnan, derivative=Zero(), exact=True)

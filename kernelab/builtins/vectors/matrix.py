@@ -410,16 +410,12 @@ def inverse(a: MatNN) -> MatNN:
     """The inverse matrix; infinities and NaN where the determinant is 0."""
 
 
-def _where_rule_numpy(cond: Numpy, a: Numpy, b: Numpy) -> Numpy:
-    return np.where(cond[..., None, None], a, b)
-
-
 @builtin(
     expand=lambda cond, a, b: each(where, cond, a, b),
     name="where",
     derivative=WHERE,
     exact=True,
-    numpy=_where_rule_numpy,
+    numpy=lambda cond, a, b: np.where(cond[..., None, None], a, b),
     tags=SELECTS,
 )
 def where_matrix(cond: Bool, value_if_true: AnyMatNM, value_if_false: AnyMatNM) -> AnyMatNM:

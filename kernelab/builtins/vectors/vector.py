@@ -285,7 +285,7 @@ def length_sq(a: NumVecN) -> Number:
 
 
 class _Limits(NamedTuple):
-    """Which sums of squares are used as they are, and by what to multiply the components of others."""
+    """The range of sums of squares used as they are, and the factors that scale components of others."""
 
     low: float
     high: float
