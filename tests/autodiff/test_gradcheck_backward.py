@@ -79,6 +79,14 @@ def overwrites() -> None:
     KERNELS["square"][6](z, y)
 
 
+def many_readers() -> None:
+    x, y = reals(), blank()
+    KERNELS["square"][6](x, y)
+    for _ in range(4):
+        KERNELS["scale"][6](y, x, blank())
+    y.fill_(0.3)
+
+
 def halves() -> None:
     x, w = kl.ones(2, dtype=kl.bfloat16), kl.ones(1, dtype=kl.bfloat16, requires_grad=True)
     for _ in range(600):
@@ -111,6 +119,7 @@ TAPES = [
     reads_at_two_places,
     copies_and_fills,
     overwrites,
+    many_readers,
     halves,
     checkpoints,
 ]

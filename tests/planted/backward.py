@@ -1,6 +1,6 @@
 """Faults of a tape's own backward pass: `gradcheck_tape` itself has to fail for each."""
 
-from tests.planted.faults import AUTODIFF, Fault
+from tests.planted.faults import AUTODIFF, RUNTIME, Fault
 
 CHECK = ("tests/autodiff/test_gradcheck_backward.py",)
 
@@ -61,6 +61,20 @@ BACKWARD = (
         "an adjoint reads elements that were overwritten in part",
         AUTODIFF,
         "(self._in_order(values) if isinstance(lost, slice) else values)[lost] = kept",
+        "pass",
+        CHECK,
+    ),
+    Fault(
+        "who waits for a memory to change is not told",
+        RUNTIME,
+        "self.alert()\n        if self.watches.starts:",
+        "if self.watches.starts:",
+        CHECK,
+    ),
+    Fault(
+        "of the records that wait for a memory only the first is told",
+        AUTODIFF,
+        "waiting.append(record)",
         "pass",
         CHECK,
     ),
