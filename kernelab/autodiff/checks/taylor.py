@@ -6,7 +6,8 @@ Along one random direction, for steps h from large to small, in float64,
     |f(x + h v) - f(x) - h (J v)|    falls as h^2 if J v is the derivative, else as h
     |(f(x + h v) - f(x - h v)) / 2h - J v|    falls as h^2, until rounding makes it grow as 1/h
 
-where f is the sum of all outputs with random weights and J v comes from the adjoint.  Must not know views.
+where f is the sum of all outputs with random weights and J v comes from the adjoint.  Steps that leave the
+domain of f are left out.  Must not know views.
 """
 
 from collections.abc import Sequence
@@ -31,10 +32,15 @@ ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
 
 LEAST_SLOPE = 1.8
 
+LEAST_STEPS = 3
+"""How many steps must stay inside the domain, and how many remainders tell a slope."""
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaylorReport:
     """The result for each of `steps`; true if the adjoint is the derivative along the direction.
+
+    It is false where `is_finite` is: the derivative, or the function at most steps, is infinite or NaN.
 
     `changes`, `remainders` and `errors` are the three quantities in the order of the module's formulas.
     `slope` is how fast the remainder falls, 2 for a right gradient and 1 for a wrong one; NaN where it is
@@ -51,7 +57,7 @@ class TaylorReport:
     shown_in: int | None = None
 
     def __bool__(self) -> bool:
-        return bool(np.isnan(self.slope) or self.slope >= LEAST_SLOPE)
+        return self.is_finite and bool(np.isnan(self.slope) or self.slope >= LEAST_SLOPE)
 
     def __repr__(self) -> str:
         return f"<Taylor test of {self.function}: slope {self.slope:.2f}>"
@@ -59,7 +65,13 @@ class TaylorReport:
     @property
     def best_step(self) -> float:
         """The step at which central differences are nearest to the adjoint."""
-        return float(self.steps[int(np.argmin(self.errors))])
+        return float(self.steps[int(np.argmin(np.where(np.isfinite(self.errors), self.errors, np.inf)))])
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the derivative is a finite number, and the function is at enough steps to judge it."""
+        known = np.isfinite(self.remainders)
+        return bool(np.isfinite(self.derivative)) and int(known.sum()) >= LEAST_STEPS
 
     def as_shown(self, cell: int | None) -> "TaylorReport":
         """The same report, which a cell of this number has displayed already."""
@@ -79,17 +91,20 @@ def taylor(subject: Subject, labels: Sequence[str] = ()) -> TaylorReport:
             sum(part[0] @ move for parts in pulled for part, move in zip(parts, v, strict=True))
         )
         values, size = _values(subject, v, u)
-    here, ahead, behind = values[0], values[1 : len(STEPS) + 1], values[len(STEPS) + 1 :]
+    ahead, behind = values[: len(STEPS)], values[len(STEPS) :]
     with np.errstate(invalid="ignore", over="ignore"):
-        changes = np.abs(ahead - here)
-        remainders = np.abs(ahead - here - STEPS * derivative)
+        changes = np.abs(ahead)
+        remainders = np.abs(ahead - STEPS * derivative)
         errors = np.abs((ahead - behind) / (2.0 * STEPS) - derivative)
     slope = _slope(remainders, ROUNDING * size)
     return TaylorReport(subject.name, STEPS, changes, remainders, errors, slope, derivative)
 
 
 def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple[Floats, float]:
-    """The weighted sum of the outputs at 0, at each step, and at each step back; the size of its terms."""
+    """How far the weighted sum of the outputs moves at each step and each step back; the size of its terms.
+
+    An output that no step moves has no share in either: it may be large, and would hide the others.
+    """
     shifts = np.concatenate([[0.0], STEPS, -STEPS])
     started, batch = subject.start(), Batch(BASE, len(shifts))
     level = Wide(batch)
@@ -99,17 +114,21 @@ def _values(subject: Subject, v: Sequence[Floats], u: Sequence[Floats]) -> tuple
     found = [
         scalars(batch.view(level.wide(out))).host().reshape(len(shifts), -1) for out in started.go(level)
     ]
-    terms = [np.sum(y * weights[0], axis=1) for y, weights in zip(found, u, strict=True)]
-    size = sum(float(np.abs(y[0] * weights[0]).sum()) for y, weights in zip(found, u, strict=True))
-    return np.sum(terms, axis=0), size
+    with np.errstate(invalid="ignore", over="ignore"):
+        moves = [np.where(y == y[0], 0.0, y - y[0])[1:] for y in found]
+        weighted = [move * weights[0] for move, weights in zip(moves, u, strict=True)]
+        terms = [y[0] * weights[0] * move.any(0) for y, move, weights in zip(found, moves, u, strict=True)]
+    size = sum(float(np.abs(each[np.isfinite(each)]).sum()) for each in terms)
+    return np.sum([each.sum(axis=1) for each in weighted], axis=0), size
 
 
 def _slope(remainders: Floats, noise: float) -> float:
     """The slope where remainders are small but more than rounding, NaN where too few are."""
-    usable = np.flatnonzero(~(remainders > noise))
-    count = int(usable[0]) if len(usable) else len(remainders)
-    if count < 3:
+    known = np.flatnonzero(np.isfinite(remainders))
+    usable = remainders[known[0] :] if len(known) else remainders[:0]
+    ends = np.flatnonzero(~(usable > noise) | ~np.isfinite(usable))
+    usable = usable[: int(ends[0])] if len(ends) else usable
+    if len(usable) < LEAST_STEPS:
         return float("nan")
-    logs = np.log(remainders[:count]) / np.log(STEPS[0] / STEPS[1])
-    slopes = -np.diff(logs)
+    slopes = -np.diff(np.log(usable) / np.log(STEPS[0] / STEPS[1]))
     return float(np.median(slopes[len(slopes) // 2 :]))

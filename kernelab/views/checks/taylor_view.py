@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab.autodiff.checks.gradcheck import VERDICTS
 from kernelab.autodiff.checks.taylor import TaylorReport
 from kernelab.views.checks import hover
 from kernelab.views.pages import figures
@@ -24,13 +25,18 @@ def taylor_view(report: TaylorReport) -> Node:
 
 def _verdict(report: TaylorReport) -> tuple[Run, ...]:
     mark = Run("✓ PASS", "good") if report else Run("✗ FAIL", "bad")
+    if not report.is_finite:
+        return mark, Run(f"  Taylor test of {report.function}: nothing finite to compare")
     if np.isnan(report.slope):
         return mark, Run(f"  Taylor test of {report.function}: the remainder is rounding at every step")
     return mark, Run(f"  Taylor test of {report.function}: the remainder falls as h^{report.slope:.2f}")
 
 
 def _meaning(report: TaylorReport) -> str:
-    best = f"central differences are best with h = {report.best_step:.0e}, off by {report.errors.min():.1e}"
+    if not report.is_finite:
+        return VERDICTS["not finite"]
+    off = np.nanmin(report.errors)
+    best = f"central differences are best with h = {report.best_step:.0e}, off by {off:.1e}"
     if np.isnan(report.slope):
         return f"the function is linear along the direction; {best}"
     if report:
@@ -46,6 +52,8 @@ def table(report: TaylorReport) -> Table:
 
 
 def _plots(report: TaylorReport) -> tuple[Node, ...]:
+    if not report.is_finite:
+        return ()
     try:
         drawn = figure(report)
     except ImportError:

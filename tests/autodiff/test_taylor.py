@@ -1,0 +1,80 @@
+"""The Taylor test passes no gradient that it could not judge."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kernelab as kl
+from kernelab.views.checks.taylor_view import taylor_view
+from kernelab.views.pages import markup
+
+TEXT = """
+def half_root(t: float64):
+    return sqrt(t - 50.0)
+@func_grad(half_root, check=False)
+def adj_half_root(t: float64, r: float64):
+    adjoint[t] += r / sqrt(t - 50.0)
+def far(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = half_root(x[i])
+def roots(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = sqrt(x[i])
+def logs(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = log(x[i])
+def square(t: float64):
+    return t * t
+@func_grad(square, check=False)
+def adj_square(t: float64, r: float64):
+    adjoint[t] += t * r
+def beside_large(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = where(i == 0, 1.0e15, square(x[i]))
+def constant(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = where(x[i] > 0.0, 3.0, inf)
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Any]:
+    return dict(kl.compile(TEXT))
+
+
+def taylor(kernel: Any, *values: float) -> Any:
+    x = kl.array(np.array(values), dtype=kl.float64, requires_grad=True)
+    y = kl.zeros(len(values), dtype=kl.float64)
+    return kl.autograd.taylor_test(kernel, len(values), [x], [y], show_summary=False)
+
+
+def test_a_wrong_gradient_fails_where_the_largest_steps_leave_the_domain(kernels: dict[str, Any]) -> None:
+    report = taylor(kernels["far"], 60.0, 51.5, 100.0)
+    assert not np.isfinite(report.remainders[0])
+    assert not report and report.is_finite and report.slope == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["roots", "logs"])
+def test_a_right_gradient_passes_near_the_border_of_the_domain(kernels: dict[str, Any], name: str) -> None:
+    report = taylor(kernels[name], 0.05, 0.04, 0.06)
+    assert not np.isfinite(report.remainders[0])
+    assert report and report.slope == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("roots", 0.0), ("roots", -1.0), ("logs", 0.0), ("logs", np.nan)]
+)
+def test_what_is_not_finite_does_not_pass(kernels: dict[str, Any], name: str, value: float) -> None:
+    report = taylor(kernels[name], 1.0, value)
+    assert not report and not report.is_finite
+    assert "nothing finite" in markup.render(taylor_view(report))
+
+
+def test_large_outputs_that_do_not_move_hide_no_other(kernels: dict[str, Any]) -> None:
+    report = taylor(kernels["beside_large"], 1.0, 2.0, 3.0)
+    assert not report and report.slope == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_does_not_depend_on_the_inputs_passes_whatever_it_is(kernels: dict[str, Any]) -> None:
+    assert taylor(kernels["constant"], 1.0, -2.0)
