@@ -195,3 +195,85 @@ def test_a_wrong_derivative_of_what_an_iteration_finds_is_warned_of(
 ) -> None:
     (message,) = warned(iteration(name, 1.5, 22), recwarn)
     assert "adj_f gives" in message
+
+
+RULES = """
+def f(x: float, w: vec2, n: int):
+    return n * x * x * w.x, x * w
+
+{rules}
+
+def k(x: array[float], v: array[vec2], n: array[int], y: array[float]):
+    i = tid()
+    p, q = f(x[i], v[i], n[i])
+    y[i] = p * p + q.y
+"""
+JVP = """@func_jvp(f)
+def tangent_f(x: float, w: vec2, n: int, dx: float, dw: vec2):
+    return {}
+"""
+REPLAY = """@func_replay(f)
+def again_f(x: float, w: vec2, n: int):
+    return {}
+"""
+GRAD = """@func_grad(f{option})
+def adj_f(x: float, w: vec2, n: int, a: float, b: vec2):
+    adjoint[x] += {factor} * n * x * w.x * a + dot(w, b)
+    adjoint[w] += vec2(n * x * x * a, 0.0) + x * b
+"""
+RIGHT_TANGENT = "2.0 * n * x * w.x * dx + n * x * x * dw.x, x * dw + dx * w"
+TANGENTS = {
+    "n * x * w.x * dx + n * x * x * dw.x, x * dw + dx * w": "along x where differences",
+    "2.0 * n * x * w.x * dx, x * dw + dx * w": "along w where differences",
+    "2.0 * n * x * w.x * dx + n * x * x * dw.x, x * dw": "along x where differences",
+    "2.0 * n * x * w.x * dx * dx + n * x * x * dw.x, x * dw + dx * w": "in proportion to dx",
+    "2.0 * n * x * w.x * dx + n * x * x * abs(dw.x), x * dw + dx * w": "along w where differences",
+}
+REPLAYS = {
+    "n * x * w.x, x * w": "again_f returns",
+    "n * x * x * w.x, x * vec2(w.x, w.x)": "again_f returns",
+    "x * x * w.x, x * w": "again_f returns",
+}
+
+
+def told_of(rules: str, recwarn: pytest.WarningsRecorder) -> list[str]:
+    kernel = kl.compile(RULES.format(rules=rules))["k"]
+    assert isinstance(kernel, Kernel)
+    return told(kernel, recwarn)
+
+
+@pytest.mark.parametrize("grad", ["", GRAD.format(option="", factor="2.0")], ids=["alone", "with grad"])
+@pytest.mark.parametrize("value", TANGENTS)
+def test_a_wrong_jvp_function_is_warned_of(value: str, grad: str, recwarn: pytest.WarningsRecorder) -> None:
+    [message] = told_of(grad + JVP.format(value), recwarn)
+    assert TANGENTS[value] in message and "def tangent_f" in message
+
+
+@pytest.mark.parametrize("value", REPLAYS)
+def test_a_wrong_replay_function_is_warned_of(value: str, recwarn: pytest.WarningsRecorder) -> None:
+    [message] = told_of(REPLAY.format(value), recwarn)
+    assert REPLAYS[value] in message and "where f returns" in message and "def again_f" in message
+
+
+def test_right_rules_of_every_kind_are_silent(recwarn: pytest.WarningsRecorder) -> None:
+    replay = REPLAY.format("x * w.x * x * n, w * x")
+    rules = GRAD.format(option="", factor="2.0") + JVP.format(RIGHT_TANGENT) + replay
+    assert told_of(rules, recwarn) == []
+
+
+def test_the_tangent_of_a_surrogate_is_not_compared_but_what_it_replays_is(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    surrogate = GRAD.format(option=", check=False", factor="9.0")
+    assert told_of(surrogate + JVP.format(next(iter(TANGENTS))), recwarn) == []
+    assert told_of(surrogate + REPLAY.format(next(iter(REPLAYS))), recwarn)
+
+
+def test_a_replay_function_may_return_no_number_where_its_function_does(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    kernel = made(
+        value="sqrt(x)",
+        rule="adjoint[x] += 0.5 / sqrt(x) * adj_ret\n@func_replay(f)\ndef r(x: float):\n    return sqrt(x)",
+    )
+    assert told(kernel, recwarn) == []

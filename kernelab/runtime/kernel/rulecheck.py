@@ -1,11 +1,13 @@
-"""Grad functions that users wrote, compared with differences of the function itself, once each.
+"""Rules that users wrote, compared with the function itself, once each.
+
+Grad and jvp functions are compared with its differences, replay functions with its results.
 
 Both run over float64 at random points, on the interpreter or, where they are C++, on the CPU.  Knows
 functions of numbers, vectors and matrices; those that take arrays are the matter of `rulecheck_arrays`.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -40,7 +42,7 @@ _seen: "WeakSet[CustomRules]" = WeakSet()
 
 
 def check_rules(function: Function) -> None:
-    """Warn, with KernelWarning at its line, of each grad function in a program that is wrong."""
+    """Warn, with KernelWarning at its line, of each rule in a program that is wrong."""
     for stmt in walk(function.body):
         if isinstance(stmt, Custom) and stmt.rules not in _seen:
             _seen.add(stmt.rules)
@@ -57,19 +59,66 @@ def leave_unchecked(function: Function) -> None:
 
 
 def mistake(rules: CustomRules) -> Diagnostic | None:
-    """What is wrong with a grad function; None if nothing was found, or if it does not claim to be right."""
-    if rules.grad is None or not rules.checked:
-        return None
+    """What is wrong with the rules of a function; None if nothing was found, or if it is a surrogate."""
     if any(isinstance(param.type, Array) for param in rules.function.params):
-        return mistake_over_arrays(rules)
+        return mistake_over_arrays(rules) if rules.grad is not None and rules.checked else None
     wide = widen_rules(rules)
     for samples in (_points(wide.function), _points(wide.function, positive=True)):
         try:
-            return _Check(rules, wide, samples).mistake()
+            return next(filter(None, _mistakes(rules, wide, samples)), None)
         except KernelError:
             # An assertion of the function does not hold at some of these points.
             continue
     return None
+
+
+def _mistakes(rules: CustomRules, wide: CustomRules, points: list[Numpy]) -> Iterator[Diagnostic | None]:
+    """What is wrong with each rule; the tangent of a surrogate is left to its user, as its adjoint is."""
+    if rules.replay is not None:
+        yield _replay_mistake(rules, wide, points)
+    if rules.grad is not None and rules.checked:
+        yield _Check(rules, wide, points).mistake()
+    if rules.jvp is not None and rules.checked:
+        yield _TangentCheck(rules, wide, points).mistake()
+
+
+def _replay_mistake(rules: CustomRules, wide: CustomRules, points: list[Numpy]) -> Diagnostic | None:
+    """Where a replay function does not return what the function returns."""
+    assert rules.replay is not None and wide.replay is not None
+    primal, replay, given_up = inline(wide.function), inline(wide.replay), np.zeros(POINTS, np.bool_)
+    results, repeated = (_evaluated(function, points, given_up) for function in (primal, replay))
+    for result, again in zip(results, repeated, strict=True):
+        values, other = (np.asarray(y, np.float64).reshape(POINTS, -1) for y in (result, again))
+        with np.errstate(all="ignore"):
+            apart = ~(np.abs(other - values) <= TOLERANCE * np.abs(values)) & (other != values)
+        wrong = (apart & np.isfinite(values)).any(axis=1) & ~given_up
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            return Diagnostic(
+                f"{rules.replay.name} returns {shown(again[k])} where {rules.function.name} returns "
+                f"{shown(result[k])}, at {_where(rules, points, k)}",
+                rules.replay.span,
+                "derivative",
+                "warning",
+                hint=f"return what {rules.function.name} returns: the backward pass goes on with it",
+                related=(Related(f"{rules.function.name} is defined here", rules.function.span),),
+            )
+    return None
+
+
+def _evaluated(function: Function, points: Sequence[Numpy], given_up: Numpy) -> list[Numpy]:
+    """The results of a function; remembers the points at which it does not end."""
+    with np.errstate(all="ignore"):
+        if is_native(function):
+            return pointwise.evaluate(function, *points)
+        results, endless = interpreter.evaluate_patiently(function, *points)
+    given_up |= endless
+    return results
+
+
+def _where(rules: CustomRules, points: Sequence[Numpy], point: int) -> str:
+    named = zip(rules.function.params, points, strict=True)
+    return ", ".join(f"{param.hint} = {shown(x[point])}" for param, x in named)
 
 
 def mistake_at(rules: CustomRules, points: Sequence[Numpy]) -> Diagnostic | None:
@@ -119,8 +168,7 @@ class _Check:
     """One comparison: the cotangents of the results are random, 1 where there is one number only."""
 
     def __init__(self, rules: CustomRules, wide: CustomRules, points: list[Numpy]) -> None:
-        assert wide.grad is not None
-        self.rules = rules
+        self.rules, self.rule = rules, self.rule_of(rules)
         self.primal = inline(wide.function)
         self.points = points
         rng = np.random.default_rng(1)
@@ -131,27 +179,30 @@ class _Check:
             (np.ones(shape) if self.only else rng.normal(size=shape)).astype(scalar_of(type).dtype)
             for shape, type in zip(shapes, results, strict=True)
         ]
-        self.grad = inline(wide.grad)
+        self.derivative = inline(self.rule_of(wide))
         self.given_up = np.zeros(POINTS, np.bool_)
         self.tolerance = tolerance(self.primal)
-        self.adjoints = self.gradients(1.0)
         self.floats = [i for i, p in enumerate(wide.function.params) if is_differentiable(p.type)]
         self.directions = [_direction(rng, points[i].shape) for i in self.floats]
+        self.claimed = self.gradients(1.0)
+
+    def rule_of(self, rules: CustomRules) -> Function:
+        """The rule that is compared."""
+        assert rules.grad is not None
+        return rules.grad
 
     def gradients(self, factor: float) -> list[Numpy]:
         """What the grad function yields for cotangents a factor larger."""
-        with np.errstate(all="ignore"):
-            return self.evaluated(
-                self.grad, *self.points, *((factor * w).astype(w.dtype) for w in self.seeds)
-            )
+        cotangents = ((factor * w).astype(w.dtype) for w in self.seeds)
+        return self.evaluated(self.derivative, *self.points, *cotangents)
 
     def evaluated(self, function: Function, *points: Numpy) -> list[Numpy]:
         """The results of a function; remembers the points at which it does not end."""
-        if is_native(function):
-            return pointwise.evaluate(function, *points)
-        results, given_up = interpreter.evaluate_patiently(function, *points)
-        self.given_up |= given_up
-        return results
+        return _evaluated(function, points, self.given_up)
+
+    def slope(self, k: int) -> Numpy:
+        """What the rule says about the slope along the direction of parameter `floats[k]`."""
+        return _inner(self.claimed[k], self.directions[k])
 
     def value(self, points: Sequence[Numpy]) -> Numpy:
         with np.errstate(all="ignore"):
@@ -163,10 +214,10 @@ class _Check:
 
     def mistake(self) -> Diagnostic | None:
         here = self.value(self.points)
-        for i, adjoint, direction in zip(self.floats, self.adjoints, self.directions, strict=True):
+        for k, (i, direction) in enumerate(zip(self.floats, self.directions, strict=True)):
             with np.errstate(all="ignore"):
                 ahead, behind = (self.value(self.moved(i, s * direction)) for s in (STEP, -STEP))
-                slope, claimed = (ahead - behind) / (2 * STEP), _inner(adjoint, direction)
+                slope, claimed = (ahead - behind) / (2 * STEP), self.slope(k)
                 bend = np.abs(ahead - 2 * here + behind) / STEP
                 size = np.maximum(np.abs(slope), np.abs(claimed))
                 smooth = np.isfinite(slope) & ~(bend > TOLERANCE * np.maximum(1.0, np.abs(slope)))
@@ -177,7 +228,7 @@ class _Check:
                     )
             if wrong.any():
                 return self.told(i, int(np.argmax(wrong)), claimed, slope)
-        return self.out_of_proportion() if self.only else None
+        return self.out_of_proportion()
 
     def roughness(self, i: int, direction: Numpy, slope: Numpy) -> Numpy:
         """By how much a slope may be off, as those over wider steps tell."""
@@ -190,7 +241,9 @@ class _Check:
 
     def out_of_proportion(self) -> Diagnostic | None:
         """A single cotangent was 1 so far, which a grad function can forget without being found out."""
-        for i, one, other in zip(self.floats, self.adjoints, self.gradients(FACTOR), strict=False):
+        if not self.only:
+            return None
+        for i, one, other in zip(self.floats, self.claimed, self.gradients(FACTOR), strict=False):
             with np.errstate(all="ignore"):
                 wrong = np.isfinite(one) & ~(np.abs(other - FACTOR * one) <= TOLERANCE * np.abs(one) + 1e-6)
             if wrong[~self.given_up].any():
@@ -198,8 +251,7 @@ class _Check:
         return None
 
     def forgotten(self, name: str) -> Diagnostic:
-        grad, function = self.rules.grad, self.rules.function
-        assert grad is not None
+        grad, function = self.rule, self.rules.function
         cotangent = grad.params[len(function.params)].hint
         return Diagnostic(
             f"{adjoint_of(name)} of {grad.name} is not in proportion to {cotangent}",
@@ -214,13 +266,9 @@ class _Check:
         return [x + change if k == i else x for k, x in enumerate(self.points)]
 
     def told(self, i: int, point: int, claimed: Numpy, slope: Numpy) -> Diagnostic:
-        grad, function = self.rules.grad, self.rules.function
-        assert grad is not None
-        where = ", ".join(
-            f"{param.hint} = {shown(x[point])}" for param, x in zip(function.params, self.points, strict=True)
-        )
+        grad, function, where = self.rule, self.rules.function, _where(self.rules, self.points, point)
         name = function.params[i].hint
-        share = self.grad.body.yields[self.floats.index(i)]
+        share = self.derivative.body.yields[self.floats.index(i)]
         if isinstance(share, Const) and not share.value:
             return _never(self.rules, grad, name, f": differences give {slope[point]:.4g} at {where}")
         along = adjoint_of(name) + " along a direction" * (self.points[i].ndim > 1)
@@ -233,6 +281,54 @@ class _Check:
             hint="correct the formula, or write check=False if it is meant to differ",
             related=(Related(f"{function.name} is defined here", function.span),),
         )
+
+
+class _TangentCheck(_Check):
+    """The same for a jvp function, with one parameter moved at a time."""
+
+    def rule_of(self, rules: CustomRules) -> Function:
+        assert rules.jvp is not None
+        return rules.jvp
+
+    def gradients(self, factor: float) -> list[Numpy]:
+        """The weighted sums of the tangents that the rule yields, for each parameter that moves."""
+        return [self.along(k, factor) for k in range(len(self.floats))]
+
+    def along(self, k: int, factor: float) -> Numpy:
+        tangents = [factor * v if j == k else np.zeros_like(v) for j, v in enumerate(self.directions)]
+        found = self.evaluated(self.derivative, *self.points, *tangents)
+        weights = (w for w in self.seeds if w.dtype.kind == "f")
+        with np.errstate(all="ignore"):
+            return sum((_inner(w, y) for w, y in zip(weights, found, strict=True)), np.zeros(POINTS))
+
+    def slope(self, k: int) -> Numpy:
+        return self.claimed[k]
+
+    def out_of_proportion(self) -> Diagnostic | None:
+        """The tangents were 1 so far for numbers, which a jvp function can forget without being found out."""
+        for k, (one, other) in enumerate(zip(self.claimed, self.gradients(FACTOR), strict=True)):
+            with np.errstate(all="ignore"):
+                wrong = np.isfinite(one) & ~(np.abs(other - FACTOR * one) <= TOLERANCE * np.abs(one) + 1e-6)
+            if wrong[~self.given_up].any():
+                tangent = self.rule.params[len(self.rules.function.params) + k].hint
+                return self.warned(
+                    f"what {self.rule.name} returns is not in proportion to {tangent}",
+                    f"multiply the share of {self.rules.function.params[self.floats[k]].hint} by {tangent}",
+                )
+        return None
+
+    def told(self, i: int, point: int, claimed: Numpy, slope: Numpy) -> Diagnostic:
+        function, where = self.rules.function, _where(self.rules, self.points, point)
+        return self.warned(
+            f"{self.rule.name} gives {claimed[point]:.4g} along {function.params[i].hint} where differences "
+            f"of {function.name} give {slope[point]:.4g}, at {where}",
+            "correct the formula, or write a grad function with check=False if it is meant to differ",
+        )
+
+    def warned(self, message: str, hint: str) -> Diagnostic:
+        function = self.rules.function
+        related = (Related(f"{function.name} is defined here", function.span),)
+        return Diagnostic(message, self.rule.span, "derivative", "warning", hint=hint, related=related)
 
 
 def evaluate(function: Function, *points: Numpy) -> list[Numpy]:
