@@ -130,6 +130,20 @@ def halfway(x: array[float64], y: array[float64]):
 def exchanged(x: array[float64], y: array[float64]):
     i = tid()
     y[i] = x[i] * atomic_exch(x, 0, x[i])
+
+def sines(x: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = x[i] * sin(x[i])
+
+def constants(y: array[float64]):
+    i = tid()
+    y[i] = 0.5 * float64(i)
+
+def nine(q: array[float64], x: array[float64], r: array[float64], s: array[float64], t: array[float64],
+         u: array[float64], v: array[float64], w: array[float64], y: array[float64]):
+    i = tid()
+    y[i] = x[i] * sin(x[i]) + q[i] * t[i]
+    q[i] = y[i] * w[i]
 """
 COUNT = 5
 ORDERS = {
@@ -224,6 +238,43 @@ def test_an_array_that_a_later_launch_overwrites_counts_as_it_was(
     start = np.random.default_rng(6).uniform(0.4, 1.1, COUNT)
     hessian = ORDERS[order](f)(doubles(start)).numpy()
     np.testing.assert_allclose(hessian, by_differences(f, start), atol=1e-6)
+
+
+def _nine(kernels: dict[str, Any], x: Any, a: Any, b: Any) -> None:
+    spare = [kl.clone(x) for _ in range(6)]
+    kernels["nine"][COUNT](a, b, *spare, kl.clone(b))
+
+
+OVERWRITES = {
+    "what varies": lambda k, x, a, b: k["sines"][COUNT](x, a),
+    "what it has computed": lambda k, x, a, b: k["sines"][COUNT](b, a),
+    "constants": lambda k, x, a, b: k["constants"][COUNT](a),
+    "a part": lambda k, x, a, b: k["sines"][2](b, a[1:3]),
+    "every other element, backwards": lambda k, x, a, b: k["sines"][3](b, a[::-2]),
+    "sums": lambda k, x, a, b: k["squares"][COUNT](b, a[2:3]),
+    "one of nine arrays": _nine,
+    "a copy": lambda k, x, a, b: kl.copy(a, b),
+    "a shifted copy of itself": lambda k, x, a, b: kl.copy(a[1:], a[:-1]),
+    "a sum of arrays": lambda k, x, a, b: a.__iadd__(b),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("overwrite", OVERWRITES.values(), ids=OVERWRITES)
+def test_what_an_adjoint_has_read_counts_as_it_was_however_it_is_overwritten(
+    order: str, overwrite: Any, kernels: dict[str, Any]
+) -> None:
+    def f(x: Any) -> Any:
+        a, b = kl.clone(x), kl.zeros_like(x)
+        kernels["sines"][COUNT](a, b)
+        overwrite(kernels, x, a, b)
+        kernels["sines"][COUNT](a, b[::-1])
+        return squares(kernels, a, b)
+
+    start = np.random.default_rng(7).uniform(0.4, 1.1, COUNT)
+    hessian = kl.func.vmap(ORDERS[order](f))(doubles([start])).numpy()[0]
+    np.testing.assert_allclose(hessian, by_differences(f, start), atol=1e-5)
+    np.testing.assert_allclose(ORDERS[order](f)(doubles(start)).numpy(), hessian, atol=1e-11)
 
 
 @pytest.mark.parametrize("order", ORDERS)

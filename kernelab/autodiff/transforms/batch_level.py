@@ -5,7 +5,7 @@ functions.
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -102,8 +102,14 @@ class Batch(Level):
             self.parent.run(program, grid, arguments)
             return
         wide = self._differing(program, arguments, {*differing, *starts, *drawn})
-        written = {i: given for i in program.changed & {*wide} if isinstance(given := arguments[i], array)}
-        self._will_write(written.values(), [changed_part(program, grid, arguments, i) for i in written])
+        written = {
+            i: changed_part(program, grid, arguments, i)
+            for i in program.changed
+            if isinstance(arguments[i], array)
+        }
+        for target in written.values():  # also where lanes agree: the tangents of what is kept may not
+            target.allocation.tell_watchers(target)
+        self._will_write([target for i, target in written.items() if i in wide])
         self._run_wide(program, grid, arguments, wide, distinct)
         self.note_written(program, arguments)
 
@@ -128,15 +134,15 @@ class Batch(Level):
     def followed(self) -> Collection[Allocation]:
         return self.wide
 
-    def _will_write(self, arrays: Collection[array], targets: Iterable[array]) -> None:
+    def _will_write(self, targets: Sequence[array]) -> None:
         """Tell those who need what differs between lanes; what stands in one place is used no more."""
-        for elements in arrays:
-            self.widen(elements)
+        for target in targets:
+            self.widen(target)
         announce(targets)
-        for elements in arrays:
+        for target in targets:
             level = self.parent
             while level.parent is not level:
-                level.unfollow(elements.allocation)
+                level.unfollow(target.allocation)
                 level = level.parent
 
     def _refuse_outside(self, written: Sequence[Argument]) -> None:
@@ -195,7 +201,7 @@ class Batch(Level):
         self.look_at_arguments((dest, src))
         self._refuse_outside((dest,))
         if src.allocation in self.wide or dest.allocation in self.wide:
-            self._will_write((dest,), (dest,))
+            self._will_write((dest,))
             self.parent.move(self.view(dest), self.view(src), add)
             self.note(dest.allocation)
         else:
