@@ -89,7 +89,8 @@ class Parameter:
         if isinstance(argument, array):
             return self._reference(argument, self.type)
         if isinstance(self.type, Scalar):
-            number = _taken_out(argument)
+            is_0d = isinstance(argument, np.ndarray) and argument.ndim == 0
+            number = argument[()] if is_0d else argument
             return number, self._number(number, self.type)
         return argument, self._components(argument, self.type)
 
@@ -239,11 +240,6 @@ def _expected(type: Value | Array) -> str:
 
 def _dimensions(ndim: int) -> str:
     return "1 dimension" if ndim == 1 else f"{ndim} dimensions"
-
-
-def _taken_out(argument: Any) -> Any:
-    """The number in an array of NumPy's without axes; anything else itself."""
-    return argument[()] if isinstance(argument, np.ndarray) and argument.ndim == 0 else argument
 
 
 def _number_hint(argument: Any, wanted: Scalar) -> str:

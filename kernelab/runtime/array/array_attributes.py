@@ -62,7 +62,8 @@ class Hints(Offers):
         raise KernelAttributeError(*_answer(kind, name).diagnostics)
 
     def __matmul__(self, other: Any) -> Any:
-        raise _no_operator("@", "write kl.utils.array_inner(x, y), or a kernel with a loop")
+        hint = "write kl.utils.array_inner(x, y), or a kernel with a loop"
+        raise KernelTypeError(Diagnostic("arrays have no @", code="operator", hint=hint))
 
     __rmatmul__ = __matmul__
 
@@ -71,7 +72,3 @@ class Hints(Offers):
 def _answer(cls: Any, name: str) -> KernelAttributeError:
     # Remembered: libraries ask arrays for many names that they may have.
     return KernelAttributeError.of(f"an array has no {name}", ARRAYS.hint(name) or None, name, cls.OFFERED)
-
-
-def _no_operator(symbol: str, hint: str) -> KernelTypeError:
-    return KernelTypeError(Diagnostic(f"arrays have no {symbol}", code="operator", hint=hint))

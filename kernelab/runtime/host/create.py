@@ -275,7 +275,9 @@ def copy(
     if is_picked(src):
         src = src.contiguous()
     if is_picked(dest):
-        _require_whole(dest_offset, src_offset, count)
+        if dest_offset or src_offset or count:
+            message = "picked elements are copied all together, without offsets or a count"
+            raise KernelValueError(Diagnostic(message, code="range", hint="copy x.contiguous()"))
         dest.assign(src)
         return
     require_array(dest, "the destination of a copy is")
@@ -294,12 +296,6 @@ def copy(
 def _require_shaped(src: Any, wants: str) -> None:
     if not is_picked(src):
         require_array(src, wants)
-
-
-def _require_whole(*numbers: int) -> None:
-    if any(numbers):
-        message = "picked elements are copied all together, without offsets or a count"
-        raise KernelValueError(Diagnostic(message, code="range", hint="copy x.contiguous()"))
 
 
 class Ranked:
