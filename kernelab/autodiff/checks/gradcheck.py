@@ -232,7 +232,9 @@ def _entry_by_entry(subject: Subject, asked: Witnesses, limit: Tolerance) -> lis
     """Compare the entries, with a verdict for each pair that fails."""
     if limit.eps is None:
         for k, pair in enumerate(asked.pairs):
-            _look_closer(asked, k, pair, limit)
+            off = limit.excess(pair) > 1.0
+            if off.any():  # the function may bend sharply there: take differences again, with smaller steps
+                settle(pair, off, asked.looks(k, off), asked.terms[k])
     found = [_compare(pair, limit) for pair in asked.pairs]
     return found if all(result.passed for result in found) else _judged(subject, asked, found, limit)
 
@@ -267,13 +269,6 @@ def _along_directions(found: Screened) -> PairResult:
         True,
         directions=found.products,
     )
-
-
-def _look_closer(asked: Witnesses, k: int, pair: Pair, limit: Tolerance) -> None:
-    """Take differences that disagree again, much closer: the function may bend sharply there."""
-    off = limit.excess(pair) > 1.0
-    if off.any():
-        settle(pair, off, asked.looks(k, off), asked.terms[k])
 
 
 def _judged(
