@@ -88,11 +88,8 @@ def _user_calls(trace: TracebackType | None) -> Iterator[_Call]:
         module = str(frame.f_globals.get("__name__", ""))
         text = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).rstrip()
         # A cell magic runs its cell: that line is shown by the diagnostic itself.
-        if module.partition(".")[0] in _OTHERS or not text or _is_magic(text):
+        is_magic = text.startswith(("%%", "get_ipython().run_cell_magic"))
+        if module.partition(".")[0] in _OTHERS or not text or is_magic:
             continue
         place = f"{label_of(frame.f_code.co_filename)}, line {number}"
         yield _Call(place, frame.f_code.co_name, f"{number:>5} | {text}")
-
-
-def _is_magic(text: str) -> bool:
-    return text.startswith(("%%", "get_ipython().run_cell_magic"))

@@ -180,15 +180,12 @@ def _link(line: CodeLine) -> str:
 
 
 def _table(table: Table) -> str:
-    head = "".join(map(_head, table.head, table.numbers))
+    heads = zip(table.head, table.numbers, strict=True)
+    head = "".join(f'<th scope="col"{_kind(is_number)}>{escape(text)}</th>' for text, is_number in heads)
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
     parts = f"{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
     return f'<div class="kl-scroll"><table>{parts}</table></div>'
-
-
-def _head(title: str, is_number: bool) -> str:
-    return f'<th scope="col"{_kind(is_number)}>{escape(title)}</th>'
 
 
 def _cell(cell: Cell) -> str:

@@ -166,7 +166,9 @@ def answer(digest: Digest, question: Any) -> Node:
             return _record(digest, number)
         case {"ask": "thread", "number": int(number), "thread": int(thread)}:
             return _answers_thread(digest, number, thread)
-        case {"ask": "element", "number": int(number), "index": [*index]} if all(map(_is_index, index)):
+        case {"ask": "element", "number": int(number), "index": [*index]} if all(
+            isinstance(i, int) for i in index
+        ):
             return _element(digest, number, index)
         case _:
             return words(f"kernelab does not know the question {question!r}")
@@ -201,10 +203,6 @@ def _answers_thread(digest: Digest, number: int, thread: int) -> Node:
     return Below((words(Run(NOW, "dim")), thread_view(run)))
 
 
-def _is_index(value: Any) -> bool:
-    return isinstance(value, int)
-
-
 def _element(digest: Digest, number: int, index: Sequence[int]) -> Node:
     tape, primal = digest.tape(), digest.held(number)
     if tape is None or primal is None:
@@ -213,17 +211,14 @@ def _element(digest: Digest, number: int, index: Sequence[int]) -> Node:
         return words(NO_SWEEP)
     threads = sum(record.grid.threads for record in tape.launches)
     if threads > MOST_THREADS:
-        return words(_too_many(threads))
+        asked = "kl.contributions(tape, x, index, loss)"
+        again = f"All {threads:,} threads of this tape would run again, one by one"
+        return words(f"{again}: ask {asked} in a cell.")
     try:
         found = contributions(tape, primal, index, grads=tape.last_cotangents)
     except KernelError as error:
         return words(error.diagnostics[0].message, _hint(error))
     return Below((contributions_view(found), *_rest(primal, found)))
-
-
-def _too_many(threads: int) -> str:
-    asked = "kl.contributions(tape, x, index, loss)"
-    return f"All {threads:,} threads of this tape would run again, one by one: ask {asked} in a cell."
 
 
 def _hint(error: KernelError) -> str:

@@ -31,7 +31,6 @@ from typing import Any
 from kernelab.autodiff.overwrites.hazards import Overwrite
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.graph import flow_of
-from kernelab.autodiff.tape.observed import Magnitude
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import Diagnostic, Span
 from kernelab.runtime.array.array import array
@@ -277,12 +276,12 @@ class Digest:
             known.clear()
             self._sent["sweep"] = 0
             self._change("sweeps", sweeps)
-        fresh = [self._sweep_step(found) for found in magnitudes[len(known) :]]
+        fresh = [
+            [step.record, [[self._array("", primal), _short(norm)] for primal, norm in step.norms]]
+            for step in magnitudes[len(known) :]
+        ]
         if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time
             known += fresh
-
-    def _sweep_step(self, found: Magnitude) -> list[Any]:
-        return [found.record, [[self._array("", primal), _short(norm)] for primal, norm in found.norms]]
 
 
 def _microseconds(nanoseconds: int) -> float:
