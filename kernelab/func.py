@@ -201,13 +201,10 @@ def hessian(func: Function, argnums: Argnums = 0) -> Function:
         shapes = [scalar_shape(apart.args[n]) for n in apart.chosen]
         both = cycle([(*a, *b) for a in shapes for b in shapes])
         parts = zip(leaves(made, func), both, strict=False)
-        return rebuilt(made, iter([_without_one(part, shape) for part, shape in parts]))
+        squeezed = [shaped(part, shape) if part.shape == (1, *shape) else part for part, shape in parts]
+        return rebuilt(made, iter(squeezed))
 
     return second
-
-
-def _without_one(part: array, shape: tuple[int, ...]) -> array:
-    return shaped(part, shape) if part.shape == (1, *shape) else part
 
 
 def hvp(func: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:

@@ -53,18 +53,13 @@ def origins(*values: Any) -> Origins:
             continue
         if isinstance(value, Traced):
             found += value._origins
-        elif value.__class__ is np.ndarray:
-            found += _of_view(value)
+        elif value.__class__ is np.ndarray and isinstance(value.base, TracedArray):
+            found += value.base._origins  # a plain view by `asarray`
         elif value.__class__ in (list, tuple):
             found += origins(*value)
         elif value.__class__ is dict:
             found += origins(*value.values())
     return _that_matter(found) if found else found
-
-
-def _of_view(values: Any) -> Origins:
-    """The origins of a plain view: NumPy's `asarray` keeps the array as its base."""
-    return values.base._origins if isinstance(values.base, TracedArray) else ()
 
 
 def _that_matter(found: Origins) -> Origins:

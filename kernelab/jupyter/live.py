@@ -74,13 +74,8 @@ class Pump:
             pause.wait(ACTIVE if busy else IDLE)
         with self._lock:
             self._thread = None
-        if self._shown():
-            self._revive()
-
-    def _revive(self) -> None:
-        """Something came while the thread was ending."""
-        for shown in self._shown():
-            self.add(shown)
+        for late in self._shown():  # shown while the thread was ending
+            self.add(late)
 
     def _look(self, shown: Shown) -> bool:
         """Whether it may change again at once."""
