@@ -55,7 +55,7 @@ def run_keeping(entry: Entry, args: Args) -> None:
 
 
 def room_to_keep() -> int:
-    """How many bytes a launch that begins now may keep, 0 for any number."""
+    """The number of bytes that a launch that begins now may keep, 0 for any number."""
     wanted = settings().kept_memory
     if wanted is not None:
         return wanted
@@ -64,7 +64,7 @@ def room_to_keep() -> int:
 
 
 class _FreeMemory:
-    """How much memory is free, asked for now and then: asking takes as long as a small launch."""
+    """The amount of free memory, sampled now and then: a query takes as long as a small launch."""
 
     def __init__(self) -> None:
         self.asked = -FRESH
@@ -81,7 +81,7 @@ _free = _FreeMemory()
 
 
 def free_memory() -> int | None:
-    """How many bytes the machine, or the container around the process, has left; None if it does not say."""
+    """The free memory of the machine or of the container around the process in bytes; None if unknown."""
     return min([*_free_of_machine(), *_free_of_container()], default=None)
 
 
@@ -91,7 +91,7 @@ def _free_of_machine() -> list[int]:
 
 
 def _free_of_container() -> list[int]:
-    """What the control groups of both versions allow beyond what is in use."""
+    """The free memory in bytes under the limits of control groups of both versions."""
     places = (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -118,7 +118,7 @@ class Tracing:
     entry: Entry
 
     def culprit(self, marks: HostArray) -> "Culprit | None":
-        """What the marks of the threads say; the first thread that has one counts."""
+        """Decode the marks of the threads; the first thread that has one counts."""
         marked = marks.nonzero()[0]
         if not len(marked):
             return None
@@ -129,7 +129,7 @@ class Tracing:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """Where a value turned NaN or infinite: the line, what it turned into, and the thread.
+    """The place where a value became NaN or infinite: the line, the value, and the thread.
 
     `array` is the parameter whose element was so when it was read there, `value` the number that was passed
     so, if that is how it came.
@@ -199,7 +199,7 @@ class Reverse:
 
     @cached_property
     def adjoint_by_line(self) -> Function:
-        """The adjoint that adds apart what different lines contribute to one element, if it can be had."""
+        """The adjoint that adds up what each line contributes to an element on its own, if available."""
         found = self._derive("save", by_line=True)
         known = [param.type for param in self.program.adjoint.params]
         same = [param.type for param in found.adjoint.params] == known and found.sites == self.program.sites
@@ -249,7 +249,7 @@ class Reverse:
 
 
 def flat(function: Function) -> Function:
-    """The function with what was kept apart for differentiation inlined."""
+    """The function with its custom derivatives inlined."""
     if not any(isinstance(stmt, Custom) for stmt in walk(function.body)):
         return function
     return simplify(inline(function))

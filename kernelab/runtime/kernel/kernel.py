@@ -61,7 +61,7 @@ Kind = Literal["primal", "augmented", "adjoint", "tangent"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a launch must know of a kernel: its parameters, their types, the positions of some, its rank.
+    """The facts of a kernel that a launch needs: parameters, types, positions of some, rank.
 
     `quick` packs plain numbers, `straight` usual arguments.  `written` are the arrays whose elements the
     kernel changes, `read` those that it loads, `read_in_text` also those whose elements its text loads and
@@ -158,7 +158,7 @@ class Kernel(KernelHints):
 
     @cached_property
     def loaded(self) -> Loaded:
-        """What the frontend made of the text; raises KernelError where it has mistakes."""
+        """The definition that the frontend made of the text; raises KernelError where it has mistakes."""
         return self._load()
 
     @cached_property
@@ -175,7 +175,7 @@ class Kernel(KernelHints):
 
     @cached_property
     def arity(self) -> int:
-        """How many arguments it takes, whatever their types; -1 where the types choose the kernel."""
+        """The number of arguments, whatever their types; -1 where the types choose the kernel."""
         return len(self.loaded.names) if isinstance(self.loaded, KernelDefinition) else -1
 
     def of_arguments(self, arguments: Sequence[Any]) -> "Kernel":
@@ -200,7 +200,7 @@ class Kernel(KernelHints):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was said of the kernel: whether it has a backward pass."""
+        """The options of the kernel: whether it has a backward pass."""
         return {"enable_backward": True, **self.loaded.options}
 
     @property
@@ -233,27 +233,27 @@ class Kernel(KernelHints):
 
     @cached_property
     def laid_out(self) -> Function:
-        """The kernel as it is differentiated: functions with custom derivatives are still apart."""
+        """The kernel as it is differentiated: functions with custom derivatives are not inlined."""
         function = simplify(self.text)
         return simplify(widen(function)) if self._widened else function
 
     @cached_property
     def effects(self) -> Effects:
-        """Which array parameters the kernel reads, writes and accumulates into."""
+        """The array parameters that the kernel reads, writes and accumulates into."""
         return effects(self.primal)
 
     @cached_property
     def regions_read(self) -> dict[int, Region]:
-        """Which elements of its array parameters the kernel reads, by position."""
+        """The elements of its array parameters that the kernel reads, by position."""
         return regions(self.primal, "read")
 
     @cached_property
     def regions_read_in_text(self) -> dict[int, Region]:
-        """Which elements of its array parameters the text of the kernel reads, used or not, by position."""
+        """The elements of its array parameters that the kernel's text reads, used or not, by position."""
         return regions(self.text, "read")
 
     def clearer(self, needed: Region) -> Region:
-        """What an adjoint reads again, or else all that the kernel reads, which is clearer at times."""
+        """The adjoint's read region, or the kernel's where that is tighter."""
         read = self.regions_read.get(needed.position, needed)
         # What users write as derivatives may read other elements than the kernel does.
         has_rules = any(isinstance(stmt, Custom | Native) for stmt in walk(self.laid_out.body))
@@ -261,7 +261,7 @@ class Kernel(KernelHints):
 
     @cached_property
     def regions_changed(self) -> dict[int, Region]:
-        """Which elements of its array parameters the kernel changes, by position."""
+        """The elements of its array parameters that the kernel changes, by position."""
         return regions(self.primal, "change")
 
     @cached_property
@@ -273,7 +273,7 @@ class Kernel(KernelHints):
 
     @cached_property
     def casts(self) -> tuple[Cast, ...]:
-        """Which array parameters reach what the kernel writes through an integer."""
+        """The array parameters that reach the kernel's results through an integer."""
         return casts(self.primal)
 
     @property
@@ -283,7 +283,7 @@ class Kernel(KernelHints):
 
     @cached_property
     def plan(self) -> Plan:
-        """What a launch must know."""
+        """The facts that a launch needs."""
         params, found = self.primal.params, self.effects
         named = effects(self.text).reads
         made = parameters(self.name, params)
@@ -339,11 +339,11 @@ class Kernel(KernelHints):
 
     @property
     def spilled(self) -> int:
-        """How many sweeps kept checkpoints because their loops would have saved more than they may."""
+        """The number of sweeps that used checkpoints because their loops would have saved too much."""
         return sum(reverse.spilled for reverse in self._reverse.values())
 
     def loops(self, active: Iterable[str] | None = None) -> tuple[LoopStorage, ...]:
-        """What the adjoint with respect to the named parameters, or to all, saves of each loop."""
+        """The values that the adjoint by the named parameters, or by all, saves of each loop."""
         every = [param.hint for param in self.primal.params if is_differentiable(param.type)]
         return loop_storage(self.primal, self.vjp(every if active is None else active).adjoint)
 
@@ -408,7 +408,7 @@ class Kernel(KernelHints):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a text gave: its good kernels and functions, the constants it assigned, notes, mistakes."""
+    """The result of compiling a text: kernels and functions, assigned constants, notes, mistakes."""
 
     definitions: dict[str, "Made"]
     assigned: dict[str, Any]

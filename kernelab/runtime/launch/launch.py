@@ -298,7 +298,7 @@ class Call:
 
     @property
     def place(self) -> Device:
-        """Where the launch runs."""
+        """The device of the launch."""
         return device_of(self.space)
 
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -321,7 +321,7 @@ class Call:
         return tuple([name for name in names if not any(name in group for group in groups)])
 
     def build(self, reverse: object) -> Entry:
-        """What `augmented` runs, or `primal` where there is no way back: built now, if it has not been."""
+        """Build `augmented`, or `primal` where there is no backward pass, unless it is built."""
         if isinstance(reverse, Reverse) and reverse.residuals:
             return reverse.primal_entry
         return _entry_for(self.kernel, self.arguments)
@@ -373,7 +373,7 @@ class Call:
         return parts
 
     def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
-        """Where a value of the kernel turned NaN or infinite; `replaced` are copies of what it writes."""
+        """Find where a value of the kernel became NaN or infinite; `replaced` copies what it writes."""
         return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads, self.place)
 
     def trace_again(
@@ -386,7 +386,7 @@ class Call:
     def trace_adjoint(
         self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
     ) -> Culprit | None:
-        """Where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
+        """Find where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
         parts = self.adjoint_parts(bars, residuals, replaced)
         return trace(reverse.tracing, parts, self.grid.threads, self.place)
 
