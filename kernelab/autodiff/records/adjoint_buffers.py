@@ -72,11 +72,11 @@ class Adjoints:
         return self.of(primal) if primal.allocation in self._buffers.memory else None
 
     def share(self, primal: Allocation, bar: Allocation) -> None:
-        """Let `bar` be the adjoint of some memory."""
+        """Make `bar` the adjoint of some memory."""
         self._buffers.memory[primal] = bar
 
     def drop(self, primal: Allocation) -> Allocation | None:
-        """Let go of an adjoint that nobody will ask for any more; its buffer, if there was one."""
+        """Drop an adjoint that is not needed any more; returns its buffer, if there was one."""
         for elements in self._buffers.over.pop(primal, ()):
             del self._buffers[elements]
         return self._buffers.memory.pop(primal, None)

@@ -60,7 +60,7 @@ class CopyRecord:
 
 
 class End:
-    """What records have in common that change one array and read none: chains of gradients end there."""
+    """Base of the records that change one array and read none: chains of gradients end there."""
 
     __slots__ = ()
 

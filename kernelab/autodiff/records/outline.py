@@ -19,7 +19,7 @@ Pick = Callable[[Sequence[Any]], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outline:
-    """What launches of a kernel with the same active parameters have in common: positions of arguments.
+    """The facts that launches of a kernel with the same active parameters share: positions of arguments.
 
     `read` are arrays whose elements its text reads, used or not: what a gradient means must not depend on
     what was optimised away.  `references` says that arrays stand for some of the numbers, `passive` are
@@ -43,7 +43,7 @@ class Outline:
 
 
 def _pick(positions: tuple[int, ...]) -> Pick:
-    """What takes the values at some positions."""
+    """A function that selects the values at some positions."""
     match positions:
         case ():
             return lambda _: ()
@@ -68,7 +68,7 @@ def reverse_of(
 
 
 def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
-    """What a launch has in common with others, given which arguments share memory and which keep theirs."""
+    """The shared facts of a launch, by which arguments share memory and which of them are saved."""
     plan, arguments = call.kernel.plan, call.arguments
     references = {i for i in plan.numbers if arguments[i].__class__ is Reference}
     # In what shares memory with an array that it changes, a launch reads what it has written.
@@ -90,6 +90,6 @@ def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:
-    """That a launch was recorded too late to keep what its adjoint needs."""
+    """The error for a launch that was recorded too late to save what its adjoint needs."""
     message = f"`{kernel.name}` overwrites values that its adjoint needs: too late to record its launch"
     return Diagnostic(message, kernel.span, "residual", hint="launch it inside `with tape:`")

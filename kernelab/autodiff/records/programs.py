@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 
 class Kept:
-    """What a program appends to while it runs: a residual, once a lane where lanes differ.
+    """The residual that a program appends to while it runs, one for each lane where lanes differ.
 
     `extents` counts the lanes of the levels through which the program came, the outermost first.
     """
@@ -75,7 +75,7 @@ Extents = tuple[int, ...]
 
 
 def box_among(region: Region, grid: Extents, arguments: Sequence[Argument]) -> Box | None:
-    """The box of a region in a run of a program, None if it touches nothing; all where it cannot be told."""
+    """The box of a region in a run of a program: None if it touches nothing, everything if unknown."""
     given: dict[int, Any] = {i: arguments[i] for i in (region.position, *region.uses) if i < len(arguments)}
     for i, argument in given.items():
         if isinstance(argument, bytes):
@@ -167,12 +167,12 @@ class Program:
 
     @cached_property
     def regions_read(self) -> dict[int, Region]:
-        """Which elements of its arrays it loads, by position."""
+        """The elements of its arguments that it loads, by position."""
         return regions(self.flat, "read")
 
     @cached_property
     def regions_changed(self) -> dict[int, Region]:
-        """Which elements of its arrays it changes, by position."""
+        """The elements of its arguments that it changes, by position."""
         return regions(self.flat, "change")
 
     def _where(self, holds: Any) -> Positions:
@@ -234,7 +234,7 @@ class Program:
         return Program(function, None if frugal is None else lambda: again(frugal()))
 
     def _once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` gives, made when it is first asked for."""
+        """The result of `make`, which runs on first use."""
         if key not in self._made:
             self._made[key] = make()
         found: Made = self._made[key]
@@ -278,7 +278,7 @@ class Program:
 
     @cached_property
     def dependencies(self) -> "Program | None":
-        """The program beside which bits run, for each array of floats; None where they cannot follow."""
+        """The program that propagates bits, for each array of floats; None where they cannot be followed."""
         # The derivative of a `Custom` is not that of its body.
         if not traceable(self.function) or not traceable(self.flat):
             return None
@@ -294,7 +294,7 @@ class Program:
         return self._once(("batched", wide, rank, distinct), make)
 
     def to_widen(self, wide: Positions, groups: Sequence[Positions] = ()) -> frozenset[int]:
-        """Which of the changed arrays differ between lanes, if those of `wide` do."""
+        """The changed arrays that differ between lanes, if those of `wide` do."""
         shared = [[self.flat.params[i] for i in group] for group in groups]
         key = "to widen", wide, tuple(groups)
         return self._once(key, lambda: batch.to_widen(self.flat, wide, shared))
@@ -316,7 +316,7 @@ class Program:
         return tuple(self.function.params[i].hint for i in positions)
 
     def _unlike(self, derived: Function) -> Function:
-        """A derived function whose new parameters have names of their own, by which they are told apart."""
+        """A derived function whose new parameters have distinct names."""
         known = {param.hint for param in self.function.params}
         for param in derived.params[len(self.function.params) :]:
             while param.hint in known:

@@ -41,7 +41,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class HostValues:
-    """Where the host made or changed an array, after how many records, and how.
+    """An array that the host created or changed: after how many records, and how.
 
     `taken` are the origins of the values; `earlier` counts what the host had taken before.
     """
@@ -63,7 +63,7 @@ class PassedOn:
 
 
 class Provenance:
-    """What the host took of arrays that gradients depend on, and where such values came back."""
+    """The host's reads of arrays that gradients depend on, and the places where such values came back."""
 
     def __init__(self) -> None:
         self.arrays: WeakKeyDictionary[Allocation, list[HostValues]] = WeakKeyDictionary()
@@ -87,7 +87,7 @@ class Provenance:
 
     @property
     def takings(self) -> Sequence[Taken]:
-        """What the host took, in order."""
+        """The reads by the host, in order."""
         return list(self._taken.values())
 
     def take(self, elements: array, record: int = 0) -> Origins:
@@ -133,7 +133,7 @@ class Provenance:
                 self.numbers.append(PassedOn(record, position, found))
 
     def sources(self, data: Any) -> tuple[Taken, ...]:
-        """Where the numbers in data were taken, of arrays known here."""
+        """The arrays known here from which the host took the numbers in data."""
         return self._that_are_here(_origins(data)) if self._taken else ()
 
     def _that_are_here(self, found: Origins) -> tuple[Taken, ...]:
@@ -177,7 +177,7 @@ def _has_floats(data: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """What reads an array: its words in a message, and its line."""
+    """A reader of an array: its description in a message, and its line."""
 
     title: str
     place: Place

@@ -35,14 +35,14 @@ from kernelab.runtime.memory.memory import Allocation
 
 
 class Record(Protocol):
-    """What a sweep needs of a record."""
+    """The protocol of a record in a sweep."""
 
     @property
     def place(self) -> Place: ...
 
     @property
     def title(self) -> str:
-        """What a message calls it."""
+        """The name of the record in messages."""
 
     @property
     def read(self) -> Sequence[array]:
@@ -162,14 +162,14 @@ class LaunchRecord:
 
     @property
     def late(self) -> Sequence[array]:
-        """The arrays that it read and that were told to require gradients only afterwards."""
+        """The arrays that it read and that were set to require gradients only afterwards."""
         if not self.outline.passive:
             return ()
         given = [self.call.arguments[i] for i in self.outline.passive]
         return [argument for argument in given if argument.requires_grad and self.would_reach(argument)]
 
     def flow(self) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
-        """What it read, reached and wrote."""
+        """The regions that it read, reached and wrote."""
         outline, arguments = self.outline, self.call.arguments
         if outline.references:
             return self.read, self.reached, self.written
@@ -200,7 +200,7 @@ class LaunchRecord:
     def handed_over(
         self, reverse: Reverse, adjoints: Adjoints
     ) -> tuple[list[array], tuple[array, ...], dict[int, array]]:
-        """What the adjoint runs on: the adjoints, what the launch kept, and what was saved for it since."""
+        """The inputs of the adjoint program: the adjoints, the residuals, and the values saved since."""
         active = self.outline.pick_active(self.call.arguments)
         if self.outline.references:
             bars = [_bar(argument, adjoints) for argument in active]
@@ -214,13 +214,13 @@ class LaunchRecord:
         return bars, self.residuals, replaced
 
     def _refused(self, error: KernelTypeError) -> KernelTypeError:
-        """Why there is no adjoint, with the launch that would need it."""
+        """The error for a missing adjoint, with the launch that would need it."""
         launched = Related("a gradient has to pass this launch:", self.place.span)
         first, *others = error.diagnostics
         return type(error)(replace(first, related=(*first.related, launched)), *others)
 
     def _end_here(self, adjoints: Adjoints) -> None:
-        """What the launch wrote depends on nothing before it, as far as gradients go."""
+        """Clear the adjoints of the arrays that the launch stored to: gradients end here."""
         kernel = self.kernel
         for i in self.outline.written:
             bar = adjoints.known(self.call.arguments[i])
@@ -308,7 +308,7 @@ class Recording:
             known.note()
 
     def has_written(self, memory: Allocation) -> None:
-        """What some memory holds now is what the tape knows."""
+        """Note that the tape knows the present contents of some memory."""
         known = self._written.get(memory)
         if known is None:
             known = self._written[memory] = WrittenMemory(memory)
@@ -479,7 +479,7 @@ class Recording:
         return found
 
     def left_out(self, call: Call) -> None:
-        """What others write is looked for where it matters."""
+        """Do nothing: writes by others are looked for where they matter."""
 
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Remember which kernel wrote nothing here, and where it was launched."""

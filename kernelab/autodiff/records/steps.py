@@ -101,7 +101,7 @@ def box_in(record: Record, how: Literal["read", "written"], k: int) -> Box | Non
 
 
 class Written:
-    """What of an array has been written; found out when somebody asks."""
+    """The part of an array that has been written, computed on demand."""
 
     __slots__ = ("_boxes", "_records", "_whole", "target")
 

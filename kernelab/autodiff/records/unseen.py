@@ -75,7 +75,7 @@ class WrittenMemory:
         self._summed = 0, 0
 
     def note(self) -> None:
-        """What the memory holds now is what the tape knows."""
+        """Note that the tape knows the present contents of the memory."""
         self._others = ()
         self._poked = False
         self._known = 0
@@ -97,7 +97,7 @@ class WrittenMemory:
         return self._checksum is not None or len(self._others) != own
 
     def unseen(self, own: int) -> Sequence[array]:
-        """What was written since the last note, without the tape's `own` last writes."""
+        """The writes since the last note, without the tape's `own` last writes."""
         if not self._has_changed():
             return self._others[: len(self._others) - own]
         memory = self._memory
