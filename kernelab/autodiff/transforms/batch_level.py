@@ -65,7 +65,7 @@ class Batch(Level):
             self.parent.tabulate(_lane(made, lane), [_lane(view, lane) for view in views], compute)
 
     def stride(self, memory: Allocation) -> int:
-        """How far apart the lanes of a memory stand, in bytes."""
+        """The distance between the lanes of a memory, in bytes."""
         return memory.nbytes + -memory.nbytes % self.ALIGNED
 
     def view(self, elements: array) -> array:
@@ -155,7 +155,7 @@ class Batch(Level):
                 raise GradientError(Diagnostic(message, caller().span, "lanes", hint=hint))
 
     def _differing(self, program: Program, arguments: Sequence[Argument], found: set[int]) -> tuple[int, ...]:
-        """Which arguments differ between lanes, if the found ones do: with one array, all over its memory."""
+        """The arguments that differ between lanes if the found ones do; arrays of one memory do together."""
         groups = sharing(program, arguments)
         while True:
             more = found.union(program.to_widen(tuple(sorted(found)), groups))

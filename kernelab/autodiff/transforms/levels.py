@@ -52,7 +52,7 @@ from kernelab.runtime.memory.spaces import Space, space_of
 
 
 class Level:
-    """Where programs run; also the recorder that a user's launches and copies come to."""
+    """The place where programs run; also the recorder of a user's launches and copies."""
 
     sees_values = False
     copies_again = True
@@ -72,7 +72,7 @@ class Level:
         raise NotImplementedError
 
     def forget(self, memory: Allocation) -> None:
-        """Let go of what goes with a memory that no program will touch any more."""
+        """Drop the data of a memory that no program will touch any more."""
         self.unfollow(memory)
         if self.parent is not self:
             self.parent.forget(memory)
@@ -96,7 +96,7 @@ class Level:
                 self.look(given.allocation)
 
     def note(self, memory: Allocation) -> None:
-        """What a memory holds now was written here."""
+        """Note that this level wrote the present contents of a memory."""
         if memory in self.followed():
             known = self._known.get(memory)
             if known is None:
@@ -129,7 +129,7 @@ class Level:
                 self.note(given.allocation)
 
     def _has_changed(self, dest: array) -> None:
-        """The host has announced and made a write, of which all levels are about to hear."""
+        """The host has made a write that it announced; all levels learn of it next."""
         level = self
         while level.parent is not level:
             level.look(dest.allocation, own=1)
@@ -160,7 +160,7 @@ class Level:
         self.run(Program.of(call.kernel, references), call.grid.extents, [_argument(*pair) for pair in given])
 
     def left_out(self, call: Call) -> None:
-        """What no level has seen is looked for where it matters."""
+        """Do nothing: writes that no level has seen are looked for where they matter."""
 
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
         """Nothing has changed."""
@@ -212,7 +212,7 @@ class Level:
                 )
 
     def marked_read(self, elements: array) -> None:
-        """Who reads an array besides launches is no matter of a transform."""
+        """Do nothing: reads other than launches do not concern a transform."""
 
     def scope_begin(self, name: str, metadata: Any = None) -> None:
         """Names of scopes mean nothing here."""
@@ -322,7 +322,7 @@ class Base(Level):
         target += values
 
     def unreadable(self, elements: array) -> None:
-        """What runs here is what the arrays hold."""
+        """None: the arrays hold the values of what runs here."""
 
     def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
         set_to_computed(target, sources, compute)
@@ -364,7 +364,7 @@ def announce(targets: Iterable[array]) -> None:
 
 
 def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument], position: int) -> array:
-    """What a program changes of one of its arguments, as far as somebody wants to know."""
+    """The part of one of its arguments that a program changes, as precisely as needed."""
     target = arguments[position]
     assert isinstance(target, array)
     target.allocation.alert()
@@ -375,7 +375,7 @@ def changed_part(program: Program, grid: Extents, arguments: Sequence[Argument],
 
 
 def sharing(program: Program, arguments: Sequence[Argument]) -> tuple[Positions, ...]:
-    """Which array parameters of a program share elements that it changes, in disjoint groups."""
+    """The array parameters of a program that share elements that it changes, in disjoint groups."""
     given = {i: elements for i in program.arrays if isinstance(elements := arguments[i], array)}
     if len({elements.allocation for elements in given.values()}) == len(given):
         return ()
@@ -392,7 +392,7 @@ def active_with(found: Container[int], program: Program, groups: Sequence[Positi
 
 
 def known(arguments: Sequence[Argument], among: Sequence[int], memories: Container[Allocation]) -> Positions:
-    """Which of some arguments are arrays in one of the given memories."""
+    """The arguments that are arrays in one of the given memories."""
     found = ((i, arguments[i]) for i in among)
     return tuple(i for i, given in found if isinstance(given, array) and given.allocation in memories)
 

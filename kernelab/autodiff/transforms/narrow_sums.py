@@ -36,7 +36,7 @@ def give_sum({arrays}):
 
 
 class Reaching(Protocol):
-    """What is asked of an entry: the arrays that adjoints flow to, and those that it wrote."""
+    """The questions to an entry: the arrays that adjoints flow to, and those that it wrote."""
 
     @property
     def reached(self) -> Sequence[array]: ...

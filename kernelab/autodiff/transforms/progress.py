@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """How much of some work is done; `watcher` makes what is told after each step, and at the end."""
+    """The state of a long computation; `watcher` creates the display that is updated after each step."""
 
     what: str
     total: int

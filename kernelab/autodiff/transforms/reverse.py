@@ -243,7 +243,7 @@ class Reverse(Level):
         return memory in self.tracked
 
     def tracked_before(self, entry: int) -> set[Allocation]:
-        """What was tracked before an entry was made."""
+        """The tracked arrays before an entry was made."""
         later = (memory for i, made in self._made.items() if i >= entry for memory in made)
         return self.tracked.difference(later)
 
@@ -270,7 +270,7 @@ class Reverse(Level):
         return found
 
     def keeper(self, elements: array, box: Callable[[], Box | None]) -> Keeper:
-        """What keeps the elements of a box of an array."""
+        """The object that saves the elements of a box of an array."""
         return Keeper(self.parent, elements, box)
 
     def pull(self, level: Level, bars: Adjoints, first: int = 0, end: int | None = None) -> None:
@@ -291,4 +291,4 @@ class Reverse(Level):
             narrow.give(bars, level)
 
     def forget(self, memory: Allocation) -> None:
-        """What runs here is remembered, with all its memories."""
+        """Do nothing: what runs here is remembered, with all its memories."""

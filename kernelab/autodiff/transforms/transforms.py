@@ -52,7 +52,7 @@ class Apart:
 
 
 def taken_apart(func: Function, args: Sequence[Any], chosen: Sequence[int]) -> Apart:
-    """The function with the structs among its chosen arguments taken apart; itself where there are none."""
+    """The function with the fields of struct arguments as arguments; itself where there are none."""
     places = dict.fromkeys(n for n in chosen if is_struct(args[n]))
     if not places:
         return Apart(func, list(args), tuple(chosen))
@@ -109,7 +109,7 @@ CHUNK_BYTES = 1 << 28
 
 
 def call(func: Function, args: Sequence[Any], has_aux: bool) -> tuple[Any, Any]:
-    """What a function returns, and its auxiliary part; GradientError if it changes an argument."""
+    """Call a function: its result and its auxiliary part; GradientError if it changes an argument."""
     watched = [(i, arg, arg.allocation.version) for i, arg in enumerate(args) if isinstance(arg, array)]
     result = func(*args)
     for i, arg, before in watched:
@@ -168,7 +168,7 @@ def record(func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: 
 def push(
     func: Function, args: Sequence[Any], chosen: Sequence[int], dots: Sequence[array], has_aux: bool = False
 ) -> tuple[Any, list[array], Any]:
-    """What a function returns, the tangents of its outputs, and its auxiliary part."""
+    """Call a function: its result, the tangents of its outputs, and its auxiliary part."""
     parent = current()
     level = Forward(parent)
     given, inputs = _copied(parent, args, chosen)
@@ -196,7 +196,7 @@ def _copied(parent: Level, args: Sequence[Any], chosen: Sequence[int]) -> tuple[
 def gradients(
     func: Function, args: Sequence[Any], chosen: Sequence[int], has_aux: bool
 ) -> tuple[Any, list[array], Any]:
-    """What a function returns, an array of one number, and its gradients."""
+    """Call a function: its result, an array of one number, and its gradients."""
     found = record(func, args, chosen, has_aux)
     loss = _checked_loss(found)
     seed = fresh(loss.shape, loss.dtype, loss)
@@ -271,7 +271,7 @@ def columns(
     randomness: str,
     asked: str,
 ) -> tuple[Any, list[list[array]], Any]:
-    """What a function returns, for each output the Jacobian by each input from tangents, and the rest.
+    """Call a function: its result, for each output the Jacobian by each input from tangents, and the rest.
 
     `asked` is what the user has called.
     """
@@ -404,7 +404,7 @@ def map_lanes(
 
 
 def _out_axes(func: Function, whole: Sequence[array], out_dims: Any) -> list[int]:
-    """Where the axis of lanes goes in each result; GradientError where `out_dims` does not say so."""
+    """The position of the batch axis in each result; GradientError where `out_dims` does not say so."""
     given = list(out_dims) if isinstance(out_dims, tuple | list) else [out_dims] * len(whole)
     if len(given) != len(whole):
         message = (

@@ -80,7 +80,7 @@ def _filled(value: structarray, found: Iterator[array]) -> Any:
 
 
 def together(value: Any, found: Iterator[Any]) -> Any:
-    """What belongs to the fields of floats: a struct if it is like them, else a dict by their names."""
+    """The values for the float fields: a struct if they are like its fields, else a dict by their names."""
     by_name = {name: (type, held, next(found)) for name, type, held in fields(value)}
     given = [part for _, _, part in by_name.values()]
     if not all(_is_like(type, held, part) for type, held, part in by_name.values()):
@@ -97,12 +97,12 @@ def _is_like(type: Any, held: Any, part: Any) -> bool:
 
 
 def name_of(func: Callable[..., Any]) -> str:
-    """What messages call a function."""
+    """The name of a function in messages."""
     return getattr(func, "__name__", None) or type(func).__name__
 
 
 def argument_name(func: Callable[..., Any], position: int) -> str:
-    """What messages call an argument of a function."""
+    """The name of an argument of a function in messages."""
     try:
         names = list(inspect.signature(func).parameters)
     except (TypeError, ValueError):
