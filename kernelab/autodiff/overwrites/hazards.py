@@ -29,7 +29,7 @@ POLICIES: tuple[Policy, ...] = ("save", "warn", "error")
 
 @dataclass(slots=True, eq=False)
 class Reader:
-    """Which launch needs which of its elements for its adjoint, where it stands, what that adjoint reaches.
+    """A launch that needs elements for its adjoint: its place, and the arrays that the adjoint reaches.
 
     `reached` are positions of arguments.  Nothing changes it; like calls it is not declared frozen.
     """
@@ -48,7 +48,7 @@ class Reader:
 
     @property
     def argument(self) -> str:
-        """What to call the argument, if it has no name of its own."""
+        """The name of the argument in messages, if the array has none of its own."""
         kernel = self.call.kernel
         return f"the argument `{kernel.plan.parameters[self.region.position].name}` of `{kernel.name}`"
 
@@ -269,7 +269,7 @@ class Watch:
         )
 
     def _consequence(self) -> str:
-        """Which gradients are wrong without the old values."""
+        """The gradients that are wrong without the old values, in words."""
         affected = self.reader.affected()
         names = dict.fromkeys(name_in_caller(one) or name_of_memory(one.allocation) for one in affected)
         known = [f"`{name}`" for name in names if name]
@@ -283,7 +283,7 @@ class Watch:
 
 
 class Keep:
-    """What an array holds now; copied as soon as it is about to change."""
+    """The present value of an array, copied as soon as it is about to change."""
 
     __slots__ = ("__weakref__", "_checksum", "_extent", "_values", "elements")
 

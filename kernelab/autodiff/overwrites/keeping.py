@@ -125,7 +125,7 @@ def _stretch(target: array, needed: array) -> slice | None:
 
 
 def mask(target: array, needed: array) -> HostArray:
-    """Which of the needed elements have bytes in common with `target`."""
+    """Mask of the needed elements that have bytes in common with `target`."""
     (low, high), (start, stop) = target.extent, needed.extent
     first = min(low, start)
     memory = np.zeros(max(high, stop) - first, np.bool_)
