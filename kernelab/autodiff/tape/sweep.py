@@ -33,7 +33,7 @@ class Publication:
 
 @dataclass(slots=True)
 class Publications:
-    """What is published when: before the sweep, and after the adjoint of each record."""
+    """The gradients to publish: before the sweep, and after the adjoint of each record."""
 
     before: list[array] = field(default_factory=list)
     after: dict[int, list[Publication]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def refuse_shared_gradients(plan: Publications, replaced: Collection[Allocation]
 
 
 class _History:
-    """What the steps so far have read and written.
+    """The elements that the steps so far have read and written.
 
     `settled` are arrays whose further reads change nothing; `inputs` is memory that was read before it was
     written.  What is read as a whole is among `whole`, as a stretch or, if it is all of it, as memory.
@@ -166,7 +166,7 @@ class _History:
         found.add(step.record, k)
 
     def publish_what_is_never_read(self) -> None:
-        """Let what was written and not read show its cotangent, before the sweep."""
+        """Publish, before the sweep, the cotangents of elements that are written and not read."""
         for memory, targets in self._written.items():
             if memory not in self._whole:
                 for key, found in targets.items():
@@ -205,7 +205,7 @@ class Pulls:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sweep:
-    """All that is decided before adjoints are taken through the records: who takes part, and who hears of it.
+    """The plan of a sweep: active records and published gradients.
 
     `live` are the records that adjoints pass.  `replaced` are allocations whose gradient is replaced even
     where they are leaves; `pulling` makes what takes the adjoints through a record; adjoints `retired` with a

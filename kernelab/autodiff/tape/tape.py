@@ -117,12 +117,12 @@ class Tape(Observed, Habits):
 
     @property
     def overwrite(self) -> str:  # not Policy: Jedi completes no object with a property of a Literal
-        """What happens when an array is overwritten that a recorded launch still needs."""
+        """The policy for overwrites of values that a recorded launch still needs."""
         return self._recording.guard.policy
 
     @property
     def saved_bytes(self) -> int:
-        """How many bytes were saved because arrays were overwritten that an adjoint needs."""
+        """The number of bytes saved because arrays were overwritten that an adjoint needs."""
         return self._recording.guard.saved_bytes
 
     @property
@@ -171,7 +171,7 @@ class Tape(Observed, Habits):
         self._recording.scope_begin(scope_name, metadata)
 
     def record_scope_end(self, remove_scope_if_empty: bool = True) -> None:
-        """End the innermost scope; one without records is dropped unless told otherwise."""
+        """End the innermost scope; one without records is dropped if `remove_scope_if_empty`."""
         if not self._recording.scope_end(remove_scope_if_empty):
             raise refusal("scope", "no scope is open", "call record_scope_begin first")
 
@@ -285,7 +285,7 @@ class Tape(Observed, Habits):
         _refuse_latecomers(steps[i].record for i in sorted(found.live))
 
     def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
-        """What `backward` would start with; raises TapeError where these are no seeds of this tape."""
+        """The seeds of `backward`; raises TapeError where these are no seeds of this tape."""
         return seeds_of(self._recording, loss, grads)
 
     def _refuse_lost(self, reached: Iterable[array]) -> None:
@@ -299,7 +299,7 @@ class Tape(Observed, Habits):
     def _cuts_outside(
         self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
     ) -> list[Cut]:
-        """Where chains go on outside of the tape: by the host, or through launches that it did not see."""
+        """The places where chains continue outside of the tape: the host, or launches that it did not see."""
         on_the_way = found.on_the_way(seeds)
         leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
         outside = detours(self._recording.provenance, steps, found.live, on_the_way, seeds)
@@ -354,7 +354,7 @@ class Tape(Observed, Habits):
 
 
 def _refuse_latecomers(records: Iterable[Record]) -> None:
-    """Raise where an array has been told to require gradients after it was recorded."""
+    """Raise where an array was set to require gradients after it was recorded."""
     for record in records:
         for primal in record.late if isinstance(record, LaunchRecord) else ():
             name = called(primal)
