@@ -60,7 +60,7 @@ class Spoiled:
 
 
 def agreement(line: Line) -> Agreement | None:
-    """How the whole tape agrees; None where it does not."""
+    """Check the whole tape; None where it does not agree."""
     count = len(line.records)
     found = _compared(line, count)
     if found is None:
@@ -97,7 +97,7 @@ def differs_in_sweep(line: Line, count: int) -> bool:
 
 
 def spoiled(line: Line, writer: int) -> Spoiled | None:
-    """What an earlier adjoint reads of what a record overwrites, if the tape does not save that."""
+    """The bytes that a record overwrites and an earlier adjoint reads, unless the tape saves them."""
     run, level = line.reversed_run(writer + 1, BASE)
     found = next(((k, elements) for k, elements, by in level.spoiled if by == writer), None)
     if found is None:

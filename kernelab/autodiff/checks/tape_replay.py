@@ -35,7 +35,7 @@ DISTANCES = {bfloat16: 2**-7, float16: 2**-10}
 
 
 class NotReplayableError(Exception):
-    """Why a tape cannot run again."""
+    """The reason why a tape cannot run again."""
 
 
 class Line:
@@ -62,12 +62,12 @@ class Line:
         return [a for a in dict.fromkeys(found) if is_differentiable(a.dtype) and a.size]
 
     def start(self, elements: array) -> array:
-        """What an array held before the tape."""
+        """The value of an array before the tape."""
         return elements.twin(self._starts[elements.allocation])
 
     @property
     def nbytes(self) -> int:
-        """How much memory the tape touched."""
+        """The number of bytes that the tape touched."""
         return sum(memory.nbytes for memory in self._starts)
 
     @property
@@ -112,7 +112,7 @@ class Line:
         return made
 
     def arguments(self, run: "Run", k: int) -> list[Any]:
-        """What record `k`, a launch, is given in a run."""
+        """The arguments of record `k`, a launch, in a run."""
         record = self.records[k]
         assert isinstance(record, LaunchRecord)
         return _arguments(record, run)
@@ -142,7 +142,7 @@ class Run:
         return twin
 
     def adopt(self, memory: Allocation, made: Allocation) -> None:
-        """Let memory that a part of the run has made stand for one of the tape's."""
+        """Let memory that a part of the run allocated stand for one of the tape's."""
         if self._around is not None and memory not in self._memories:
             self._around.adopt(memory, made)
             return
@@ -150,7 +150,7 @@ class Run:
         self._twins = {a: twin for a, twin in self._twins.items() if a.allocation is not memory}
 
     def forget_gradients(self) -> None:
-        """Let no copy have a gradient."""
+        """Drop the gradients of all copies."""
         for memory in self._memories.values():
             memory.adjoint = None
 
@@ -165,7 +165,7 @@ class Run:
 
 
 class Stage(Protocol):
-    """Where records run again; launches go to the recorder that is active."""
+    """A run of records on copies; launches go to the recorder that is active."""
 
     def active(self) -> AbstractContextManager[None]: ...
 
@@ -175,7 +175,7 @@ class Stage(Protocol):
     def copy(self, dest: array, src: array, how: str) -> None: ...
 
     def set(self, dest: array, values: Any, how: str) -> None:
-        """Let the host write elements."""
+        """Write elements from the host."""
 
     def block(self, run: Run, block: "Block") -> list[array]:
         """Run a checkpoint; what it made."""
@@ -208,7 +208,7 @@ class AtLevel:
         self.level.move(dest, made)
 
     def block(self, run: Run, block: "Block") -> list[array]:
-        """What a checkpoint's adjoint needs is saved on every tape."""
+        """The replay of a checkpoint, whose adjoint's inputs are saved on every tape."""
         if not isinstance(self.level, AsTape):
             return block.run(run, self)
         saves, self.level.saves = self.level.saves, True
@@ -244,7 +244,7 @@ class OnTape:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What a record does in a run, at a stage, on which arrays, by which kernels."""
+    """The replay of one record: the stage, the arrays, the kernels."""
 
     run: Callable[[Run, Stage], None]
     arrays: tuple[array, ...]
@@ -252,7 +252,7 @@ class Play:
     kernels: tuple[Kernel, ...] = ()
 
     def require_gradients(self, run: Run) -> None:
-        """Let what the record writes have gradients in a run."""
+        """Make the arrays that the record writes require gradients in a run."""
         for target in self.written:
             run.of(target).allocation.requires_grad = True
 
@@ -280,7 +280,7 @@ def _play(record: Record) -> Play:
 
 
 class Block:
-    """What a checkpoint runs: `outside` are the arrays that it finds, `kernels` what it launches."""
+    """The replay of a checkpoint: `outside` are the arrays that it finds, `kernels` what it launches."""
 
     def __init__(self, record: CheckpointRecord) -> None:
         self.record = record

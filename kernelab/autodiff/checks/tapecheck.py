@@ -43,7 +43,7 @@ Mask = Sequence[tuple[Key, Key]]
 
 @dataclass(frozen=True, slots=True)
 class LaunchCheck:
-    """How a launch came out; `reason` says why it could not be checked, or what its fault is.
+    """The result for a launch; `reason` says why it could not be checked, or what its fault is.
 
     `covered` says that it passed as a part of the tape.  `fault` is "overwrite" where the launch is right but
     destroys what an earlier adjoint reads, "cut" where it reads what no gradient flows through, "sweep" where
@@ -101,7 +101,7 @@ class TapeReport:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which launches of a tape are checked, and in which order."""
+    """The launches of a tape that are checked, and their order."""
 
     masks: Mapping[str, Mask] | None = None
     blacklist: Collection[str] = ()
@@ -154,7 +154,7 @@ def check_tape(
 
 
 def _faults_of_the_tape(tape: Tape) -> list[LaunchCheck]:
-    """What is wrong with its gradients though its launches are right: what it has not saved, or a cut."""
+    """The faults of a tape whose launches are right: values that it has not saved, or a cut."""
     found = [_tainted(tape), _cut(tape)]
     return [fault for fault in found if fault is not None]
 
@@ -221,7 +221,7 @@ def _until(records: Sequence[Record], end: int) -> list[LaunchCheck]:
 
 
 def _fault(line: Line, k: int, tolerance: Tolerance, fast: Fast) -> LaunchCheck | None:
-    """What is wrong with record `k`, None if nothing can be found."""
+    """The fault of record `k`, None if there is none."""
     record, made = line.records[k], _unchecked(line.records, k)
     if isinstance(record, LaunchRecord):
         arguments = line.arguments(line.run(k), k)
@@ -289,7 +289,7 @@ def _cut(tape: Tape) -> LaunchCheck | None:
 
 
 def _ends(records: Sequence[Record]) -> list[array]:
-    """What gradients may be asked of: a loss; final arrays that have them, else any with them, else final.
+    """The outputs to check: a loss; final arrays with gradients, else any with gradients, else final arrays.
 
     A loss is the only final array with gradients that holds one number: other branches lead elsewhere.
     """
