@@ -63,7 +63,7 @@ def look_at(elements: Strided) -> Origins:
 
 
 def unreadable(elements: Strided) -> Diagnostic | None:
-    """Why the host cannot see the values of an array, as those of a lane in `vmap`; None where it can."""
+    """Explain why the host cannot read an array, such as a lane in `vmap`; None where it can."""
     recorder = RECORDER.get()
     return None if recorder is None else recorder.unreadable(elements)
 
@@ -92,7 +92,7 @@ def tabulate(target: Strided, sources: Sequence[Strided], compute: Callable[...,
 
 
 def set_to_computed(target: Strided, sources: Sequence[Strided], compute: Callable[..., HostArray]) -> None:
-    """Set an array to what NumPy computes of the values of others, and tell nobody."""
+    """Set an array to what NumPy computes of the values of others, without notifications."""
     target.blank()[...] = compute(*(source.seen() for source in sources))
 
 

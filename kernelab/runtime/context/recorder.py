@@ -49,7 +49,7 @@ class Recorder(Protocol):
         """The host gets the values of an array; the origins that these are to carry."""
 
     def unreadable(self, elements: Elements) -> Diagnostic | None:
-        """Why the host cannot see the values of an array: they differ between lanes; None where it can."""
+        """Explain why the host cannot read an array, whose lanes differ; None where it can."""
 
     def tabulate(self, target: Elements, sources: Sequence[Elements], compute: Callable[..., Any]) -> None:
         """Set a new array of ints to what the host computes of the values of others."""

@@ -321,7 +321,7 @@ class Allocation:
             self.witnesses = (*others, *ref) if others else ref  # one object for all memory of a witness
 
     def alert(self) -> "list[Witness]":
-        """Let those watch who have waited for the bytes to change; all who are told of it."""
+        """Alert all witnesses that the bytes are about to change; returns them."""
         if not self.witnesses:
             return []
         found = [witness for ref in self.witnesses if (witness := ref()) is not None]

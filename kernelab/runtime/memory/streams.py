@@ -83,7 +83,7 @@ class Stream:
         return self._driver.finished(self.number)
 
     def record_event(self, event: "Event | None" = None) -> "Event":
-        """Let an event, a new one unless given, happen when all that is in the stream has ended."""
+        """Record an event, a new one unless given, that completes after all work now in the stream."""
         made = Event(self.device) if event is None else event
         _require_same(made.device, self.device, "an event is recorded")
         self._space.require_mine("an event is recorded")
@@ -100,7 +100,7 @@ class Stream:
             self._space.require_free(what)
 
     def wait_event(self, event: "Event") -> None:
-        """Let what comes into the stream wait for an event, which may be of another device.
+        """Make later work in the stream wait for an event, which may be of another device.
 
         Captured launches wait for those before them anyhow, and for all that came before the capture.  Raises
         LaunchError for an event that was recorded in another capture, or then for one of another device.
@@ -117,7 +117,7 @@ class Stream:
             self._space.require_free(f"a stream is to wait for {event.device}")
 
     def wait_stream(self, other: "Stream", event: "Event | None" = None) -> None:
-        """Let what comes into the stream wait for all that is in another now."""
+        """Make later work in the stream wait for all work now in another stream."""
         self.wait_event(stream_of(other).record_event(event))
 
     def synchronize(self) -> None:
@@ -236,12 +236,12 @@ def record_event(event: Event | None = None) -> Event:
 
 
 def wait_event(event: Event) -> None:
-    """Let launches in the stream in use of the default device wait for an event."""
+    """Make launches in the current stream of the default device wait for an event."""
     get_stream().wait_event(event)
 
 
 def wait_stream(other_stream: Stream, event: Event | None = None) -> None:
-    """Let launches in the stream in use of the default device wait for all that is in another stream."""
+    """Make launches in the current stream of the default device wait for all work in another stream."""
     get_stream().wait_stream(other_stream, event)
 
 
