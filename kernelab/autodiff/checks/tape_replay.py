@@ -142,7 +142,7 @@ class Run:
         return twin
 
     def adopt(self, memory: Allocation, made: Allocation) -> None:
-        """Let memory that a part of the run allocated stand for one of the tape's."""
+        """Use memory that a part of the run allocated in place of one of the tape's."""
         if self._around is not None and memory not in self._memories:
             self._around.adopt(memory, made)
             return

@@ -318,7 +318,7 @@ class Recording:
     # -------------------------------------------------------------------------------------- as a witness
 
     def alert(self, memory: Allocation) -> None:
-        """Let those of the records watch a memory whose adjoints read it: it is about to change."""
+        """Make the records whose adjoints read a memory watch it: it is about to change."""
         waiting = self._waiting.pop(memory, ())
         for record in waiting if isinstance(waiting, list | tuple) else (waiting,):
             self._watch_for(record, memory)
