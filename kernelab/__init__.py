@@ -191,7 +191,7 @@ class _Trace(_Builtin):
         """The sum of the diagonal of a matrix, or the run of one thread of a kernel.
 
         A matrix is a square one of floats.  `thread` is a position in the grid `dim`, an int or one for each
-        of its dimensions; `adjoints` are the cotangents that the way back starts with, by array or name, 1
+        of its dimensions; `adjoints` are the cotangents that the adjoint starts with, by array or name, 1
         for all that the kernel changes unless given.  Nothing that is given changes.  Raises LaunchError
         for a thread outside of the grid, and what a launch raises.
         """

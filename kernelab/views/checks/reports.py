@@ -47,5 +47,5 @@ def install() -> None:
 
 
 def _pretty(shown: Any, printer: Any, cycle: bool) -> None:
-    """What IPython prints for an object that is a dict, too: it would have a way of its own for those."""
+    """IPython's text for an object that is also a dict, in place of IPython's own form for dicts."""
     printer.text(str(shown))
