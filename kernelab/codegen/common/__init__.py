@@ -1,1 +1,1 @@
-"""What every target shares: the launch ABI, sums, and questions about a function."""
+"""Code shared by all targets: the launch ABI, print formats, and queries about a function."""

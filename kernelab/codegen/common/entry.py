@@ -29,24 +29,24 @@ ABI_VERSION = 5
 GRID_SLOTS = 4
 
 OK, INDEX, ASSERTION, DIVISION, MEMORY, STOPPED, FULL, KEPT = range(8)
-"""What status[CODE] says."""
+"""The values of status[CODE]."""
 
 CODE, SITE, THREAD, OFFENDER, EXTENT, AXIS, STOP, POLL = range(8)
 """The fields of the status block: `STOP` ends the launch at the next poll, `POLL` is the address of a
 ``void poll(long long* status)`` that is called now and then, or 0."""
 
 PRINTED, PRINTED_WORDS, PRINTED_ROOM, PRINTS = range(8, 12)
-"""What a launch on a CPU has printed: the address of memory from malloc, how many words of eight bytes it
-holds, how many fit, and the number of prints.  A print is the number of its message and a word a value."""
+"""The print buffer of a launch on a CPU: its address, from malloc, its length and capacity in words of eight
+bytes, and the number of prints.  A print is the number of its message and one word for each value."""
 
 LIMIT, DONE = range(12, 14)
-"""How many bytes a thread may save, 0 for any number, and how many threads have run before, and are left out.
+"""The bytes that a thread may save, 0 for any number, and the number of threads already run, to be skipped.
 
 A thread that would save more ends the launch with `FULL`, unless it has already changed something: so another
 program can go on with it."""
 
 ROOM, USED = range(14, 16)
-"""How many bytes all residuals of a launch may take, 0 for any number, and how many they take by now.
+"""The bytes that all residuals of a launch may take, 0 for any number, and the bytes that they take by now.
 
 A thread that would append more ends the launch with `KEPT`, and so does one that would save more than `ROOM`
 after it has changed something."""
@@ -54,15 +54,15 @@ after it has changed something."""
 STATUS_FIELDS = 16
 
 TILE = 32
-"""How many threads of a device have their parts of a residual side by side: those of a warp."""
+"""The number of threads of a device whose parts of a residual are interleaved: those of a warp."""
 
 PRINT_LIMIT = 10_000
-"""How many prints of a launch are kept; the rest is counted."""
+"""The number of prints of a launch that are kept; the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """Where a parameter stands in the slots; a `residual` is an array that the function appends to."""
+    """The slots of one parameter; a `residual` is an array that the function appends to."""
 
     name: str
     type: Type
@@ -91,8 +91,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class EntryInfo:
-    """What a caller must know of an entry: status[SITE] counts in `sites`, the entry's text is `lines`,
-    `messages` are what its prints say; `descending` says that the last thread comes first."""
+    """The description of an entry for its callers: status[SITE] is an index into `sites`, `lines` are the
+    lines of its text, `messages` those of its prints; `descending` says that the last thread runs first."""
 
     name: str
     symbol: str
@@ -154,7 +154,7 @@ def layout_of(function: Function) -> Layout:
 
 
 def slots_of(type: Type) -> int:
-    """How many slots a parameter of this type takes."""
+    """The number of slots that a parameter of this type takes."""
     return 1 + 2 * type.ndim if isinstance(type, Array) else size_of(type)
 
 

@@ -1,4 +1,4 @@
-"""What a kernel prints, and how a print is spelled for a device.
+"""Formats of printed messages, and the `printf` calls that print them on a device.
 
 On a CPU an entry only keeps the values, and the host formats them (`kernelab.backend.common.print_output`);
 a device formats them itself.  Must not know who reads the text.
@@ -14,7 +14,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a print says, without its values: `texts` are one more than `specs` and `types`."""
+    """The text of a print around its values: `texts` are one more than `specs` and `types`."""
 
     texts: tuple[str, ...]
     specs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Questions about the structure of a function that decide how it is printed."""
+"""Queries about the structure of a function that decide how it is printed."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -33,12 +33,9 @@ def weight(block: Block) -> int:
 
 def is_short(loop: Loop) -> bool:
     """Whether a loop provably ends soon."""
-    return isinstance(loop, For) and isinstance(loop.count, Const) and _cost(loop) <= SHORT
-
-
-def _cost(loop: For) -> int:
-    assert isinstance(loop.count, Const)
-    return int(loop.count.value) * weight(loop.body)
+    if not (isinstance(loop, For) and isinstance(loop.count, Const)):
+        return False
+    return int(loop.count.value) * weight(loop.body) <= SHORT
 
 
 def sides(stmt: If) -> tuple[bool, Block, Block]:
@@ -55,7 +52,7 @@ def ends_in_choice(block: Block, stop: Atom) -> bool:
 
 
 def stop_values(loop: Loop) -> Iterator[Atom]:
-    """What the stop of a loop can be at the places where an iteration ends, as the emitter prints them."""
+    """The values of a loop's stop at the places where an iteration ends, as the emitter prints them."""
     assert loop.stop is not None
     yield from _ends(loop.body, loop.body.yields[loop.stop])
 
@@ -82,7 +79,7 @@ def stops(value: Atom) -> bool:
 
 
 def chosen(stmt: If, branch: Block, yields: Sequence[Atom]) -> tuple[Atom, ...]:
-    """What `yields` are if a branch was taken."""
+    """The values of `yields` if a branch was taken."""
     values = dict(zip(stmt.outs, branch.yields, strict=True))
     return tuple(value if isinstance(value, Const) else values.get(value, value) for value in yields)
 

@@ -1,5 +1,4 @@
-"""The helpers for sums in float64 beside the elements of an array, for a CPU:
-`codegen.cpp.wide_accumulators` says which.
+"""C++ helpers for float64 accumulators of array elements on a CPU (`codegen.cpp.wide_accumulators`).
 
 The float64s come in blocks of 256, each made when it is first needed, so that a launch pays for what it adds
 to and not for the size of the array.  Where there is no memory for one, the addition is a plain one.
@@ -8,7 +7,7 @@ to and not for the size of the array.  Where there is no memory for one, the add
 from collections.abc import Iterator, Mapping
 
 EXACT = 1024
-"""How many times an addend of float32 an element may be before the addition is taken beside it.
+"""The ratio of an element to a float32 addend from which the addition goes to an accumulator.
 
 Rounding then takes less than a part in 32768 of the addend from any addition, however many there are.
 """

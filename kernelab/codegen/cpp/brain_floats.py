@@ -1,4 +1,4 @@
-"""The helpers for brain floats, the upper half of the bits of a float: for a CPU and for a CUDA device.
+"""C++ helpers for bfloat16, the upper half of the bits of a float, on a CPU and on a CUDA device.
 
 By their bits, rounded to nearest, ties to even; a NaN keeps its sign.  `odd32` stands before them.
 """

@@ -1,4 +1,4 @@
-"""The helpers with which a CUDA device brings running totals to memory.
+"""CUDA helpers that add running totals to memory.
 
 While a thread adds up one element its total is a float64 of its own.  When another element's turn comes it
 is settled: added to memory.  At the end the threads of a block gather what they have left, in a tree of one

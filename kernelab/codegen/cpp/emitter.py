@@ -351,7 +351,7 @@ class _Body(Writer):
 
 
 def _suffixes(param: Param) -> list[str]:
-    """What the names of the locals that belong to a parameter end with."""
+    """The suffixes of the names of a parameter's locals."""
     if param.residual:
         return ["_handle", "_room", "_length", "_capacity"]
     return (

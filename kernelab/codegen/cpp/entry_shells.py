@@ -1,4 +1,4 @@
-"""The text around a thread's body: how an entry walks its grid, and what it sets up and releases.
+"""The text of an entry around the body of a thread: the loop over the grid, setup and release.
 
 On a CPU one call runs the whole grid, thread after thread, and polls between chunks of threads; on a CUDA
 device each thread of the device runs every n-th thread of the grid.
@@ -15,12 +15,12 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a shell depends on: `coordinates` are the names of the thread's indices, `weight` is how many
-    statements a thread runs at least, `slots` how many a launch has, `arena` is the slot of the arena on a
-    device if values are saved, `residuals` are the arrays that grow, by their names, `unpack` are the lines
-    that read the arguments.
+    """The inputs of a shell: `coordinates` are the names of the thread's indices, `weight` is the least
+    number of statements that a thread runs, `slots` the number of slots of a launch, `arena` the slot of the
+    arena on a device if values are saved, `residuals` are the arrays that grow, by their names, `unpack` are
+    the lines that read the arguments.
     `descending` says that the last thread comes first, where threads run one after another; `totals` are
-    the running totals of its sums, and the sums beside arrays; `near` says that 32 bits hold the number of
+    the running totals of its sums and its float64 accumulators; `near` says that 32 bits hold the number of
     any thread; `unit` is the size of the widest scalar that a thread saves.
     """
 

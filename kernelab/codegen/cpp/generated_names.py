@@ -1,4 +1,4 @@
-"""Names of generated C++: readable, made of the user's own, never one that the language or a library owns."""
+"""Names in generated C++, derived from the user's and distinct from those of C++ and its libraries."""
 
 import re
 import unicodedata

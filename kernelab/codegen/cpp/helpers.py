@@ -1,4 +1,4 @@
-"""The helper functions that generated bodies call, as text, for a CPU and for a CUDA device.
+"""C++ text of the helper functions that generated bodies call, for a CPU and for a CUDA device.
 
 A unit contains those that it uses and nothing else.  Each table is ordered: a helper calls only helpers
 that stand before it, and `USES` says which.
@@ -57,7 +57,7 @@ def helpers(words: str) -> Mapping[str, str]:
 
 
 BUDGET = 1 << 22
-"""How many statements may pass between two polls: a millisecond or a few."""
+"""The number of statements between two polls: a millisecond or a few."""
 
 PRELUDE = """\
 typedef long long i64;

@@ -1,4 +1,4 @@
-"""Snippets of C++ that users wrote, as functions of a unit: what stands around them, and what they may name.
+"""User-written C++ snippets as functions of generated code, and the library that they may call.
 
     static inline float square(float x) {
     float sq = x * x;             the lines of the snippet as they are, each with its place in the cell
@@ -162,7 +162,7 @@ _ATOMIC_ADD = {
 
 
 def library(target: str) -> str:
-    """What snippets may name, for ``cpu`` or ``cuda``; it follows the helpers `fail` and `fail_index`."""
+    """The library of snippets for ``cpu`` or ``cuda``; it follows the helpers `fail` and `fail_index`."""
     function = "__device__ inline" if target == "cuda" else "inline"
     text = f"{_LIBRARY}{_ON_CPU if target == 'cpu' else ''}{_FIRST}".replace(
         "ATOMIC_ADD", _ATOMIC_ADD[target]
@@ -180,7 +180,7 @@ _WIDE = {
     **{f"{name}f": name for name in ("fmin", "tanh", "sinh", "cosh", "atan", "atan2", "asin", "acos")},
     **{f"{name}f": name for name in ("floor", "ceil", "cbrt", "exp2", "log2", "log10", "log1p", "expm1")},
 }
-"""What single precision is called, and what stands for it where a function is compared with differences."""
+"""The names of single precision, and what replaces them where a function is compared with differences."""
 
 
 def define(snippet: Snippet, symbol: str, target: str) -> Iterator[Line]:
@@ -280,7 +280,7 @@ def refuse_device_words(snippet: Snippet) -> None:
 
 
 def complaints(unit: Unit, found: Iterable[tuple[int, int, str]]) -> tuple[Diagnostic, ...]:
-    """What a compiler says of the lines of snippets: line and column of the unit, from 1, and its words."""
+    """The compiler's errors in snippets; `found` are lines and columns of the unit, from 1, and texts."""
     told: dict[tuple[int, int], Diagnostic] = {}
     for number, column, text in found:
         line = unit.lines[number - 1] if 1 <= number <= len(unit.lines) else None

@@ -1,4 +1,4 @@
-"""How types, constants, operations, memory accesses and atomics are spelled in C++."""
+"""C++ text of types, constants, operations, memory accesses and atomics."""
 
 import math
 from collections.abc import Mapping
@@ -52,12 +52,12 @@ def memory_type(scalar: Scalar) -> str:
 
 
 def half(scalar: Scalar) -> str:
-    """What the helpers of a float of 16 bits end with."""
+    """The suffix of the helpers of a float of 16 bits."""
     return f"{scalar.flavor}16"
 
 
 def cuts(types: list[Scalar], type: Scalar) -> list[str]:
-    """What the operands of an operation are passed through before a float of 16 bits is computed of them.
+    """The conversions of the operands of an operation before a float of 16 bits is computed from them.
 
     Rounding to float and then to half would round twice.  What a float does not hold exactly is beyond
     float16, but not beyond bfloat16.
@@ -182,7 +182,7 @@ _RESULTS: Mapping[AtomicKind, str] = {
 
 
 def result(kind: AtomicKind, old: str, value: str, compare: str | None) -> str:
-    """What an element holds after an atomic, as an expression."""
+    """The value of an element after an atomic, as an expression."""
     return _RESULTS[kind].format(old=old, value=value, compare=compare)
 
 
@@ -222,7 +222,7 @@ def half_helpers() -> dict[str, str]:
 
 
 def half_uses() -> dict[str, tuple[str, ...]]:
-    """What each of these calls."""
+    """The helpers that each of these calls."""
     return {
         name(kind, scalar): (f"from{half(scalar)}", f"to{half(scalar)}")
         for kind in EXTREMA

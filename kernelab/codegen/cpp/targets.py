@@ -1,4 +1,4 @@
-"""The targets of the emitter: what each spells in its own way.
+"""The targets of the emitter, CPU and CUDA: the text that differs between them.
 
 The body of a function is the same text for every target.  A flavor gives the shell around it, the helpers
 that the body calls, and the few spellings that differ: mathematics, special constants, wrapping integers,
@@ -24,7 +24,7 @@ class Flavor(Protocol):
 
     @property
     def target(self) -> Literal["cpu", "cuda"]:
-        """What it is called."""
+        """The name of the target."""
 
     @property
     def leave(self) -> str:
@@ -62,20 +62,20 @@ class Flavor(Protocol):
         """The value at a byte address; `steady` if nobody changes it during the launch."""
 
     def kept_at(self, offset: int, unit: int) -> str:
-        """Where the arena holds what stands at an offset in the record on top, in units of so many bytes."""
+        """The index in the arena of an offset in the topmost record, in units of so many bytes."""
 
     def taken(self, size: int) -> str:
-        """How far a record of so many bytes moves the top of the arena."""
+        """The distance by which a record of so many bytes moves the top of the arena."""
 
     @property
     def spread(self) -> int:
-        """How far apart the values lie that a thread appends to a residual, in elements."""
+        """The stride, in elements, between the values that a thread appends to a residual."""
 
     def totals(self, function: Function) -> tuple[Atomic, ...]:
         """The additions that are worth a running total of their own."""
 
     def wide(self, function: Function) -> tuple[Atomic, ...]:
-        """The additions that may go to a float64 beside each element."""
+        """The additions that may go to a float64 accumulator of each element."""
 
     def print(self, message: Message, number: int, values: list[str]) -> tuple[list[str], set[str]]:
         """The statements that print, and the helpers that they call; `number` is the message's own."""

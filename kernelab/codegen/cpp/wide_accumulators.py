@@ -1,4 +1,4 @@
-"""Which sums are taken in float64, and reach their elements late.
+"""Float64 accumulators: selects the atomic additions that are collected in float64 before they are stored.
 
     energy[0] += e                        in every thread:      energy_total += e
     for k in range(n): s[i] += x[k]       in every iteration:   s_total += x[k]
@@ -29,7 +29,7 @@ def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
 
 
 def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
-    """The additions that may go to a float64 beside each element, in order: those to changing elements.
+    """The additions that may go to a float64 accumulator of each element, in order: changing elements only.
 
     Left out are those by which each thread reaches an element at most once.  Of a running total it is what
     has come together that goes there.
@@ -110,7 +110,7 @@ def _is_sum(stmt: ir.Atomic, looked_at: frozenset[ir.Var]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """What differs between one turn and the next of a loop or of the launch, and what counts a loop's."""
+    """The values that change between iterations of a loop or threads of a launch, and its counters."""
 
     changing: set[ir.Atom]
     counted: tuple[ir.Var, ...]
@@ -167,7 +167,7 @@ class Total:
 
     @property
     def helpers(self) -> tuple[str, ...]:
-        """What a unit needs for it; `gather` is known on a device alone."""
+        """The helpers that a unit needs for it; `gather` exists on a device only."""
         gather = f"gather{self.scalar.flavor}{self.scalar.bits}"
         return (self.helper,) if self.is_own else (self.helper, gather)
 
@@ -195,7 +195,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """The locals of the sums beside an array: the blocks of float64s, at first none.
+    """The locals of the accumulators of an array: the blocks of float64s, at first none.
 
     `low` is the first byte that an element can have, `places` how many scalars fit from it on.
     """
@@ -210,7 +210,7 @@ class Wide:
 
     @property
     def adds(self) -> str:
-        """The function that adds to an element, or beside it."""
+        """The helper that adds to an element, or to its accumulator."""
         return f"widen{self.scalar.flavor}{self.scalar.bits}"
 
     @property
@@ -241,7 +241,7 @@ class Wide:
 
 
 def wide_of(array: ir.Var, names: Names) -> Wide:
-    """The sums beside an array that has a name, with fresh names."""
+    """The accumulators of an array that has a name, with fresh names."""
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
     sums, low, places = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "places"))

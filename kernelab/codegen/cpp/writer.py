@@ -1,4 +1,4 @@
-"""What the emitter writes line by line: values, accesses to memory with their checks, and what is saved.
+"""Lines of a generated body: values, memory accesses with their bounds checks, and saved values.
 
 A `Writer` knows where it stands, the names that were given out, and the sites of the checks; the regions and
 the entry around them are `cpp`'s.  An array element is checked against its bounds once where several accesses
@@ -44,7 +44,7 @@ def widest_saved(body: ir.Block) -> int:
 
 
 def record(scalars: Sequence[Scalar], widest: int) -> tuple[list[int], int]:
-    """Where each scalar stands in a saved record, the widest first, and the record's size."""
+    """The offset of each scalar in a saved record, the widest first, and the record's size."""
     offsets = [0] * len(scalars)
     end = 0
     for k in sorted(range(len(scalars)), key=lambda k: -scalars[k].bits):
@@ -295,6 +295,6 @@ class Writer:
 
 
 def scalar_type(atom: ir.Atom) -> Scalar:
-    """The type of an atom, once all vectors are taken apart."""
+    """The type of an atom of a scalarised function."""
     assert isinstance(atom.type, Scalar), f"{atom} is not scalarised"
     return atom.type

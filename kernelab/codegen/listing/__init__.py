@@ -1,1 +1,1 @@
-"""A function of the IR as text that reads like Python."""
+"""Listings: functions of the IR as text that reads like Python."""

@@ -1,4 +1,4 @@
-"""What a reader sees: one name for values that take turns, values inside expressions, statements in order."""
+"""Folding of IR for a listing: nests single-use values in expressions and lets values share names."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +10,14 @@ from kernelab.lang.show import Names
 from kernelab.lang.types import Array, Scalar
 
 WIDTH = 66
-"""How many characters an expression may take, about."""
+"""The approximate limit of the characters of an expression."""
 
 Folded = dict[ir.Var, ir.Let | ir.Load | ir.If]
 """The statement behind each Var that is printed where it is used; an `If` only chooses between two values."""
 
 
 def fold(function: ir.Function, nameless: frozenset[ir.Var] = frozenset()) -> Folded:
-    """What is folded in a function; a Var among `nameless` counts as one that the user gave no name."""
+    """The folded Vars of a function; one of `nameless` counts as one that the user gave no name."""
     uses = Counter(ir.reads(function.body))
     once = {atom for atom, count in uses.items() if count == 1}
     folded: Folded = {stmt.out: stmt for stmt in ir.walk(function.body) if _is_small_index(stmt)}
@@ -34,7 +34,7 @@ def fold(function: ir.Function, nameless: frozenset[ir.Var] = frozenset()) -> Fo
 
 
 def _keep_stop(loop: ir.For | ir.While, stop: ir.Atom, folded: Folded) -> None:
-    """What ends a loop is tested after the carried values are assigned: it must not read the old ones."""
+    """Unfold a stop that reads old carried values: it is tested after the new ones are assigned."""
     changed = {var for var, value in zip(loop.carries, loop.body.yields, strict=True) if value is not var}
     if isinstance(stop, ir.Var) and not changed.isdisjoint(leaves(stop, folded)):
         folded.pop(stop, None)
@@ -48,7 +48,7 @@ def hint_of(out: ir.Var, stmt: ir.Stmt | None = None) -> str:
 
 
 def operands(stmt: ir.Stmt) -> tuple[ir.Atom, ...]:
-    """What the printed line of a statement reads, with what a folded choice yields."""
+    """The atoms that the printed line of a statement reads, with the yields of a folded choice."""
     return (*ir.atoms(stmt), *(atom for block in ir.blocks(stmt) for atom in block.yields))
 
 
@@ -105,7 +105,7 @@ def _candidates(block: ir.Block, once: set[ir.Atom], nameless: frozenset[ir.Var]
 
 
 def _places(block: ir.Block) -> dict[ir.Atom, int]:
-    """Where in the block itself each atom is read; the yields come after the last statement."""
+    """The last position at which each atom is read in the block itself; yields follow the last statement."""
     places: dict[ir.Atom, int] = {}
     for position, stmt in enumerate(block.stmts):
         places |= dict.fromkeys(ir.atoms(stmt), position)
@@ -240,7 +240,8 @@ def coalesce(function: ir.Function, folded: Folded, reserved: frozenset[str]) ->
     fixed = (*function.params, *function.threads, *([function.linear] if function.linear else []))
     interference = _Interference(folded)
     interference.assign(fixed, interference.block(function.body, frozenset()))
-    classes = _Classes(interference.edges, _hints(function.body))
+    hints = {out: hint_of(out, stmt) for stmt in ir.walk(function.body) for out in ir.defs(stmt)}
+    classes = _Classes(interference.edges, hints)
     for stmt in ir.walk(function.body):
         for one, other in _copies(stmt):
             classes.merge(one, other)
@@ -259,12 +260,8 @@ def coalesce(function: ir.Function, folded: Folded, reserved: frozenset[str]) ->
     return name
 
 
-def _hints(body: ir.Block) -> dict[ir.Var, str]:
-    return {out: hint_of(out, stmt) for stmt in ir.walk(body) for out in ir.defs(stmt)}
-
-
 def _labels(body: ir.Block) -> dict[ir.Var, str]:
-    """What to call an element that has no name of the user's: ``x_k`` for ``x[k]``."""
+    """Names for elements that have none of the user's: ``x_k`` for ``x[k]``."""
     labels = {}
     for stmt in ir.walk(body):
         if isinstance(stmt, ir.Load):
@@ -317,7 +314,7 @@ def _defined(block: ir.Block) -> Iterable[ir.Var]:
 
 
 class _Interference:
-    """Which Vars are needed at the same time."""
+    """The interference graph: pairs of Vars that are live at the same time."""
 
     def __init__(self, folded: Folded) -> None:
         self.folded = folded
@@ -368,13 +365,13 @@ class _Interference:
         return before | self.read(stmt.inits)
 
     def read_after_copies(self, yields: tuple[ir.Atom, ...], stop: int, carries: tuple[ir.Var, ...]) -> None:
-        """What ends the loop is read once the carried values are assigned: they must not overwrite it."""
+        """The stop of a loop is read after the carried values are assigned: they must not overwrite it."""
         for leaf in self.read([yields[stop]]):
             others = (carry for carry, value in zip(carries, yields, strict=True) if value is not leaf)
             self.assign([leaf], frozenset(others))
 
     def free(self, body: ir.Block, heads: tuple[ir.Var, ...]) -> Live:
-        """What a body reads from outside: needed until the last iteration."""
+        """The Vars that a body reads from outside: needed until the last iteration."""
         inner = [body, *(block for stmt in ir.walk(body) for block in ir.blocks(stmt))]
         used = self.read(a for block in inner for a in block.yields)
         used |= self.read(a for stmt in ir.walk(body) for a in ir.atoms(stmt))

@@ -1,4 +1,4 @@
-"""A function of the IR as text that reads like Python: what a person sees as the adjoint of a kernel.
+"""Prints a function of the IR as text that reads like Python, such as the adjoint of a kernel.
 
     # line 4: s = s + x[i] * w[i]
     x_bar[i] += s_bar * w[i]
@@ -22,7 +22,7 @@ from kernelab.lang.ops import TRIPS
 from kernelab.lang.types import bytes_of
 
 WIDTH = 64
-"""How wide a signature becomes before it is broken."""
+"""The width at which a signature is broken."""
 
 RESERVED = frozenset({*keyword.kwlist, "push", "pop", "printf", "range", "reversed", "tid", "zeros"})
 
@@ -54,7 +54,7 @@ class Saving:
 
     @property
     def size(self) -> str:
-        """How much, in words."""
+        """The amount, as text."""
         return f"{self.bytes} bytes {self.when or ('an iteration' if self.loop else 'a thread')}"
 
 
@@ -108,7 +108,7 @@ Rows = list[_Row]
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What happens at the end of a block: assignments, results, and what ends the loop around it."""
+    """The end of a block: assignments, results, and the stop of the loop around it."""
 
     span: Span
     copies: tuple[tuple[ir.Var, ir.Atom], ...] = ()
@@ -173,7 +173,7 @@ class _Printer:
                 return [_Row(depth, self.simple(stmt), _place(stmt))]
 
     def trips(self, count: ir.Atom) -> str:
-        """How often a loop runs; a difference may be below 0, which is none."""
+        """The trip count of a loop as text; a difference below 0 means no iteration."""
         match self.folded.get(count) if isinstance(count, ir.Var) else None:
             case ir.Let(_, op, (start, stop, ir.Const(1))) if op is TRIPS:
                 return self.expr.infix("-", stop, start).text
@@ -304,7 +304,7 @@ class _Printer:
         ]
 
     def span(self, atom: ir.Atom, otherwise: Span) -> Span:
-        """Where an expression comes from; a value that has a name is only moved."""
+        """The span of an expression; a value that has a name is only moved."""
         return atom.span if isinstance(atom, ir.Var) and atom in self.folded else otherwise
 
     def branches(self, stmt: ir.If, depth: int, then: _End, orelse: _End) -> Rows:
@@ -335,7 +335,7 @@ class _Printer:
 
 
 def _place(stmt: ir.Stmt) -> Span:
-    """Where a statement comes from: if no line of the user's, from the parameter that it touches."""
+    """The span of a statement: if it has none of the user's, that of the parameter it accesses."""
     if stmt.span.source is NOWHERE.source and isinstance(stmt, ir.Load | ir.Store | ir.Atomic):
         return stmt.array.span
     return stmt.span

@@ -1,4 +1,4 @@
-"""Atoms and operations as Python-like expressions, with as few parentheses as their meaning allows.
+"""Prints atoms and operations as Python-like expressions, with as few parentheses as precedence allows.
 
 Knows the symbols of the table and Python's precedence; must not know statements.
 """
@@ -64,7 +64,7 @@ class Expressions:
         return Text(self.name(atom)) if stmt is None else self.value(stmt)
 
     def value(self, stmt: Let | Load | If) -> Text:
-        """What a statement computes."""
+        """The value that a statement computes, as an expression."""
         match stmt:
             case If(_, cond, then, orelse):
                 return self.choice(cond, then.yields[0], orelse.yields[0])
@@ -101,7 +101,7 @@ class Expressions:
                 return Text(f"{spelt(op.name)}({self.list(args)})")
 
     def negated(self, atom: Atom) -> Text | None:
-        """What the minus of ``-x``, ``-x * y`` or ``-x / y`` stands before: subtracting that is exact."""
+        """The operand of the minus in ``-x``, ``-x * y`` or ``-x / y``: subtracting it is exact."""
         match self.folded.get(atom) if isinstance(atom, Var) else None:
             case Let(_, op, (x,)) if op.name == "neg":
                 return self.text(x)
