@@ -1,1 +1,1 @@
-"""What every backend offers: entries, errors, packing, printing, background builds and the cache."""
+"""Code shared by all backends: entries, errors, packing, printing, background builds and the cache."""

@@ -1,4 +1,4 @@
-"""What every backend offers, and how the status of a launch becomes an error.
+"""The interface of a backend, the registry of backends, and errors from the status of a launch.
 
 A backend turns functions into entries; an entry runs over packed arguments as
 `kernelab.codegen.common.entry` lays them out, and raises the KernelError that its status stands for.  Knows
@@ -98,7 +98,7 @@ def get(name: str) -> Backend:
 
 
 def default() -> str:
-    """Which backend serves the CPU: "cpu" where there is a C++ compiler, else "interp", with one warning."""
+    """The backend for the CPU: "cpu" where there is a C++ compiler, else "interp", with one warning."""
     if find_compiler() is not None:
         return "cpu"
     _warn_that_there_is_no_compiler()
@@ -113,7 +113,7 @@ def _warn_that_there_is_no_compiler() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Where an index was outside of an array: the axis, and the thread counted through the grid."""
+    """An index outside of an array: its axis, and the thread counted through the grid."""
 
     site: Site
     index: int
@@ -231,11 +231,11 @@ def _amount(nbytes: int) -> str:
 
 
 def interrupted(name: str) -> KernelInterrupt:
-    """What an interrupt becomes that struck while an entry ran."""
+    """The error of an interrupt during the run of an entry."""
     message = f"the kernel `{name}` was interrupted; the arrays that it writes are partly written"
     return KernelInterrupt(Diagnostic(message, None, "interrupted"))
 
 
 def stopped_error(name: str) -> KernelError:
-    """The error of a launch that was told to stop."""
+    """The error of a launch that was stopped."""
     return KernelError(Diagnostic(f"`{name}` was stopped before it had finished", None, "stopped"))

@@ -21,7 +21,7 @@ from typing import TypeVar
 from kernelab.errors import BuildError, Diagnostic, KernelWarning
 
 LIMIT_BYTES = 512 * 2**20
-"""What the cache may hold before the libraries that were used longest ago are removed."""
+"""The size from which the cache removes the least recently used libraries."""
 
 VARIABLE = "KERNELAB_CACHE_DIR"
 """The environment variable that names the cache's folder."""
@@ -85,7 +85,7 @@ class Cache:
             raise BuildError(_nowhere(problem)) from problem
 
     def data(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """What `make` gives, kept under that key; raises BuildError."""
+        """The bytes of `make`, cached under a key; raises BuildError."""
 
         def build(path: Path) -> None:
             path.write_bytes(make())
@@ -93,7 +93,7 @@ class Cache:
         return self.library(key, build, lambda path: path.read_bytes()[:-_DIGEST_BYTES])
 
     def known(self, key: str) -> bytes | None:
-        """What was kept under that key; None where nothing was, or it is damaged."""
+        """The bytes cached under a key; None where there are none, or they are damaged."""
         for folder in (cache_dir(), self._own):
             if folder is not None and _is_intact(path := folder / f"{key}.so"):
                 with contextlib.suppress(OSError):  # somebody may remove the file just now

@@ -1,4 +1,4 @@
-"""The C++ compiler of this machine: where it is, how it is called, and what its complaints mean.
+"""The C++ compiler of this machine: finds it, runs it, and explains its errors.
 
 Knows command lines and text; must not know kernels.
 """
@@ -30,7 +30,7 @@ FLAGS = (
     *("-nostdlib", "-nodefaultlibs"),
 )
 EXTENSIONS = {"sse4_1": "-msse4.1", "avx2": "-mavx2", "f16c": "-mf16c", "bmi2": "-mbmi2"}
-"""What is used of a processor that has it; -march=native would cost time and tie the cache to one machine."""
+"""Instruction sets used where a processor has them; -march=native would tie the cache to one machine."""
 
 STRAIGHT = "-Og"
 """For text without loops: it runs as fast as with -O1, and takes two thirds of the time to compile."""
@@ -39,7 +39,7 @@ ADVICE = "to run at full speed, install a C++ compiler: on Debian and Ubuntu, su
 
 
 class NoCompilerError(BuildError):
-    """There is no C++ compiler on this machine, and none was asked for."""
+    """No C++ compiler was found on this machine, and none was asked for."""
 
 
 class CompilerError(BuildError):
@@ -56,7 +56,7 @@ class Compiler:
 
     @property
     def identity(self) -> str:
-        """What decides, besides the text, what the compiler makes of it."""
+        """The compiler, its version and its flags: with the text they determine the library."""
         return "\n".join([*self.command, self.version, *self.flags])
 
     def compile(self, unit: Unit, library: Path, optimise: str) -> None:
@@ -148,14 +148,11 @@ def _complaint(compiler: Compiler, unit: Unit, stderr: str) -> Diagnostic:
         for line, text in found
         if line <= len(unit.lines) and (span := unit.lines[line - 1].span) is not None
     )
-    first = found[0][1] if found else _last_lines(stderr)
+    last_lines = "\n".join(stderr.strip().splitlines()[-_SHOWN:])
+    first = found[0][1] if found else last_lines or "it gave no reason"
     message = f"{Path(compiler.command[-1]).name} refused the C++ that kernelab generated: {first}"
     hint = "this is a fault of kernelab: please report it with the kernel that shows it"
     return Diagnostic(message, code="compiler-error", hint=hint, related=related)
-
-
-def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-_SHOWN:]) or "it gave no reason"
 
 
 def _extensions() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Preconditions of the specialized build of a kernel for a device, and which bytes its arguments reach.
+"""Preconditions of the specialized build of a kernel for a device, and the bytes that its arguments span.
 
 The text for a device assumes, unless its function is `aliased`: arrays that it changes share no bytes with
 others, nor do their elements; strides and extents are not negative and fit in 32 bits, and so does the number

@@ -1,4 +1,4 @@
-"""Why the threads of a launch on a device run one after another, in words for a warning.
+"""The warning about threads of a launch on a device that run one after another, and its reason.
 
 `passes/access/independence.py` proves from the text which may run at once; the rest is in the slots of the
 launch.

@@ -1,4 +1,4 @@
-"""Tiered compilation: threads that build ahead of time, or better, while a program goes on.
+"""Tiered compilation: a background thread that builds programs early, or optimised, while others run.
 
 A build *ahead* starts at once, so that it is there when it is first needed.  A *better* build of what runs
 already starts when nobody has waited for a build for a moment, since builds get in each other's way; launches
@@ -22,13 +22,13 @@ PATIENCE = 10.0
 """For how many seconds the interpreter's end waits for the build that goes on."""
 
 LULL = 0.25
-"""For how many seconds nobody has waited for a build when a better one begins."""
+"""The seconds without anybody waiting for a build before an optimised build begins."""
 
 T = TypeVar("T")
 
 
 class Pending(Generic[T]):
-    """What a thread is to build; `was_told` says that nobody has to hear any more whether that failed."""
+    """A build for the background thread; `was_told` says that its failure needs no further report."""
 
     __slots__ = ("_context", "_done", "_home", "_made", "_make", "problem", "was_told")
 
@@ -60,7 +60,7 @@ class Pending(Generic[T]):
         self._home = 0
 
     def result(self) -> T:
-        """What was built, once it is there; raises what went wrong."""
+        """The result of the build, after waiting for it; raises the error of a failed one."""
         if not self.is_done and self._home != os.getpid():
             return self._make()  # threads do not live on in a forked process
         self._done.wait()

@@ -51,16 +51,16 @@ from kernelab.passes.access.independence import changed, summed
 from kernelab.settings import settings
 
 WAVES = 16
-"""How many blocks a processor is given at most: beyond, a thread of the device runs several of the grid."""
+"""The most blocks per multiprocessor: beyond, a thread of the device runs several threads of the grid."""
 
 MOST_SLOTS = 4096 // 8 - 1
-"""What a device takes as arguments of a kernel, but for the address of its status block."""
+"""The most slots that a kernel takes as arguments, besides the address of its status block."""
 
 SHARE = 2
-"""What threads keep for their loops may take this part of the memory that is free."""
+"""Saved values of loops take at most one part in `SHARE` of the free memory."""
 
 CHEAP = 64 << 20
-"""So many bytes are taken without a look at how many are free."""
+"""So many bytes are allocated without asking for the free memory."""
 
 CROWD = 4096
 """So many threads should have room for what their loops keep, before their loops keep checkpoints."""
@@ -68,7 +68,7 @@ CROWD = 4096
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What is known of a unit's entries, its machine code, and the better code that is under way, if any."""
+    """A compiled unit: its entries, its machine code, and the optimised build that is pending, if any."""
 
     entries: tuple[EntryInfo, ...]
     code: bytes
@@ -237,7 +237,7 @@ class CudaEntry:
 
     @property
     def keeps(self) -> bool:
-        """Whether a launch copies in the device's own stream, beside what it runs."""
+        """Whether a launch copies in the device's own stream, besides its kernel."""
         return self._workspace.needed
 
     def _is_specializable(self, slots: list[int]) -> bool:
@@ -278,7 +278,7 @@ class CudaEntry:
         return self._fallback
 
     def _unbuilt(self, place: object) -> Diagnostic:
-        """What is wrong with the first unusual launch of a capture."""
+        """The error of the first launch of a capture that needs another build."""
         where = f", launched in {place}," if place else ""
         message = (
             f"`{self.info.name}`{where} gets arrays that share memory, run backwards or are very large: "
@@ -288,7 +288,7 @@ class CudaEntry:
         return Diagnostic(message, code="capture", hint=hint)
 
     def _bound(self, slots: Sequence[int], limit: int) -> int:
-        """How many bytes a thread may keep for loops, where many do so at once; 0 is any number."""
+        """The bytes that a thread may save for loops, where many do so at once; 0 is any number."""
         if not limit:
             return 0
         free, _ = self._backend.driver.memory()

@@ -1,4 +1,4 @@
-"""What kernelab asks of a CUDA device: a narrow protocol, so that tests can put a simulated one in its place.
+"""The driver protocol: the operations that kernelab needs of a CUDA device, which tests simulate.
 
 Addresses are numbers, and so are streams and events; the stream 0 is the device's own, in which memory is
 handed out, given back, copied and cleared.  An upload has taken the host's bytes when it returns, a download
@@ -26,15 +26,15 @@ class Driver(Protocol):
 
     @property
     def name(self) -> str:
-        """What the device is called."""
+        """The name of the device."""
 
     @property
     def architecture(self) -> str:
-        """What it is compiled for, such as ``sm_90``."""
+        """The architecture to compile for, such as ``sm_90``."""
 
     @property
     def processors(self) -> int:
-        """How many blocks it works on at the least, all at once."""
+        """The number of multiprocessors."""
 
     @property
     def own_stream(self) -> int:
@@ -42,11 +42,11 @@ class Driver(Protocol):
 
     @property
     def identity(self) -> str:
-        """What decides, besides the text, what `compile` makes of it."""
+        """The versions and options that determine, with the text, the result of `compile`."""
 
     @property
     def hurries(self) -> bool:
-        """Whether `compile` has a quick way that is worth to be taken first."""
+        """Whether `compile` has a quick mode that is worth running first."""
 
     def compile(self, text: str, quickly: bool = False) -> bytes:
         """Machine code, made in any thread, `quickly` with little optimisation; raises BuildError."""
@@ -61,7 +61,7 @@ class Driver(Protocol):
         """Give memory of the device back."""
 
     def memory(self) -> tuple[int, int]:
-        """How many bytes are free, and how many there are."""
+        """The bytes that are free, and the bytes in total."""
 
     def owns(self, address: int) -> bool:
         """Whether an address is one of this device's memory, whoever has allocated it."""
@@ -73,7 +73,7 @@ class Driver(Protocol):
         """Copy to the host's address `target`."""
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy within the device; the two stretches lie apart."""
+        """Copy within the device, between ranges that do not overlap."""
 
     def reaches(self, other: "Driver") -> bool:
         """Whether bytes of another device come here without passing through the host."""
@@ -102,16 +102,16 @@ class Driver(Protocol):
         """Give memory that `shared` has made back, by the host's address."""
 
     def begin_capture(self) -> None:
-        """From now on note what is put into the device's own stream.
+        """Begin to capture the work of the device's own stream.
 
-        Memory is handed out and taken back as ever; nothing can be waited for or downloaded.
+        Memory can be allocated and freed as before; nothing can be waited for or downloaded.
         """
 
     def end_capture(self) -> object:
-        """What has been noted, ready to be started as often as one likes, as long as somebody holds it."""
+        """End the capture and return an executable graph, which lives as long as it is referenced."""
 
     def replay(self, graph: object, stream: int = 0) -> None:
-        """Start all that has been noted."""
+        """Launch a graph."""
 
     def finished(self, stream: int = 0) -> bool:
         """Whether all that was started in a stream has ended; raises DriverError if the device failed."""
@@ -125,7 +125,7 @@ class Driver(Protocol):
     # ---------------------------------------------------------------------------------------- order
 
     def open_stream(self) -> int:
-        """A new stream: what is started there runs in order, and beside what other streams do."""
+        """A new stream: its work runs in order, and concurrently with other streams."""
 
     def close_stream(self, stream: int) -> None:
         """Give a stream back, once it has come to its end."""
@@ -137,13 +137,13 @@ class Driver(Protocol):
         """Give an event back."""
 
     def record(self, event: int, stream: int) -> None:
-        """Let an event happen when what has been started in a stream so far has ended."""
+        """Record an event: it happens when the work so far of a stream has ended."""
 
     def hold(self, stream: int, event: int) -> None:
-        """Let what is started in a stream from now on wait for an event as it was last recorded."""
+        """Make the later work of a stream wait for the last record of an event."""
 
     def happened(self, event: int) -> bool:
-        """Whether what an event was last recorded behind has ended."""
+        """Whether the work before the last record of an event has ended."""
 
     def wait_for(self, event: int) -> None:
         """Return when an event has happened."""
@@ -166,7 +166,7 @@ def wait_until(ended: Callable[[], bool]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a code of the driver means to a user."""
+    """The meaning of an error code of the driver to a user."""
 
     message: str
     hint: str

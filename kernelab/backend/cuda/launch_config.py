@@ -1,4 +1,4 @@
-"""The launch configuration that a user chooses on CUDA devices: threads of a block, most blocks, stream.
+"""The launch configuration of a CUDA device: threads per block, most blocks, stream.
 
 Knows no device.
 """

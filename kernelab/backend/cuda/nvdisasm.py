@@ -1,4 +1,4 @@
-"""NVIDIA's disassembler: the machine code of a cubin as SASS, which needs a program but no GPU.
+"""Disassembly of a cubin into SASS by NVIDIA's `nvdisasm`, which needs no GPU.
 
 Knows where the package index and CUDA's toolkit put ``nvdisasm``; must not know kernels.
 """
@@ -39,7 +39,7 @@ def sass(cubin: bytes) -> str:
 
 
 def find() -> str | None:
-    """Where the program is: that of the package index, one on the path, or the toolkit's."""
+    """The path of the program: that of the Python package, one on the path, or the toolkit's."""
     from importlib import metadata  # takes its time, and few ask
 
     for package in PACKAGES:

@@ -22,14 +22,14 @@ _MAPPED = 2
 """Host memory that the device can reach: CU_MEMHOSTALLOC_DEVICEMAP."""
 
 _NON_BLOCKING = 1
-"""A stream apart from the legacy default stream: CU_STREAM_NON_BLOCKING."""
+"""A stream that does not synchronise with the legacy default stream: CU_STREAM_NON_BLOCKING."""
 
 _UNTIMED = 2
 """An event without a time: CU_EVENT_DISABLE_TIMING."""
 
 
 class NoDriverError(KernelError):
-    """There is no way to CUDA devices: the message is the reason, the end of a sentence."""
+    """CUDA devices cannot be used: the message is the reason, the end of a sentence."""
 
 
 @cache
@@ -50,7 +50,7 @@ def api() -> Any:
 
 
 def count_devices() -> int:
-    """How many CUDA devices can be used; 0 where the driver or cuda-python is missing."""
+    """The number of usable CUDA devices; 0 where the driver or cuda-python is missing."""
     try:
         return int(_done(api().cuDeviceGetCount(), "counting devices", "cuda"))
     except NoDriverError:
@@ -84,7 +84,7 @@ def open_driver(ordinal: int) -> "NvidiaDriver":
 
 
 def _done(returned: Any, doing: str, device: str) -> Any:
-    """What a call of the driver has returned, without its code; raises the error that the code stands for."""
+    """The result of a call of the driver without its error code; raises the error of that code."""
     code, *values = returned
     if code.name != "CUDA_SUCCESS":
         raise fault(code.name, doing, device)
@@ -92,7 +92,7 @@ def _done(returned: Any, doing: str, device: str) -> Any:
 
 
 def _of_versions(problem: BuildError) -> Diagnostic:
-    """What is wrong with code that the driver does not load, with the versions that have to go together."""
+    """The error of code that the driver does not load, with the versions that must match."""
     (why,) = problem.diagnostics
     compiler, served = nvrtc.version(), version() or (0, 0)
     message = f"{why.message}; NVRTC is {compiler}, and the driver serves CUDA {served[0]}.{served[1]}"
@@ -116,7 +116,7 @@ class _Loaded:
 
 
 class _Graph:
-    """An executable graph, given back when this object goes."""
+    """An executable graph, destroyed with this object."""
 
     __slots__ = ("_driver", "executable")
 
@@ -156,7 +156,7 @@ class NvidiaDriver:
         return int(self._do("asking the device", self._api.cuDeviceGetAttribute(attribute, self._device)))
 
     def _keep_freed_memory(self) -> None:
-        """Let the pool keep what is freed: asking the system for it again would wait for the device."""
+        """Make the pool keep freed memory: asking the system for it again would wait for the device."""
         pool = self._do("opening the memory pool", self._api.cuDeviceGetDefaultMemPool(self._device))
         attribute = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
         most = self._api.cuuint64_t(2**64 - 1)
@@ -178,7 +178,7 @@ class NvidiaDriver:
 
     @property
     def hurries(self) -> bool:
-        """Whether NVRTC has a quick way."""
+        """Whether NVRTC has a quick mode."""
         return nvrtc.hurries()
 
     def compile(self, text: str, quickly: bool = False) -> bytes:
@@ -210,7 +210,7 @@ class NvidiaDriver:
 
     @property
     def _for_memory(self) -> Any:
-        """The stream in which memory is handed out: one apart while the own one is captured."""
+        """The stream for allocations: a separate one while the device's own is captured."""
         if not self._capturing:
             return self._stream
         if self._aside is None:
@@ -223,7 +223,7 @@ class NvidiaDriver:
         self._do("freeing memory", self._api.cuMemFreeAsync(address, self._for_memory))
 
     def memory(self) -> tuple[int, int]:
-        """How many bytes are free, those that the pool keeps included, and how many there are."""
+        """The bytes that are free, with those that the pool keeps, and the bytes in total."""
         self._enter()
         free, total = self._do("asking for free memory", self._api.cuMemGetInfo())
         pool = self._do("asking for free memory", self._api.cuDeviceGetDefaultMemPool(self._device))
@@ -284,7 +284,7 @@ class NvidiaDriver:
         return self._reached[other._ordinal]
 
     def open_to(self, ordinal: int) -> None:
-        """Let another device look at the memory of the pool."""
+        """Give another device access to the memory of the pool."""
         self._enter()
         doing = "opening the memory to another device"
         pool = self._do(doing, self._api.cuDeviceGetDefaultMemPool(self._device))
@@ -385,7 +385,7 @@ class NvidiaDriver:
         self._do("freeing memory", self._api.cuMemFreeHost(address))
 
     def begin_capture(self) -> None:
-        """Note what the own stream is given; other calls, of whatever thread, stay possible."""
+        """Capture the device's own stream; other calls, of any thread, stay possible."""
         self._enter()
         mode = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._do("capturing launches", self._api.cuStreamBeginCapture(self._stream, mode))
@@ -435,12 +435,12 @@ class NvidiaDriver:
         self._do("closing an event", self._api.cuEventDestroy(event))
 
     def record(self, event: int, stream: int) -> None:
-        """Let an event happen behind what a stream has to do."""
+        """Record an event after the work so far of a stream."""
         self._enter()
         self._do("recording an event", self._api.cuEventRecord(event, stream or self._stream))
 
     def hold(self, stream: int, event: int) -> None:
-        """Let a stream wait for an event."""
+        """Make a stream wait for an event."""
         self._enter()
         self._do("waiting for an event", self._api.cuStreamWaitEvent(stream or self._stream, event, 0))
 

@@ -1,4 +1,4 @@
-"""NVRTC: CUDA C++ to PTX and machine code, which needs the library but no GPU.
+"""Compilation of CUDA C++ to PTX and machine code by NVRTC, which needs no GPU.
 
 Knows NVIDIA's run-time compiler through ctypes; must not know devices.  Nothing is loaded before it is used.
 """
@@ -63,7 +63,7 @@ def compile_to_cubin(text: str, architecture: str, located: bool = False, quickl
 
 
 def resources(text: str, architecture: str) -> str:
-    """What the assembler tells of each kernel of a unit: registers, stack, spills; raises as the others."""
+    """The assembler's report on each kernel of a unit: registers, stack, spills; raises as the others."""
     _require_known(architecture)
     log = _compiled(text, architecture, "nvrtcGetProgramLog", ("--ptxas-options=-v",))
     return log.rstrip(b"\0").decode(errors="replace")
@@ -84,7 +84,7 @@ def _require_known(architecture: str) -> None:
 
 
 def compile_for(text: str, architecture: str, quickly: bool = False) -> bytes:
-    """What a driver loads for a device: machine code, or for one that NVRTC does not know yet, PTX.
+    """Code that a driver loads for a device: machine code, or PTX for one that NVRTC does not know yet.
 
     That is for the newest that it knows before the device, and the driver makes machine code of it.  Raises
     BuildError as the others do.
@@ -101,12 +101,12 @@ def _number(architecture: str) -> int:
 
 
 def hurries() -> bool:
-    """Whether NVRTC has a quick way; raises BuildError where it is not installed."""
+    """Whether NVRTC has a quick mode; raises BuildError where it is not installed."""
     return int(version().partition(".")[0]) >= FIRST_QUICK
 
 
 def architectures() -> tuple[str, ...]:
-    """What NVRTC can compile for; raises BuildError where it is not installed."""
+    """The architectures that NVRTC can compile for; raises BuildError where it is not installed."""
     library, count = _library(), ctypes.c_int()
     _check(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
     found = (ctypes.c_int * count.value)()
@@ -168,7 +168,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _packaged() -> Sequence[str]:
-    """Where the packages of the package index keep the library."""
+    """The paths at which Python packages install the library."""
     from importlib import metadata  # takes its time, and few ask
 
     found: list[str] = []

@@ -28,10 +28,10 @@ from kernelab.codegen.common.entry import (
 from kernelab.errors import Diagnostic, KernelError
 
 MOST = 1024
-"""So many launches may be under way: the next one waits for all of them."""
+"""The most pending launches: the next one waits for all of them."""
 
 TOLD = 4
-"""How many launches the message of a lost device names."""
+"""The number of launches that the message of a lost device names."""
 
 Block = tuple[int, int]
 """A status block: its address for the host, and for the device."""
@@ -53,7 +53,7 @@ class PendingLaunch:
         return f"`{self.info.name}`" + (f" ({self.place})" if self.place else "")
 
     def error(self) -> KernelError | None:
-        """What went wrong; None if nothing did."""
+        """The error of the launch; None if there is none."""
         status = list(fields(self.block))
         return None if status[CODE] == OK else self.failure(status)
 
@@ -67,14 +67,14 @@ class PendingLaunch:
         return found
 
     def _outgrown(self, status: Sequence[int]) -> KernelError | None:
-        """Of a launch that nobody runs again with more room: what it means that there was too little."""
+        """The error of a launch that ran out of workspace and is not run again with more."""
         if status[CODE] not in (MEMORY, FULL):
             return None
         place = thread_text(status[THREAD], self.grid[:GRID_SLOTS], self.info.coordinates)
         return outgrown_error(self.info.name, self.info.sites[status[SITE]], place)
 
     def stop(self) -> None:
-        """Tell it to end."""
+        """Ask the launch to end."""
         fields(self.block)[STOP] = 1
 
     @property
@@ -99,7 +99,7 @@ class PendingGraph:
 
     @property
     def info(self) -> EntryInfo:
-        """What the first of them that has something to say is, else the first."""
+        """The entry of the first launch with something to report, else of the first."""
         return next((launch for launch in self.launches if launch.reports), self.launches[0]).info
 
     @property
@@ -114,7 +114,7 @@ class PendingGraph:
         return any(launch.reports for launch in self.launches)
 
     def error(self) -> KernelError | None:
-        """What went wrong first; the blocks are cleared by that."""
+        """The first error, if any; clears the status blocks."""
         found = [error for launch in self.launches if (error := launch.error()) is not None]
         for launch in self.launches:
             ctypes.memset(launch.block[0], 0, 8 * STATUS_FIELDS)
@@ -171,7 +171,7 @@ class PendingLaunches:
         return host, device
 
     def give_back(self, block: Block) -> None:
-        """Let another launch use a status block, whose launch has ended."""
+        """Return the status block of an ended launch to the pool."""
         self._blocks.append(block)
 
     def add(self, launch: Pending) -> None:
@@ -211,9 +211,9 @@ class PendingLaunches:
             self._finish(awaited, [*awaited, launch])
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for the launches of a stream, or for all, and raise the first error that they have met.
+        """Wait for the launches of a stream, or for all, and raise their first error.
 
-        Raises KernelInterrupt where the user interrupts: what is under way is told to stop.
+        Raises KernelInterrupt where the user interrupts, after stopping the pending launches.
         """
         if self._joined:
             joined, self._joined = self._joined, []  # those come back here, and find none
@@ -250,11 +250,11 @@ class PendingLaunches:
             self._driver.wait(stream)
 
     def _running(self, awaited: list[Pending]) -> Pending:
-        """The launch that an interrupt has met: the first that was told to stop before its end."""
+        """The interrupted launch: the first that was stopped before its end."""
         return next((launch for launch in awaited if launch.reports), awaited[0])
 
     def _told(self, awaited: list[Pending], problem: KernelError) -> Diagnostic:
-        """Which launches may have made the device unusable: it does not say which of them did."""
+        """The error of a lost device, with the launches that may have caused it."""
         (why,) = problem.diagnostics
         names = ", ".join(launch.named for launch in awaited[:TOLD])
         more = len(awaited) - TOLD

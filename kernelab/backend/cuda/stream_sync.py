@@ -43,7 +43,7 @@ class EventPool:
         self._idle: list[int] = []
 
     def hold(self, stream: int, other: int, waiting: Driver | None = None) -> None:
-        """Let a stream, of the device `waiting` if one is given, wait for another of this device."""
+        """Make a stream, of the device `waiting` if one is given, wait for another of this device."""
         try:
             event = self._idle.pop()
         except IndexError:
@@ -81,7 +81,7 @@ class StreamSync:
         return stream in self._opened
 
     def before(self, memories: Iterable[Used], stream: int = 0) -> None:
-        """Let a stream wait for all that others do with memory."""
+        """Make a stream wait for all uses of memory by others."""
         if self.is_capturing:
             return
         waiting: set[int] = set()
@@ -119,14 +119,14 @@ class StreamSync:
         return foreign
 
     def meet(self, stream: int, other: int) -> None:
-        """Let a stream wait for all that another has to do now."""
+        """Make a stream wait for the work so far of another."""
         if ANY in (stream, other):
             self._driver.wait_for_all()
         else:
             self.events.hold(stream, other)
 
     def follow(self, other: "StreamSync") -> None:
-        """Let the device's own stream wait for all that the own stream of another device has to do now."""
+        """Make the device's own stream wait for the work so far of another device's own stream."""
         other.events.hold(0, 0, waiting=self._driver)
 
 

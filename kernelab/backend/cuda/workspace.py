@@ -1,4 +1,4 @@
-"""The workspace of a launch on a device: what its threads save while they run, allocated before the launch.
+"""The workspace of a launch on a device: memory, allocated before it, for the values that its threads save.
 
 A thread of the device has a part of the arena for its loops; a thread of the grid, a part of each residual.
 A thread cannot allocate more: where its workspace was too small, what a launch has changed is put back and it
@@ -24,12 +24,12 @@ FIRST_ARENA = 512
 
 
 def threads_of(slots: Sequence[int]) -> int:
-    """How many threads a launch has."""
+    """The number of threads of a launch."""
     return math.prod(slots[:GRID_SLOTS])
 
 
 class Scratch:
-    """Memory of the device that is given back after a launch."""
+    """Memory of the device that is freed after a launch."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -52,7 +52,7 @@ class Scratch:
 
 @dataclass(slots=True)
 class Workspace:
-    """What each thread may save: bytes of the arena, and elements of each residual by its name."""
+    """The workspace of each thread: bytes of the arena, and elements of each residual by its name."""
 
     arena: int
     residuals: dict[str, int]
@@ -84,7 +84,7 @@ class Workspace:
         return True
 
     def kept(self, layout: Layout, threads: int) -> int:
-        """How many bytes the residuals of a launch take."""
+        """The bytes that the residuals of a launch take."""
         arrays = (param for param in layout.params if param.residual)
         return sum(
             self._elements(param.name, threads) * bytes_of(param.type.elem)
@@ -93,7 +93,7 @@ class Workspace:
         )
 
     def _elements(self, name: str, threads: int) -> int:
-        """How many elements a residual has: its tiles are whole ones."""
+        """The number of elements of a residual, in whole tiles."""
         return -(-threads // TILE) * TILE * self.residuals[name]
 
     def allocate(

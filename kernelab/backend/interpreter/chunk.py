@@ -1,4 +1,4 @@
-"""What the interpreter does with one chunk of threads: every statement at once for all of them.
+"""Runs one chunk of threads with NumPy, every statement at once for all of them.
 
 A chunk's threads run in lockstep.  Those whose lanes a branch or a loop leaves out wait; those that have
 failed have no effects any more, nor do those after them.
@@ -82,7 +82,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many bytes threads may save before they have changed anything, and keep later; 0 is any number.
+    """Limits of the bytes that threads save before their first change, and keep later; 0 is any number.
 
     `used` is what residuals take already.
     """
@@ -240,7 +240,7 @@ class Chunk:
     # -------------------------------------------------------------------------------------- failures
 
     def live(self, frame: Frame) -> int:
-        """How many lanes of a frame, from its first, may still have effects."""
+        """The number of lanes of a frame, from its first, that may still have effects."""
         if self.failure is None:
             return len(frame)
         return int(np.searchsorted(frame.threads, self.limit))
@@ -260,18 +260,20 @@ class Chunk:
     def places(self, stmt: ir.Load | ir.Store | ir.Atomic, frame: Frame) -> tuple[tuple[Any, ...], int]:
         """The index of the elements that the live lanes touch, and how many these are."""
         live = self.live(frame)
-        given = [frame.places(index)[:live] for index in stmt.indices]
+        indices = [frame.places(index)[:live] for index in stmt.indices]
         extents = self.shape(stmt.array)
-        found = [_from_start(i, atom, n) for i, atom, n in zip(given, stmt.indices, extents, strict=False)]
-        outside = [(i < 0) | (i >= n) for i, n in zip(found, extents, strict=False)]
+        counted = [
+            _from_start(i, atom, n) for i, atom, n in zip(indices, stmt.indices, extents, strict=False)
+        ]
+        outside = [(i < 0) | (i >= n) for i, n in zip(counted, extents, strict=False)]
         wrong = np.flatnonzero(np.logical_or.reduce(outside))
         if len(wrong):
             live = int(wrong[0])
             axis = next(k for k, bad in enumerate(outside) if bad[live])
-            thread, offender = int(frame.threads[live]), int(given[axis][live])
+            thread, offender = int(frame.threads[live]), int(indices[axis][live])
             self.fail(Failure(INDEX, self.program.numbers[stmt], thread, offender, extents[axis], axis))
         lanes = (self.own(frame)[:live],) if stmt.array in self.locals else ()
-        return (*lanes, *(i[:live] for i in found), *_component(stmt)), live
+        return (*lanes, *(i[:live] for i in counted), *_component(stmt)), live
 
     def allocate(self, var: ir.Var, shape: tuple[int, ...], frame: Frame) -> None:
         if var not in self.locals:
@@ -354,7 +356,7 @@ class Chunk:
     def going(
         self, stmt: ir.Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> Numpy:
-        """Which lanes enter another iteration."""
+        """A mask of the lanes that enter another iteration."""
         going = np.ones(len(around), bool) if counts is None else counts > trip
         if stmt.stop is not None:
             going &= ~carried[stmt.stop]

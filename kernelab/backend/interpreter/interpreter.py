@@ -26,7 +26,7 @@ from kernelab.lang.types import Array, bytes_of, scalar_of
 from kernelab.passes.access.independence import changed
 
 MOST = 1000
-"""How many iterations of `while` loops, each of all threads at once, a run may take: a tenth of a second."""
+"""The most iterations of `while` loops, each of all threads at once, of a run: a tenth of a second."""
 
 
 class Patient(Chunk):
@@ -67,7 +67,7 @@ class Strict(Patient):
 
 
 WIDTH = 1 << 14
-"""How many threads run at once: enough to hide Python, few enough to stay in the cache."""
+"""The number of threads of a chunk: enough to hide Python's cost, few enough to stay in the cache."""
 
 
 SomeChunk = TypeVar("SomeChunk", bound=Chunk)
@@ -172,7 +172,7 @@ class Launch:
 
     @property
     def kept(self) -> int:
-        """How many bytes the residuals take."""
+        """The bytes that the residuals take."""
         return sum(bytes_of(elem_of(var)) * int(handle[1]) for var, (handle, _) in self.residuals.items())
 
     def _positions(self, linear: Numpy, grid: Sequence[int]) -> tuple[Numpy, ...]:
@@ -224,7 +224,7 @@ def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], w
 
 
 def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
-    """What a function without arrays yields, for operands whose first axis counts the threads."""
+    """The results of a function without arrays, for operands whose first axis counts the threads."""
     return _evaluated(Chunk, function, operands)[0]
 
 

@@ -1,4 +1,4 @@
-"""Lanes: the threads that run one block together, and the values that their variables have.
+"""Lanes: the threads that run one block together, and the values of their variables.
 
 A frame belongs to a block: its lanes are the threads that entered it, in ascending order.  A value is a
 NumPy array with one item a lane.  A frame finds an outer variable in the frame around it, and keeps the items
@@ -71,7 +71,7 @@ class Frame:
 
 
 class LaneStack:
-    """What a `Save` and its `Restore` share: a stack for each thread, as arrays whose first axis is depth."""
+    """The stack of a `Save` and its `Restore`: one for each thread, as arrays whose first axis is depth."""
 
     def __init__(self, threads: int) -> None:
         self._depth = np.zeros(threads, np.int64)
@@ -87,7 +87,7 @@ class LaneStack:
 
     @property
     def nbytes(self) -> int:
-        """How much memory is in use."""
+        """The bytes in use."""
         return sum(level.nbytes for level in self._levels)
 
     def pop(self, threads: Numpy) -> list[Numpy]:
@@ -116,7 +116,7 @@ def _longer(array: Numpy, length: int) -> Numpy:
 def in_turn(
     kind: AtomicKind, array: Numpy, places: tuple[Any, ...], values: Numpy, compare: Numpy | None
 ) -> Numpy:
-    """Change elements, lane after lane; what each lane found there."""
+    """Change elements, lane after lane; returns the value that each lane read there."""
     old = np.empty_like(values)
     for turn in _turns(array, places, len(values)):
         at = tuple(i[turn] if isinstance(i, np.ndarray) else i for i in places)
@@ -126,7 +126,7 @@ def in_turn(
 
 
 def _changed(kind: AtomicKind, old: Numpy, value: Numpy, compare: Numpy | None) -> Numpy:
-    """What elements hold after an atomic."""
+    """The values of elements after an atomic."""
     match kind:
         case "add":
             return old + value
@@ -166,7 +166,7 @@ def _turns(array: Numpy, places: tuple[Any, ...], lanes: int) -> list[Numpy]:
 
 
 class Sums:
-    """A float64 beside each element of the arrays that some additions go to, once there is one.
+    """Float64 accumulators of the elements that some additions go to, made when first needed.
 
     `arrays` are those of the launch that share no memory with others.
     """
@@ -177,7 +177,7 @@ class Sums:
         self._sums: dict[Var, Numpy] = {}
 
     def add(self, stmt: Atomic, array: Numpy, places: tuple[Any, ...], values: Numpy) -> None:
-        """Add values, one a lane, to places of an array or beside it."""
+        """Add values, one a lane, to elements of an array or to their accumulators."""
         if stmt.array not in self._late:
             np.add.at(array, places, values)
             return

@@ -1,4 +1,4 @@
-"""One thread of a program, run with every value seen: what each line loads, computes, stores and adds.
+"""Runs a program and records every value that one thread loads, computes, stores and adds, by line.
 
 The interpreter runs it, whatever the kernel runs on otherwise.  Knows programs and packed arguments; must not
 know what is made of the values.
@@ -86,7 +86,7 @@ def changes_of(function: ir.Function, args: Args, element: range) -> list[Change
 
 
 SIGNS = {"add": "+=", "min": "min=", "max": "max=", "and": "&=", "or": "|=", "xor": "^="}
-"""How an atomic is written; others exchange values, which is written as an assignment."""
+"""The operators that print atomics; others exchange values, which is printed as an assignment."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
