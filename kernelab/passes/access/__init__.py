@@ -1,1 +1,1 @@
-"""Which elements of its arrays a function touches."""
+"""Analyses of the array elements that a function reads and writes."""

@@ -1,4 +1,4 @@
-"""Indices: where in its arrays each access of a function falls, as far as the text of the function tells.
+"""Index analysis: the indices of each array access of a function, as affine forms where they are affine.
 
     traj[t + 1, i % n]        Access(traj, "change", (Form(1, t), Form(0, mod(i, n))), guards, ...)
 
@@ -197,7 +197,7 @@ class _Walker:
             self.forms[out] = self.join(init, last)
 
     def trips(self, loop: ir.For | ir.While, steps: dict[int, Step]) -> Form | None:
-        """How often a loop runs at most: its body is walked once for what has to hold where it goes on."""
+        """The most iterations of a loop, found by a walk over its body for the conditions of going on."""
         if loop.stop is None:
             return None
         found, number, counter = len(self.found), self.numbered, Counter(self.numbered, None)
@@ -235,7 +235,7 @@ class _Walker:
         return total
 
     def implied(self, atom: ir.Atom, truth: bool) -> Iterator[Guard]:
-        """What holds where a condition is true, or false."""
+        """The guards that a condition implies where it is true, or false."""
         if not isinstance(atom, ir.Var) or atom not in self.conditions:
             return
         match self.conditions[atom]:
@@ -258,7 +258,7 @@ class _Walker:
 
 
 def _choice(cond: ir.Atom, then: ir.Atom, orelse: ir.Atom) -> Condition:
-    """What a bool says that is one of two."""
+    """The guards of a bool that is one of two."""
     match [atom.value if isinstance(atom, ir.Const) else None for atom in (then, orelse)]:
         case [True, False]:
             return "same", cond, cond

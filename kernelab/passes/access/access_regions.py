@@ -1,4 +1,4 @@
-"""Boxes: which elements of its array parameters a launch touches, once its grid and its numbers are known.
+"""Access regions: the elements of its arrays that a launch accesses, for a known grid and known arguments.
 
     a Region      the accesses of a function to one parameter, `indices.Form`s and guards
     its box       for each axis the first index, how many, and the step between them
@@ -261,7 +261,7 @@ def _counting(bounds: Sequence[tuple[int, Form]], exact: frozenset[int]) -> list
 
 
 def _from(known: Range, bound: int) -> Range:
-    """What of a range is not less than a bound."""
+    """The part of a range that is not less than a bound."""
     low, high, step = known
     if low >= bound:
         return known
@@ -269,7 +269,7 @@ def _from(known: Range, bound: int) -> Range:
 
 
 def _through(known: Range, bound: int) -> Range:
-    """What of a range is not greater than a bound."""
+    """The part of a range that is not greater than a bound."""
     low, high, step = known
     if high <= bound:
         return known
@@ -342,7 +342,7 @@ def _leaf_range(leaf: Leaf, situation: Situation) -> Range | None:
 
 
 def _trips(bound: Bound, situation: Situation) -> int | None:
-    """How often a loop runs at most, with the iteration that fails the bound; None if that is not known.
+    """The most iterations of a loop, with the one that fails the bound; None if that is not known.
 
     What is compared must stay within 32 bits until then.
     """
@@ -387,7 +387,7 @@ def _operation(name: str, args: list[Range]) -> Range | None:
 
 
 def _either(args: list[Range]) -> Range:
-    """What is in one range at least: what a loop leaves that never runs is in none."""
+    """The union of two ranges; that of a loop which never runs is empty."""
     first, second = args
     if first.high < first.low or second.high < second.low:
         return second if first.high < first.low else first

@@ -1,4 +1,4 @@
-"""Forms: what an integer of a program is, as a constant plus multiples of leaves, and what holds between two.
+"""Affine forms: integers as a constant plus multiples of leaves, and comparisons of two such integers.
 
     x[3 * i + n - 1]        the index is Form(-1, ((Thread, 3), (Given, 1)))
 
@@ -42,7 +42,7 @@ class Counter:
 
 
 class Pace(NamedTuple):
-    """What changes with the iterations of a loop: its start, and how much more it is after each."""
+    """An integer that changes by a fixed amount in each iteration of a loop: its start, and that amount."""
 
     start: "Form"
     rate: "Form"
@@ -50,7 +50,7 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What keeps a loop going: that `greater` exceeds `lesser` by `gap` at least."""
+    """A condition of going on with a loop: `greater` exceeds `lesser` by `gap` at least."""
 
     lesser: Pace
     greater: Pace
@@ -59,7 +59,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Trips:
-    """How often a loop runs at most that goes on only where all its bounds hold."""
+    """The most iterations of a loop that goes on only where all its bounds hold."""
 
     bounds: tuple[Bound, ...]
 
@@ -101,7 +101,7 @@ class Form:
         return self.plus(other, -1)
 
     def split(self) -> tuple["Form", dict[Leaf, int]]:
-        """What is the same in every thread and iteration, and the rest."""
+        """The part that is the same in every thread and iteration, and the rest."""
         same = tuple(term for term in self.terms if is_uniform(term[0]))
         return Form(self.const, same), {leaf: n for leaf, n in self.terms if not is_uniform(leaf)}
 
@@ -119,7 +119,7 @@ def is_uniform(leaf: Leaf) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Where it holds, `greater` exceeds `lesser` by `gap` at least; or, if that is None, the two differ."""
+    """A condition: `greater` exceeds `lesser` by `gap` at least; or, if that is None, the two differ."""
 
     lesser: Form
     greater: Form
@@ -130,7 +130,7 @@ _LIMITED = frozenset({"mul", "floordiv", "mod", "min", "max", "clamp"})
 
 
 def compared(name: str, left: Form, right: Form) -> Iterator[Guard]:
-    """What holds where a comparison does."""
+    """The guard that a comparison implies."""
     match name:
         case "lt":
             yield Guard(left, right, 1)
@@ -184,7 +184,7 @@ def operation(name: str, args: list[Form], number: int = 0) -> Form:
 
 
 def counted(start: Form, rate: Form, counter: Counter) -> Form:
-    """What was `start` and has been raised by `rate` in each iteration before this one."""
+    """The form of a counter that begins at `start` and is raised by `rate` in each iteration."""
     number = single(counter)
     return start.plus(operation("mul", [number, rate]) if rate.terms else number.times(rate.const))
 

@@ -1,4 +1,4 @@
-"""Independence: whether the threads of a function may run in any order, or at once, proved from its text.
+"""Thread independence: proves that the threads of a function may run in any order, or at once.
 
     y[i // 8, i % 8] += x[i]      each thread has an element of its own
     s[0] += x[i]                  threads meet, and add up the same in any order
@@ -28,7 +28,7 @@ COMMUTATIVE = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 @dataclass(slots=True)
 class Use:
-    """How a function accesses an array: where, by which kinds of change, and whether it sees the values.
+    """The accesses of a function to an array: indices, kinds of change, and whether it reads the values.
 
     `pinned` are the thread indices that have one value wherever the array is accessed.  `steps` are the
     stores and other changes of which the last one counts, `repeats` says that one of them is in a loop.
@@ -54,7 +54,7 @@ class Use:
 
 @lru_cache(16)
 def uses(function: ir.Function) -> dict[ir.Var, Use]:
-    """How a function accesses its arrays; a load of what is known already is no access."""
+    """The accesses of a function to each array; a load of a value that is known already does not count."""
     seen, known, found = frozenset(ir.reads(function.body)), _pins(function), dict[ir.Var, Use]()
     for stmt, in_loop in _accesses(function.body, False):
         use = found.setdefault(stmt.array, Use())
@@ -226,7 +226,7 @@ def is_apart(
 
 @dataclass(slots=True)
 class _Parts:
-    """What a number that is not negative gives divided by one that is positive: the two tell it."""
+    """The quotient and remainder of a non-negative number by a positive one; together they identify it."""
 
     quotients: list[ir.Var] = field(default_factory=list)
     remainders: list[ir.Var] = field(default_factory=list)
@@ -240,7 +240,7 @@ def _sums(function: ir.Function) -> dict[ir.Var, tuple[ir.Atom, ...]]:
 
 @lru_cache(16)
 def _parts(function: ir.Function) -> dict[ir.Var, list[_Parts]]:
-    """How numbers are split by divisors that are the same for all threads: thread indices and their parts."""
+    """The quotients and remainders of thread indices, and of their parts, by divisors that threads share."""
     positive: set[ir.Var] = set()
     found: dict[tuple[ir.Atom, ir.Atom], _Parts] = {}
     lets = [stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let)]

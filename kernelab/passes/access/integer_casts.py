@@ -1,4 +1,4 @@
-"""Casts: which arrays reach what a kernel writes through an integer, where every derivative ends.
+"""Finds the arrays whose values reach a kernel's results through an integer, where derivatives end.
 
     before    k = int32(x[i]); y[i] = float32(k) * w[i]
     after     Cast(x -> y, at the first line)
@@ -115,7 +115,7 @@ class _Finder:
             self.flow(out, [value], span)
 
     def flow(self, out: ir.Var, sources: Iterable[ir.Atom], span: Span) -> None:
-        """What `sources` come from, `out` comes from too; as an integer from here on if it is one."""
+        """Add the origins of `sources` to those of `out`, as integers from here on if it is one."""
         elem = out.type.elem if isinstance(out.type, Array) else type_of(out)
         if scalar_of(elem).kind == "bool":
             return

@@ -1,4 +1,4 @@
-"""Settled arrays: a function reads them and changes them, yet what it has read still stands there afterwards.
+"""No-clobber analysis: finds arrays that a function changes without overwriting a value that it has read.
 
     traj[t + 1, i] = f(traj[t, i])      settled: no residual, the adjoint reads traj[t, i] again
     a[i] = f(a[i])                      not: what was read is gone
@@ -46,9 +46,9 @@ def contests(function: Function) -> Mapping[int, tuple[Contest, ...]]:
         own = [access for access in found if access.position == position]
         reads = [access for access in own if access.kind == "read"]
         pairs = [(read, change) for read in reads for change in own if change.kind == "change"]
-        made = tuple(_contest(function, read, change) for read, change in dict.fromkeys(pairs))
-        if made and all(contest.proof or _may_part(contest) for contest in made):
-            contested[position] = made
+        contests = tuple(_contest(function, read, change) for read, change in dict.fromkeys(pairs))
+        if contests and all(contest.proof or _may_part(contest) for contest in contests):
+            contested[position] = contests
     return contested
 
 

@@ -1,4 +1,4 @@
-"""Activity: which values carry a derivative from the active inputs to the active outputs.
+"""Activity analysis: finds the values on a path from an active input to an active output.
 
     t = x[i]; u = sin(t); v = floor(t); w = cos(t); y[i] = u + v        from x to y
     varied    t, u, w and the sum                                       `floor` has the derivative 0
@@ -20,7 +20,7 @@ from kernelab.passes.ad.custom_rules import has_grad
 from kernelab.passes.common.effects import block_effects
 
 Opaque = Callable[[ir.Custom], bool]
-"""Which functions with custom derivatives are seen from outside only: all arguments lead to all results."""
+"""The functions with custom derivatives that are opaque: all arguments lead to all results."""
 
 
 def active(
@@ -197,7 +197,7 @@ class _Useful:
             self.add(atom)
 
     def add_each(self, outs: Sequence[ir.Var], sources: Sequence[ir.Atom]) -> None:
-        """What gives the outs that are useful."""
+        """Add the yields that produce useful outs."""
         for out, source in zip(outs, sources, strict=True):
             if out in self.vars:
                 self.add(source)

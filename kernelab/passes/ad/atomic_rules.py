@@ -1,4 +1,4 @@
-"""Derivatives of atomics: which have one, and when an `atomic_min` or `atomic_max` leaves a value behind.
+"""Derivatives of atomics, with the condition for an `atomic_min` or `atomic_max` to keep a value.
 
 The cotangent of an element goes to the one value that it holds in the end: that of the thread which was the
 first to reach it, or the value from before the launch if no thread did better.  Threads that ran one after

@@ -1,4 +1,4 @@
-"""Custom derivatives: the rules that users wrote, written out where a pass asks for them.
+"""Expands the custom derivatives that users wrote where a pass asks for them.
 
     before    y: float32 = custom safe_sqrt(x)
     adjoint   the statements of the grad function, with the cotangent of y for its adj_ret

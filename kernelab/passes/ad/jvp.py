@@ -270,5 +270,5 @@ def total(terms: Iterable[Expr | None]) -> Expr | None:
 
 
 def as_tuple(value: object) -> tuple[Expr | float | None, ...]:
-    """What a rule returned, as one item an operand."""
+    """The result of a rule as a tuple with one item for each operand."""
     return value if isinstance(value, tuple) else (value,)

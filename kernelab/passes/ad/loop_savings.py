@@ -1,4 +1,4 @@
-"""What an adjoint saves of each loop of its kernel, found in the adjoint as it is.
+"""Reports the values that an adjoint saves for each loop of its kernel, from the text of the adjoint.
 
     for k in range(n): s = s * s        save, 4 bytes an iteration: s is a float32
     for k in range(n): s = s + x[k]     nothing: the adjoint of a sum reads no value of it
@@ -17,7 +17,7 @@ from kernelab.lang.types import bytes_of
 
 @dataclass(frozen=True, slots=True)
 class LoopStorage:
-    """How a loop is kept, and how many bytes of each iteration that is kept: none if its sweep needs none."""
+    """The storage of a loop, and the bytes of each saved iteration: none if its sweep needs none."""
 
     span: Span
     storage: Storage | Literal["nothing"]
@@ -46,7 +46,7 @@ def loop_storage(primal: Function, adjoint: Function) -> tuple[LoopStorage, ...]
 
 
 def _collect(block: Block, kept: dict[Span, int]) -> int:
-    """What a block saves outside of its loops; a loop that was inlined twice counts once."""
+    """The bytes that a block saves outside of its loops; those of a loop inlined twice count once."""
     saved = 0
     for stmt in block.stmts:
         if isinstance(stmt, Save):

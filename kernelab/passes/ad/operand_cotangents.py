@@ -1,4 +1,4 @@
-"""The cotangents of the operands of one operation, from its record: every kind of derivative, transposed.
+"""Computes the cotangents of the operands of one operation, by transposing its derivative.
 
     y = sin(x)      from g, that of y:    g * cos(x)
     y = a * b                             g * b, g * a

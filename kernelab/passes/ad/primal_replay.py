@@ -1,4 +1,4 @@
-"""Replay: the primal again, inside its adjoint and without effects, keeping what the sweep will need.
+"""Replay: recomputes the primal inside its adjoint, without effects, and saves the values the sweep needs.
 
     primal      for k: s = s * x[k]
     save        for k: t = s; s = s * x[k]; save t
@@ -68,10 +68,10 @@ class _Ascending(Copier):
 
 
 Env = dict[ir.Var, ir.Atom]
-"""Which atom holds a primal value where the builder stands."""
+"""The atom that holds a primal value at the builder's position."""
 
 Mode = Literal["record", "run", "straight"]
-"""What happens to loops: they run and keep what the sweep needs, run and keep nothing, or are left out."""
+"""The treatment of loops: run and save what the sweep needs, run and save nothing, or leave out."""
 
 SAVED, CHECKPOINT, SEGMENT = "saved", "checkpoint", "segment"
 """The hints of stacks."""
@@ -95,7 +95,7 @@ class Replay:
         self._counters: dict[ir.Loop, dict[int, Step]] = {}
 
     def storage(self, loop: ir.Loop) -> ir.Storage:
-        """What is kept of a loop."""
+        """The storage of a loop."""
         if isinstance(loop, ir.For) and loop.storage is not None:
             return loop.storage
         is_short = isinstance(loop, ir.For) and isinstance(loop.count, ir.Const) and loop.count.value <= FEW
@@ -201,7 +201,7 @@ class Replay:
         self.builder.emit(ir.For(outs, index, count, carries, inits, body, stmt.span, False, stmt.stop))
 
     def new_counts(self, stmt: ir.Loop, storage: ir.Storage | None) -> tuple[ir.Var, ...]:
-        """What a replay carries beside the loop's own values: trips, and for checkpoints two more."""
+        """The counts that a replay carries besides the loop's values: trips, and for checkpoints two more."""
         hints = ["trips", *(["segments", "due"] if storage == "checkpoint" else [])]
         return tuple(ir.Var(int32, hint, stmt.span) for hint in hints) if storage else ()
 
@@ -222,7 +222,7 @@ class Replay:
         return list(b.select(b.apply("eq", number, due), keep, lambda: (segments, due), ("segments", "due")))
 
     def between(self, segment: ir.Atom) -> ir.Atom:
-        """How many iterations lie between the square of `segment` and the next."""
+        """The number of iterations between the square of `segment` and the next."""
         b = self.builder
         return b.apply("add", b.apply("mul", integer(2), segment), integer(1))
 
@@ -271,7 +271,7 @@ class Replay:
             env[carry] = counted(self.builder, start, moved, number, carry.hint)
 
     def loop_results(self, block: ir.Block) -> list[ir.Var]:
-        """What the statements with loops in them define, which the sweep cannot recompute."""
+        """The values that statements with loops in them define, which the sweep cannot recompute."""
         results: list[ir.Var] = []
         for stmt in block.stmts:
             if isinstance(stmt, ir.If | ir.Custom) and has_loop(stmt):
@@ -305,7 +305,7 @@ class Replay:
 
 
 def value_of(atom: ir.Atom, env: Env) -> ir.Atom:
-    """What holds a primal atom where the builder stands."""
+    """The atom that holds a primal atom at the builder's position."""
     return atom if isinstance(atom, ir.Const) else env.get(atom, atom)
 
 

@@ -1,14 +1,14 @@
-"""Recording: what a kernel reads from arrays that it also changes is kept for the adjoint.
+"""Augmented primal: saves the values that a kernel reads from arrays it also changes, for its adjoint.
 
     before    v = a[i]; a[i] = w
     primal    v = a[i]; append residual v; a[i] = w
     replay    r = residual[start + 0]; v = a[i] held r; a[i] = w
 
 A load from an array that the function changes, an atomic whose result is used, and an `atomic_min` or
-`atomic_max` of floats is a *site*.  Each kept
-site has a residual: a growing array to which the primal appends, thread after thread, `starts` holding where
-a thread's values begin.  The replayable program (`passes.ad.record`) reads them back, so that what is
-recorded needs nothing special of loops, branches or exits, and `vjp` knows nothing of it but `held`.
+`atomic_max` of floats is a *site*.  Each saved site has a residual: a growing array to which the primal
+appends, thread after thread; `starts` holds the position of each thread's first value.  The replayable
+program (`passes.ad.record`) reads them back, so that loops, branches and exits need no special treatment, and
+`vjp` only needs to know `held`.
 
 The programs of reverse mode are differentiated in reverse, too.  Each value that a `Restore` gives back is a
 site then: a stack cannot be taken from while it is replayed for a sweep that has stacks of its own.
@@ -55,7 +55,7 @@ Site = ir.Load | ir.Atomic | Popped
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residual:
-    """What is kept of one site: the array that grows, and where each thread begins in it.
+    """The saved values of one site: the array that grows, and the first position of each thread in it.
 
     `memory` stands for the stack that floats were restored from, an array of which each thread has the part
     that it has in the residual.
@@ -68,7 +68,7 @@ class Residual:
 
 
 def sites(function: ir.Function, groups: Groups = (), intact: Collection[str] = ()) -> tuple[Site, ...]:
-    """What cannot be had again once the function has run: the values of loads, atomics and stacks.
+    """The sites whose values are lost once the function has run: loads, atomics and stacks.
 
     `intact` names arrays that still hold what was loaded (`passes.access.no_clobber`).
     """
@@ -135,14 +135,14 @@ def components(builder: Builder, atom: ir.Atom) -> Iterable[ir.Atom]:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many records a thread has taken from a stack, or how many stand in it."""
+    """The number of records that a thread has popped from a stack, or that are left on it."""
 
     stack: ir.Stack
     of: Literal["taken", "depth"]
 
 
 Key = ir.Load | ir.Atomic | Count | ir.Var
-"""What a cursor counts: how often a site was met, what a stack has seen, what was appended to a residual."""
+"""The key of a cursor: visits of a site, records of a stack, or elements appended to a residual."""
 
 
 def replayable(
@@ -239,7 +239,7 @@ class _Reader(Copier):
         return self.joined(residual.type, values)
 
     def save(self, stmt: ir.Save) -> None:
-        """What is pushed onto a stack is stored where its cotangent will be found."""
+        """Store the values pushed onto a stack at the positions of their cotangents."""
         if stmt.stack not in self.stacks:
             return
         depth = Count(stmt.stack, "depth")
@@ -284,7 +284,7 @@ class _Reader(Copier):
         return [self.builder.load(residual.array, [place], hint) for place in places]
 
     def places(self, array: ir.Var, cursor: ir.Atom, size: int) -> list[ir.Atom]:
-        """Where the scalars stand that belong to a cursor, in the part that the thread has of an array."""
+        """The positions of the scalars that belong to a cursor, in the thread's part of an array."""
         b, start = self.builder, self.starts[array]
         first = b.apply("int64", b.apply("mul", cursor, integer(size)))
         counts = [b.apply("add", first, ir.Const(k, int64)) for k in range(size)]
@@ -376,7 +376,7 @@ def _affine_sites(stmt: ir.Loop, moved: list[Key]) -> dict[Key, int]:
 
 
 def _occurrences(block: ir.Block, site: ir.Load | ir.Atomic) -> int | None:
-    """How often a block meets a site, if that is the same on every path and known now."""
+    """The number of visits of a block to a site, if it is constant and the same on every path."""
     if site in block.stmts:
         return 1
     holder = next(

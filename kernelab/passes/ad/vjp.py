@@ -1,4 +1,4 @@
-"""Reverse mode: the adjoint program takes the cotangents of what a kernel wrote to those of what it read.
+"""Reverse mode: derives the program that turns cotangents of a kernel's outputs into those of its inputs.
 
     before    f(x, y)                  y[i] = sin(x[i])
     after     f(x, y, x_bar, y_bar)    g = y_bar[i]; y_bar[i] = 0; x_bar[i] += g * cos(x[i])
@@ -299,7 +299,7 @@ class _Adjoint(Replay):
         given: Sequence[ir.Atom | None],
         cotangents: Cotangents,
     ) -> None:
-        """What the user's grad function makes of the cotangents of the results."""
+        """Call the user's grad function with the cotangents of the results."""
         args, results = [value_of(arg, env) for arg in stmt.args], stmt.rules.function.body.yields
         seeds = [zero(type_of(r)) if g is None else g for r, g in zip(results, given, strict=False)]
         arrays = [stmt.args[i] for i in float_arrays(stmt.rules)]

@@ -1,1 +1,1 @@
-"""Copying, inlining and simplifying IR, and facts that every other pass asks for."""
+"""Copying, inlining and simplifying IR, and analyses shared by other passes."""

@@ -26,7 +26,9 @@ Step = tuple[Term, ...]
 
 def counters(loop: Loop) -> dict[int, Step]:
     """The carries that count, by position, with what an iteration adds to each."""
-    integers = [i for i, carry in enumerate(loop.carries) if _is_integer(carry)]
+    integers = [
+        i for i, carry in enumerate(loop.carries) if isinstance(carry.type, Scalar) and carry.type.is_int
+    ]
     if not integers:
         return {}
     inside: set[Atom] = {var for stmt in walk(loop.body) for var in defs(stmt)}
@@ -38,17 +40,13 @@ def counters(loop: Loop) -> dict[int, Step]:
 
 
 def counted(builder: Builder, start: Atom, step: Step, number: Atom, hint: str = "") -> Atom:
-    """What a counter that began at `start` holds after `number` iterations."""
+    """The value of a counter that began at `start` after `number` iterations."""
     type = _type_of(start)
     total: Atom = zero(type)
     for term in step:
         total = builder.apply("add" if term.sign > 0 else "sub", total, term.amount)
     passed = number if number.type == type else builder.apply(str(type), number)
     return builder.apply("add", start, builder.apply("mul", total, passed), hint=hint)
-
-
-def _is_integer(var: Var) -> bool:
-    return isinstance(var.type, Scalar) and var.type.is_int
 
 
 def _type_of(atom: Atom) -> Value:
@@ -78,7 +76,7 @@ class _Path:
                     self.follow(way, None if position is None else way.yields[position])
 
     def step(self, value: Atom, carry: Var, inside: set[Atom]) -> Step | None:
-        """What was added to `carry` on the way to `value`, if that is the same in every iteration."""
+        """The amount added to `carry` to give `value`, if it is the same in every iteration."""
         if (value, carry) not in self.known:
             self.known[value, carry] = self._step(value, carry, inside)
         return self.known[value, carry]
@@ -102,8 +100,7 @@ class _Path:
 
 
 def _ends(way: Block, position: int | None) -> bool:
-    return position is not None and _is_true(way.yields[position])
-
-
-def _is_true(atom: Atom) -> bool:
-    return isinstance(atom, Const) and bool(atom.value)
+    if position is None:
+        return False
+    stop = way.yields[position]
+    return isinstance(stop, Const) and bool(stop.value)

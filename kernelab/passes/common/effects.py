@@ -1,4 +1,4 @@
-"""Effects: which array parameters a function reads, writes and accumulates into.
+"""Effects: finds the array parameters that a function reads, writes and accumulates into.
 
     y[i] = x[i]; atomic_add(s, 0, x[i])        reads x, writes y, accumulates into s
     y[i] = atomic_add(s, 0, 1.0)               reads s too: the old value is used
@@ -41,12 +41,12 @@ class Effects:
 
 
 def effects(function: Function) -> Effects:
-    """What a function does to its array parameters, on any path through it."""
+    """The effects of a function on its array parameters, on any path through it."""
     return _outside(function, block_effects(function.body))
 
 
 def effects_by_line(function: Function) -> dict[tuple[Source, int], Effects]:
-    """What each line of source that has statements does to the array parameters of a function."""
+    """The effects of each source line of a function on its array parameters."""
     lines: dict[tuple[Source, int], list[Stmt]] = {}
     for stmt in walk(function.body):
         lines.setdefault((stmt.span.source, stmt.span.line), []).append(stmt)
@@ -59,12 +59,12 @@ def _outside(function: Function, found: Effects) -> Effects:
 
 
 def block_effects(block: Block) -> Effects:
-    """What a block does to arrays, with the blocks inside it."""
+    """The effects of a block on arrays, with the blocks inside it."""
     return _effects(walk(block), block)
 
 
 def _effects(stmts: Iterable[Stmt], around: Block) -> Effects:
-    """What statements of a block do to arrays."""
+    """The effects of the statements of a block on arrays."""
     read: set[Var] = set()
     writes: set[Var] = set()
     accumulates: set[Var] = set()

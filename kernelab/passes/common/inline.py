@@ -1,4 +1,4 @@
-"""Inlining: a call becomes the statements of the function called, and a composed operation its parts."""
+"""Inlining: replaces calls by the statements of the function, and composed operations by their parts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Forwarding: a load of an element that the thread has just read or written is that value.
+"""Load forwarding: replaces a load of an element that the thread has just read or written by that value.
 
     before    y[i] = v; u = y[i]; w = mul(u, x[j]); z = add(w, x[j])
     after     y[i] = v; t = x[j]; w = mul(v, t); z = add(w, t)

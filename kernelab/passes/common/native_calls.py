@@ -1,4 +1,4 @@
-"""Snippets of C++ in derivatives: what differentiation must refuse, because nothing can look inside."""
+"""Checks of native C++ calls before differentiation, which refuses those without a derivative."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Scalarising: every vector and matrix becomes its components, so that a target needs scalars alone.
+"""Scalarisation: replaces vectors and matrices by their components, so that targets need scalars only.
 
     before    v: vec2 = x[i]; y[i] = dot(v, v)
     after     v_x: float32 = x[i].0; v_y: float32 = x[i].1; t = v_x * v_x + v_y * v_y; y[i] = t

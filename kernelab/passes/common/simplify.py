@@ -1,4 +1,4 @@
-"""Simplification: constants fold, equal expressions are computed once, and dead code goes away."""
+"""Simplification: constant folding, common subexpression elimination and dead code elimination."""
 
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
@@ -21,7 +21,7 @@ def eliminate(function: ir.Function) -> ir.Function:
 
 @dataclass
 class _Marks:
-    """Which Vars, statements and slots are needed."""
+    """The Vars, statements and slots that are needed."""
 
     vars: set[ir.Var] = field(default_factory=set)
     stmts: set[ir.Stmt] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""Widening: the same program in float64, which differences are taken of.
+"""Widening: converts a program to float64, for finite differences.
 
     before    y: float32 = sin(x)
     after     y: float64 = sin(x)
@@ -69,10 +69,10 @@ class _Widener(Copier):
         if stmt.op is ops.SHAPE:
             self.env[stmt.out] = self.builder.let(stmt.op, args, type, stmt.out.hint)
             return
-        found = ops.resolve(_renamed(stmt.op.name), [arg.type for arg in args])
+        resolved = ops.resolve(_renamed(stmt.op.name), [arg.type for arg in args])
         # An operation of float32 alone, such as `randf`, stays one.
-        op, own = (stmt.op, type_of(stmt.out)) if found is None else found
-        if found is None:
+        op, own = (stmt.op, type_of(stmt.out)) if resolved is None else resolved
+        if resolved is None:
             pairs = zip(args, stmt.args, strict=True)
             args = tuple(self.converted(arg, type_of(old)) for arg, old in pairs)
         self.env[stmt.out] = self.converted(self.builder.let(op, args, own, stmt.out.hint), type)

@@ -1,1 +1,1 @@
-"""Programs beside the primal: batches, NaN provenance, race marks, dependencies."""
+"""Programs derived from the primal: batching, NaN provenance, race detection, dependencies."""

@@ -1,4 +1,4 @@
-"""Batching: many independent runs of one program as one launch with an extra axis.
+"""Batching: turns independent runs of one program into one launch with an extra axis.
 
     before    f(x, w, y)            y[i] = w * x[i]
     batched   f(x, w, y)  lane, i   y[lane, i] = w * x[lane, i]
@@ -21,7 +21,7 @@ from kernelab.passes.common.effects import Groups, aliases, effects
 from kernelab.passes.common.simplify import simplify
 
 MOST_COORDINATES = 4
-"""How many coordinates a grid has."""
+"""The number of coordinates of a grid."""
 
 
 def batched(function: ir.Function, wide: Collection[int], rank: int, distinct: bool = False) -> ir.Function:
@@ -111,7 +111,7 @@ class _Batcher(Copier):
                 super().stmt(stmt)
 
     def by_one(self, stmt: ir.Stmt) -> None:
-        """What all lanes would do alike, done by the first."""
+        """Run statements that are the same for all lanes in the first lane only."""
         first = self.builder.apply("eq", self.lane, ir.Const(0, int32))
         assert isinstance(first, ir.Var)
         with self.builder.block() as inner:
@@ -166,7 +166,7 @@ def to_widen(function: ir.Function, wide: Collection[int], groups: Groups = ()) 
 
 
 class _Differing:
-    """Which Vars differ between lanes, to a fixed point; `arrays` are the parameters so changed."""
+    """The Vars that differ between lanes, to a fixed point; `arrays` are the parameters so changed."""
 
     def __init__(self, function: ir.Function, wide: set[ir.Var]) -> None:
         self.vars: set[ir.Var] = set()

@@ -1,4 +1,4 @@
-"""Dependencies: which inputs each number depends on, as 64 bits, beside the primal.
+"""Dependencies: computes, with each value of the primal, 64 bits for the inputs that it depends on.
 
     before    f(x, y)                  y[i] = x[i] * x[i + 1]
     after     f(x, y, x_dep, y_dep)    y[i] = x[i] * x[i + 1]; y_dep[i, 0] = x_dep[i, 0] | x_dep[i + 1, 0]

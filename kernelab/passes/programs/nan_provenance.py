@@ -1,4 +1,4 @@
-"""Poison: every float is accompanied by where it, or what it comes from, first turned NaN or infinite.
+"""NaN provenance: computes, with each float, the place at which it first turned NaN or infinite.
 
     before    t = log(x[i]); y[i] = t * 2
     after     t = log(x[i]); t_from = where(isfinite(t), 0, <here, or from x[i]>)
@@ -87,7 +87,7 @@ class _Poisoner(Builder):
     # -------------------------------------------------------------------------------------- marks
 
     def mark(self, atom: ir.Atom) -> ir.Atom:
-        """What accompanies a float."""
+        """The mark of a float."""
         return CLEAN if isinstance(atom, ir.Const) else self.marks[atom]
 
     def mark_all(self, atoms: Iterable[ir.Atom]) -> tuple[ir.Atom, ...]:

@@ -1,4 +1,4 @@
-"""Races: every access to some arrays is accompanied by marks that say which threads came there, and how.
+"""Race detection: records, with each access to some arrays, which threads accessed an element, and how.
 
     before    y[j] = v
     after     y[j] = v; key = thread * sites + 7; min(y_store_first[j], key); max(y_store_last[j], key)
@@ -22,7 +22,7 @@ Use = Literal["store", "load", "atomic"]
 USES: tuple[Use, ...] = ("store", "load", "atomic")
 
 UNMARKED = (2**63 - 1, -1)
-"""What the first and the last mark of an element are where no thread came."""
+"""The first and the last mark of an element that no thread accessed."""
 
 
 @dataclass(frozen=True, slots=True)
