@@ -1,1 +1,1 @@
-"""Defs and cells: kernels, functions and the derivatives that users write."""
+"""Lowering of cells and of their defs: kernels, functions and custom derivatives."""

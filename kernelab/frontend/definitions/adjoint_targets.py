@@ -1,4 +1,4 @@
-"""What `adjoint[x]` stands for in a grad function: a sum that starts at 0, an array, or a struct of these.
+"""The meaning of `adjoint[x]` in a grad function: a sum that starts at 0, an array, or a struct of these.
 
     adjoint[x] += v             x_bar += v          x_bar is 0.0 before
     adjoint[a][i] += v          a_bar[i] += v       a_bar is one more parameter
@@ -37,7 +37,7 @@ from kernelab.lang.types import Type, is_differentiable
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What the adjoint of an argument is called, and what it stands for."""
+    """The name and the meaning of the adjoint of an argument."""
 
     name: str
     meaning: Meaning
@@ -109,7 +109,7 @@ def _leaf(name: str, var: Var) -> Var:
 
 
 def float_part(tangent: Meaning, primal: Meaning) -> Meaning:
-    """A tangent in which everything that is no float is what it is in the primal."""
+    """A tangent whose values other than floats are those of the primal."""
     match tangent, primal:
         case TupleOf(dots, Struct()), TupleOf(items, _):
             return tangent.of([float_part(dot, item) for dot, item in zip(dots, items, strict=True)])

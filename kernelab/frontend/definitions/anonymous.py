@@ -1,4 +1,4 @@
-"""The text of a Python function that was not written for kernels: a def without decorators, or a lambda.
+"""Reads the source of a plain Python function, a def without decorators or a lambda, as kernel text.
 
 A lambda is found among the lambdas of its file by where its code stands, and becomes a def that returns its
 body.  Defaults become the values that Python gave them when the function was made.

@@ -1,4 +1,4 @@
-"""A cell, or the text of a file's function: from source text to kernels and functions, and all mistakes.
+"""Lowers the text of a cell, or of a function in a file, to kernels and functions, and collects all errors.
 
 A def that returns nothing and that no other def of the cell calls is a kernel, every other a function; the
 decorators `@kernel` and `@func` say otherwise.  A mistake in one def leaves the others alone.
@@ -50,7 +50,7 @@ _ERRORS: dict[str, type[KernelError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What a cell gave: its good definitions, the constants it assigned, notes, and the mistakes."""
+    """The result of lowering a cell: its valid definitions, the constants it assigned, notes, and errors."""
 
     definitions: dict[str, Definition]
     assigned: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Custom derivatives as users write them: grad, replay and jvp functions for a function of their own.
+"""Lowers custom derivatives: grad, replay and jvp functions that users write for a function.
 
 A grad function says what to add to the adjoints of its arguments.  It is lowered as a function that returns
 what it has added up:
@@ -136,7 +136,7 @@ class _Lowering:
     # ---- parameters
 
     def parameters(self, rule: Rule, extra: Sequence[tuple[str, Bound]]) -> dict[str, Meaning]:
-        """What the parameters of a rule stand for: those of the function, then the given ones."""
+        """The meanings of the parameters of a rule: those of the function, then the given ones."""
         arguments = rule.template.arguments
         wanted = [parameter.name for parameter, _ in self.inputs] + [name for name, _ in extra]
         if len(arguments) != len(wanted):

@@ -1,4 +1,4 @@
-"""A def as it stands in a cell, and its body lowered with parameters of known types."""
+"""Lowers the body of a def with parameters of known types."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from kernelab.frontend.syntax.walking import nodes
 from kernelab.lang.structs import AnyType
 
 _ATTEMPTS = 40
-"""How often a def is lowered again to find the types of its weak variables; two is usual."""
+"""The most lowerings of a def to find the types of its weak variables; two are usual."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ def template(node: ast.FunctionDef, places: Places, scope: Scope, options: Mappi
 
 
 def _trips(template: Template) -> Callable[[ast.For], int | None]:
-    """How often a loop runs, where its bounds are numbers in the text or constants of the notebook."""
+    """The trip count of a loop whose bounds are numbers in the text or constants of the notebook."""
     scope = template.scope
     variables = changed_in(template.body) | {argument.arg for argument in template.arguments}
 
@@ -150,7 +150,7 @@ def lower_def(
 
 
 def _handed_back(template: Template, callee: ast.expr) -> HandsBack | None:
-    """What a call hands back to the variables that it names; None for most."""
+    """The values that a call writes back to the variables that it names; None for most."""
     scope = template.scope.within()
     try:
         match callee:
@@ -176,6 +176,6 @@ def kept(captured: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def default_of(template: Template, node: ast.expr) -> Any:
-    """What Python makes of a default, with the names of the notebook and the cell; raises Mistake."""
+    """The value of a default, with the names of the notebook and the cell; raises Mistake."""
     scope = template.scope
     return evaluated(node, template.places, {**scope.namespace, **scope.assigned}, "the default")

@@ -1,4 +1,4 @@
-"""A def that is a function: lowered for each combination of types that calls bring to it."""
+"""Lowers a def that is a function, once for each combination of argument types of its calls."""
 
 import ast
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -86,7 +86,7 @@ class UserFunction(Offers, Single):
 
     @property
     def hands_back(self) -> HandsBack | None:
-        """What calls have to take back from it."""
+        """The values that its calls write back to their variables."""
         return self.template.hands_back
 
     @property
@@ -95,7 +95,7 @@ class UserFunction(Offers, Single):
         return (self,)
 
     def chosen(self, arguments: Sequence[tuple[str | None, Meaning]], /) -> "UserFunction | None":
-        """Itself: there is no other of its name."""
+        """The function itself: it has no overloads."""
         return self
 
     def signature(self) -> tuple[Parameter, ...]:
@@ -291,7 +291,7 @@ def _key(part: Bound) -> Hashable:
 
 
 def as_meaning(name: str, bound: Bound, span: Span) -> Meaning:
-    """What a parameter of a function stands for, given what decides on its instance."""
+    """The meaning of a parameter of a function, given the key of its instance."""
     if isinstance(bound, TupleType):
         return TupleOf(tuple(as_meaning(f"{name}_{k}", item, span) for k, item in enumerate(bound.items)))
     return bound if isinstance(bound, Meaning) else struct_values.parameter(name, bound, span)

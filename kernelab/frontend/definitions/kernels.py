@@ -1,4 +1,4 @@
-"""A def that is a kernel: the types of its parameters, their defaults, and its body lowered."""
+"""Lowers a def that is a kernel: the types of its parameters, their defaults, and its body."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -152,7 +152,7 @@ def _kernel_type(template: Template, argument: ast.arg) -> AnyType:
 
 
 def _likely_type(node: ast.FunctionDef, name: str) -> str:
-    """What an argument probably is, from how the body uses it."""
+    """The likely type of an argument, from its uses in the body."""
     ndims = [
         len(part.slice.elts) if isinstance(part.slice, ast.Tuple) else 1
         for part in nodes(node)

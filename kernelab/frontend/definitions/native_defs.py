@@ -28,7 +28,7 @@ from kernelab.lang.verify import verify
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """What `@func_native` was given, each text with the places of its lines."""
+    """The arguments of `@func_native`, each text with the spans of its lines."""
 
     snippet: tuple[SnippetLine, ...]
     adj: tuple[SnippetLine, ...] | None = None
@@ -109,7 +109,7 @@ class NativeFunction(UserFunction):
         self.texts = given
 
     def check(self) -> tuple[Diagnostic, ...]:
-        """What is wrong with its signature or its snippets."""
+        """The errors in its signature and its snippets."""
         try:
             self.instantiate(self._types())
         except BrokenCall as broken:
@@ -290,7 +290,7 @@ class NativeFunction(UserFunction):
         )
 
     def _replay(self) -> Function | None:
-        """What returns the result again; where there is no result, there is nothing to do again."""
+        """The replay function, which returns the result again; None where there is no result."""
         assert self.texts.replay is not None
         result = self._result()
         if result is None:

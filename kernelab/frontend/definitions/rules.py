@@ -1,4 +1,4 @@
-"""The decorators `@func_grad(f)`, `@func_replay(f)` and `@func_jvp(f)`: which function a rule belongs to."""
+"""Finds the function that a decorator `@func_grad(f)`, `@func_replay(f)` or `@func_jvp(f)` names."""
 
 import ast
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Calls: operations of the table, casts and constructors, words that lowering knows itself, users' functions.
+"""Lowers calls of operations, casts and constructors, words of the language and users' functions.
 
 Works on operands that have been lowered already.
 """

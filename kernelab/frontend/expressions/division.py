@@ -1,4 +1,4 @@
-"""Divisions: `/`, `//` and `%` of numbers and of vectors of ints, as operators and by their names.
+"""Lowers `/`, `//` and `%` of numbers and of vectors of ints, as operators and by their names.
 
 `/` of ints gives a float, `//` and `%` follow Python, and an integer divisor is checked before it is used.
 """

@@ -1,4 +1,4 @@
-"""`expect_eq(a, b)`, `expect_neq(a, b)` and `expect_near(a, b, tolerance)`: asserts that compare.
+"""Lowers the asserts `expect_eq(a, b)`, `expect_neq(a, b)` and `expect_near(a, b, tolerance)`.
 
 Vectors are near where their largest difference is, matrices where its Frobenius norm is.
 """

@@ -1,4 +1,4 @@
-"""Expressions: from the syntax tree to values, with Python's meaning of every operator.
+"""Lowers expressions from the syntax tree to values, with Python's meaning of every operator.
 
 `and`, `or`, chained comparison and the ternary evaluate only what Python would; what is pure and cheap is
 computed without a branch.
@@ -173,7 +173,7 @@ def _selection(frame: Frame, node: ast.Subscript | ast.Attribute) -> Meaning:
 
 
 def _base(frame: Frame, node: ast.expr) -> Meaning:
-    """What is selected from: of an element of an array of structs, only what is used is loaded."""
+    """The base of a selection: of an element of an array of structs, only the fields used are loaded."""
     if not isinstance(node, ast.Subscript | ast.Attribute) or node in frame.refused:
         return expr(frame, node)
     with frame.builder.at(frame.places(node)):
@@ -305,7 +305,7 @@ def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom],
             "a random number cannot be drawn here: it depends on what stands before whether it is",
             hint="draw it on a line of its own, before",
         )
-    if _is_pure(block.stmts):
+    if all(isinstance(stmt, Let) for stmt in block.stmts):
         _replay(frame, block.stmts)
         return frame.builder.apply("and" if is_and else "or", left, value)
 
@@ -315,10 +315,6 @@ def _shortcut(frame: Frame, is_and: bool, left: Atom, right: Callable[[], Atom],
 
     sides = (evaluated, lambda: (FALSE,)) if is_and else (lambda: (TRUE,), evaluated)
     return frame.builder.select(left, *sides)[0]
-
-
-def _is_pure(stmts: list[Stmt]) -> bool:
-    return all(isinstance(stmt, Let) for stmt in stmts)
 
 
 def _replay(frame: Frame, stmts: list[Stmt]) -> None:

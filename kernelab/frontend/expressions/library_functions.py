@@ -66,7 +66,7 @@ def _library() -> Mapping[str, Callee]:
 
 
 def gradient_of(frame: Frame, arguments: Arguments, node: ast.Call) -> GradRef:
-    """What `grad(f)` stands for."""
+    """The function that `grad(f)` stands for."""
     match [argument.value for argument in arguments]:
         case [FunctionRef() | BuiltinRef() as function]:
             return GradRef(function)

@@ -1,4 +1,4 @@
-"""Calls of functions that users wrote: which of its instances is meant, and what is handed over."""
+"""Lowers calls of users' functions: selects the instance and passes the arguments."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -152,7 +152,7 @@ def _bind(
 def _passed(
     frame: Frame, function: Callee, parameter: Parameter, argument: Argument
 ) -> tuple[Bound, list[Atom]]:
-    """What an argument contributes to the choice of the instance, and the atoms handed over."""
+    """The part of an argument in the key of the instance, and the atoms to pass."""
     value = argument.value
     if isinstance(value, TupleOf) and value.struct is None:
         return _tuple(frame, function, parameter, argument, value)
@@ -224,7 +224,7 @@ def _tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Received:
-    """What a caller gets of a function's results: new Vars for values, the caller's own arrays for arrays."""
+    """The results of a function for its caller: new Vars for values, the caller's own arrays for arrays."""
 
     frame: Frame
     handed: Mapping[Var, Atom]

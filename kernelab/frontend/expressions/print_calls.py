@@ -1,4 +1,4 @@
-"""Calls of `print` and `printf`, text and numbers for the reader of the cell's output; and of `tid`."""
+"""Lowers calls of `print` and `printf`, and of `tid`."""
 
 import ast
 import re

@@ -1,1 +1,1 @@
-"""What names, values and annotations mean while a def is lowered."""
+"""Meanings of names, values and annotations while a def is lowered."""

@@ -1,4 +1,4 @@
-"""Annotations: from the syntax tree to types, without evaluating anything.
+"""Translates annotations from the syntax tree to types, without evaluating anything.
 
 `float`, `vec3`, `array[float]`, `array2d[vec3]`, `array(dtype=float, ndim=2)`, each with or without a prefix,
 or as text.
@@ -31,7 +31,7 @@ _DIMENSIONS = {
     for head in ("array", "indexedarray")
     for suffix, ndim in (("", 1), ("1d", 1), ("2d", 2), ("3d", 3), ("4d", 4))
 }
-"""Which words are array types; to a kernel picked elements are elements like others."""
+"""The words for array types; in a kernel, picked elements are elements like others."""
 
 _HINT = "write float, int, vec3, array[float], array2d[float], ..."
 
@@ -96,7 +96,7 @@ def _stands_for_any(node: ast.expr, scope: Scope) -> bool:
 
 
 def open_ndim(node: ast.expr) -> int | None:
-    """How many dimensions an array of `Any` has; None for an annotation that is no array."""
+    """The number of dimensions of an array of `Any`; None for an annotation that is no array."""
     match node:
         case ast.Subscript(value=head, slice=ast.Tuple(elts=[_, ast.Constant(value=int() as ndim)])):
             return ndim if _word(head) in _DIMENSIONS else None

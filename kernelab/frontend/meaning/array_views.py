@@ -52,11 +52,11 @@ def index(frame: Frame, node: ast.expr, evaluate: Evaluate) -> Atom:
 
 Pick = Atom | Along | None
 AT_RUN_TIME = 0
-"""What stands for the step of a slice in its pattern where it is not known: no step is 0."""
+"""The mark of an unknown step of a slice in its pattern: no step is 0."""
 
 
 def picks_of(array: ArrayRef | View) -> tuple[Pick, ...]:
-    """What is chosen along each axis of the parameter."""
+    """The index or slice along each axis of the parameter."""
     if isinstance(array, View):
         return array.picks
     assert isinstance(array.var.type, Array)
@@ -79,7 +79,7 @@ def has_slice(group: Sequence[ast.expr]) -> bool:
 def enter(
     frame: Frame, array: ArrayRef | View, group: Sequence[ast.expr], evaluate: Evaluate, node: ast.expr
 ) -> ArrayRef | View:
-    """What indices and slices select of an array; an element is a row without axes."""
+    """The part of an array that indices and slices select; an element is a row without axes."""
     picks = list(picks_of(array))
     free = [axis for axis, pick in enumerate(picks) if pick is None or isinstance(pick, Along)]
     if len(group) > len(free):
@@ -148,7 +148,7 @@ Pairs = Sequence[tuple[Atom, Atom]]
 
 
 def _forward_or_back(frame: Frame, step: int | Atom, forward: Pairs, back: Pairs) -> Pairs:
-    """What belongs to a slice that counts up, or to one that counts down."""
+    """The value for a slice that counts up, or for one that counts down."""
     if isinstance(step, int):
         return forward if step > 0 else back
     b = frame.builder
@@ -158,7 +158,7 @@ def _forward_or_back(frame: Frame, step: int | Atom, forward: Pairs, back: Pairs
 
 
 def _counted(frame: Frame, start: Atom, stop: Atom, step: int | Atom) -> Atom:
-    """How many elements there are from a start to a stop, both of them inside of the axis or at its ends."""
+    """The number of elements from a start to a stop, both of them inside of the axis or at its ends."""
     b = frame.builder
     if step not in (1, -1):
         return b.let(TRIPS, (start, stop, integer(step) if isinstance(step, int) else step), int32)
@@ -222,7 +222,7 @@ def item(frame: Frame, view: View, index: Atom, node: ast.expr) -> ArrayRef | Vi
 
 
 def extent(frame: Frame, view: View, axis: int) -> Typed:
-    """How many elements a view has along one of its axes."""
+    """The number of elements of a view along one of its axes."""
     free = [k for k, pick in enumerate(view.picks) if pick is None or isinstance(pick, Along)]
     pick = view.picks[free[axis]]
     if isinstance(pick, Along):
@@ -239,7 +239,7 @@ def is_view(value: Meaning | None) -> bool:
 
 
 def atoms(array: ArrayRef | View) -> tuple[Atom, ...]:
-    """What of a view is known at run time only: indices, and starts, lengths and perhaps steps of slices."""
+    """The parts of a view known at run time only: indices, starts, lengths and perhaps steps of slices."""
     return tuple(_atoms(picks_of(array)))
 
 

@@ -1,4 +1,4 @@
-"""Parameters that a function hands back: `x: ref[float]`, and what calls make of them.
+"""Parameters passed by reference, `x: ref[float]`, and the calls that pass them.
 
     def step(x: ref[float], d: float) -> float:     def step(x, d):
         x += d                                          x += d
@@ -39,7 +39,7 @@ def is_ref(annotation: ast.expr | None) -> bool:
 
 
 def hand_back(node: ast.FunctionDef) -> HandsBack | None:
-    """Let a def return what its `ref` parameters hold, and give these their types; None where it has none."""
+    """Make a def return the values of its `ref` parameters, and type these; None where it has none."""
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     refs = [argument for argument in arguments if is_ref(argument.annotation)]
     if not refs:

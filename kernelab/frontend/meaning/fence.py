@@ -1,4 +1,4 @@
-"""The fence: what Python has and a kernel cannot contain, each with a sentence and what to write instead.
+"""Refuses Python constructs that a kernel cannot contain, each with a message and a replacement.
 
 Looks at the syntax alone; knows no types and no names but `range`, `static`, `print` and `printf`.
 """
@@ -29,14 +29,14 @@ def _may_be_known(iterable: ast.expr) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the fence refuses of a def: the constructs, and what to say about them."""
+    """The constructs of a def that the fence refuses, and their messages."""
 
     nodes: frozenset[ast.AST]
     diagnostics: tuple[Diagnostic, ...]
 
 
 def check(function: ast.FunctionDef, places: Places) -> Checked:
-    """What of a def a kernel cannot contain, in the order of the text."""
+    """The constructs of a def that a kernel cannot contain, in the order of the text."""
     stars = [star for star in (function.args.vararg, function.args.kwarg) if star is not None]
     found: list[tuple[ast.AST, str]] = [(star, "star_parameters") for star in stars]
     for stmt in function.body:
@@ -104,7 +104,7 @@ def _refusal(node: ast.AST) -> str | None:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """What of a node the fence looks into: not docstrings, messages, annotations or static expressions."""
+    """The children of a node that the fence visits: no docstrings, messages, annotations or static parts."""
     match node:
         case ast.Expr(value=ast.Constant(value=str() | types.EllipsisType())):
             return

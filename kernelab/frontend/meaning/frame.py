@@ -1,4 +1,4 @@
-"""The state of lowering one def once: builder, variables, mistakes, and what weak variables turned out to be.
+"""The state of one lowering of a def: builder, variables, errors, and the types found for weak variables.
 
 A weak variable (`s = 0` before a loop) gets the type that it needs by lowering again: what a first attempt
 finds out is a demand, kept in `Wishes`, and the next attempt starts from it.
@@ -38,7 +38,7 @@ class Poisoned(Exception):
 
 
 class BrokenCall(Poisoned):
-    """A call of a function that has mistakes, which are told once."""
+    """A call of a function that has errors, which are reported once."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Wish:
 
 @dataclass(slots=True)
 class Wishes:
-    """What the attempts so far found out about weak variables, and whether the last one found more."""
+    """The types of weak variables found by the attempts so far, and whether the last one found more."""
 
     granted: dict[Origin, Wish] = field(default_factory=dict)
     renewed: bool = False
@@ -137,7 +137,7 @@ def counted(number: int, noun: str) -> str:
 
 
 Evaluate = Callable[[Frame, ast.expr], Meaning]
-"""How an expression becomes its meaning: handed down, since expressions know those who ask."""
+"""A function that lowers an expression: passed down, since `expressions` imports its callers."""
 
 
 # ------------------------------------------------------------------------------------------------ evaluation

@@ -25,7 +25,7 @@ _COLOURS = dict(zip("rgba", "xyzw", strict=True))
 
 
 def of_name(name: str) -> str:
-    """What to write instead of a name that means nothing in a kernel; empty where nothing is known."""
+    """The hint for a name that means nothing in a kernel; empty where nothing is known."""
     return NAMES.hint(name) or ("it is Python's, and has no meaning in a kernel" if _is_pythons(name) else "")
 
 
@@ -34,7 +34,7 @@ def _is_pythons(name: str) -> bool:
 
 
 def of_value(base: Meaning, attribute: str, text: str) -> str:
-    """What to write instead of `text.attribute`; empty where nothing is known."""
+    """The hint for `text.attribute`; empty where nothing is known."""
     if isinstance(base, ArrayRef | View):
         found = OF_ARRAYS.hint(attribute.rstrip("_"))
         return found or _as_call(attribute, f"{text}[i]", 1)
@@ -52,17 +52,17 @@ def of_value(base: Meaning, attribute: str, text: str) -> str:
 
 
 def of_array(text: str) -> str:
-    """What to write where an array stands for a number."""
+    """The hint where an array stands for a number."""
     return f"index it to take one element, such as {text}[i], where i = tid()"
 
 
 def of_uncalled(value: Meaning, text: str) -> str:
-    """What to write where `tid` itself stands for the index; empty for any other value."""
+    """The hint where `tid` itself stands for the index; empty for any other value."""
     return f"write {text}()" if value == BuiltinRef("tid") else ""
 
 
 def of_method(name: str, text: str) -> str:
-    """What to write where a property is called like a method."""
+    """The hint where a property is called like a method."""
     return _as_call(name, text) or f"write {text}.{name} without brackets"
 
 
@@ -75,7 +75,7 @@ def _as_call(attribute: str, text: str, most: int = 2) -> str:
 
 
 def of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, object]) -> str:
-    """What to write for an operator between two vectors, or for one of C's; empty where nothing is known."""
+    """The hint for an operator between two vectors, or for one of C's; empty where nothing is known."""
     left, right = operands
     vectors = [type(kind) is Vec for kind in kinds]
     match name:
@@ -103,7 +103,7 @@ def of_operator(name: str, operands: tuple[str, str], kinds: tuple[object, objec
 
 
 def of_each_component(name: str, text: str, kind: Vec | Mat) -> str:
-    """What to write for a function of numbers that is given a vector or a matrix."""
+    """The hint for a function of numbers that is given a vector or a matrix."""
     if not any(
         len(op.params) == 1 and isinstance(op.params[0].pattern, ScalarPattern) for op in ops.overloads(name)
     ):
@@ -115,7 +115,7 @@ def of_each_component(name: str, text: str, kind: Vec | Mat) -> str:
 
 
 def of_call(name: str, arguments: Sequence[str]) -> str:
-    """What to write for a call with too few or too many arguments; empty where nothing is known."""
+    """The hint for a call with too few or too many arguments; empty where nothing is known."""
     if any(tag.startswith("draws ") for op in ops.overloads(name) for tag in op.tags) and len(arguments) != 1:
         return f"write state = rand_init(seed, i) first, then {name}(state)"
     if name in ("round", "rint") and len(arguments) == 2:
@@ -138,11 +138,11 @@ _OF_PYTHON = {
     "forgot a comma": "separate the two by a comma, or by an operator",
     "unterminated string": "close the text by the quote that opens it",
 }
-"""What to do about what Python says is wrong, by a part of its message that all versions share."""
+"""Hints for the syntax errors of Python, by a part of the message that all versions share."""
 
 
 def of_syntax(line: str, column: int, message: str) -> str:
-    """What to write instead of what Python stumbled over in a line; empty where nothing is known."""
+    """The hint for a syntax error of Python in a line; empty where nothing is known."""
     near = line[max(0, column - 2) : column + 3]
     if line.rstrip().endswith(("++", "--")):
         return f"write {line.strip()[:-2].strip()} {line.rstrip()[-1]}= 1"

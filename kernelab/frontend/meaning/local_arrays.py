@@ -11,7 +11,7 @@ from kernelab.lang.ir import Alloc, Atom, Atomic, Block, Call, Const, Function, 
 from kernelab.lang.types import Array, Value, bytes_of, float32
 
 LARGEST = 1 << 14
-"""How many bytes a local array may take: it stands on the stack of its thread."""
+"""The most bytes of a local array, which is on the stack of its thread."""
 
 
 class Given(Protocol):
@@ -75,7 +75,7 @@ def refuse_alias(frame: Frame, value: Meaning, name: str, source: ast.expr) -> N
 
 
 def name_array(name: str, value: Meaning) -> None:
-    """Let the IR show a variable's name for a new local array."""
+    """Name a new local array in the IR after its variable."""
     if isinstance(value, ArrayRef) and not value.var.hint:
         value.var.hint = name
 

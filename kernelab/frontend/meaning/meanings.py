@@ -1,4 +1,4 @@
-"""What an expression of a kernel can stand for while it is lowered.
+"""The meanings that an expression of a kernel can have while it is lowered.
 
 Most are compile-time only: a number that was written as a literal, a tuple, a function, a type.  What exists
 at run time is an atom of the IR (`Typed`) or an array parameter (`ArrayRef`).
@@ -19,7 +19,7 @@ from kernelab.lang.structs import AnyType, Struct, StructArray, leaves
 from kernelab.lang.types import Array, Scalar, Value, bool_
 
 Origin = tuple[Hashable, ...]
-"""Where a weak variable comes from: the loop or branch that made it, and its name."""
+"""The origin of a weak variable: the loop or branch that made it, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ViewType:
-    """What kind of view a function is handed: an index's type, a slice's step, or all of an axis."""
+    """The key of a view as an argument: the type of an index, the step of a slice, or all of each axis."""
 
     array: Array
     pattern: tuple[Scalar | int | None, ...]
@@ -103,7 +103,7 @@ class ViewType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """What kind of tuple a function is handed: what decides on each item."""
+    """The key of a tuple as an argument: the keys of its items."""
 
     items: tuple["Bound", ...]
 
@@ -120,7 +120,7 @@ class TupleOf:
         return replace(self, items=tuple(items))
 
     def label(self, name: str, k: int) -> str:
-        """What a message or a hint calls the item at `k` of the variable `name`."""
+        """The name of the item at `k` of the variable `name` in a message or a hint."""
         return name if self.struct is None else f"{name}.{self.struct.fields[k].name}"
 
     def at(self, path: tuple[int, ...]) -> "Meaning":
@@ -220,7 +220,7 @@ class KernelRef:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """What is left where a mistake has been reported already."""
+    """The meaning of an expression whose error has been reported already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ Meaning = (
     | FunctionRef
     | GradRef
 )
-"""What a name or an expression stands for."""
+"""The meaning of a name or an expression."""
 
 
 class Evaluated(ast.Name):
@@ -267,7 +267,7 @@ class Evaluated(ast.Name):
 
 
 Bound = AnyType | ViewType | TupleType | Weak | TypeRef | BuiltinRef | FunctionRef
-"""What decides how a function is instantiated: the type of an argument, or a compile-time value itself."""
+"""The key of an argument in a function's instances: its type, or a compile-time value itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class HandsBack:
-    """What calls of a function with `ref` parameters have to know: which they are, and if it returns more."""
+    """The `ref` parameters of a function, for its calls, and whether it returns more."""
 
     name: str
     parameters: tuple[str, ...]
@@ -299,7 +299,7 @@ class HandsBack:
 
 
 class Callee(Protocol):
-    """What calls need to know of a function that users wrote."""
+    """The interface of a user's function that calls need."""
 
     @property
     def name(self) -> str: ...

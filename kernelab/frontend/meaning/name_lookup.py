@@ -1,4 +1,4 @@
-"""What a name means outside of the def that uses it: in the cell, the language, or the notebook.
+"""Looks up names that a def does not define: in the cell, the language, or the notebook.
 
 In this order: the cell's own defs and constants; kernelab objects, types and modules of the notebook; the
 words of the language; numbers, small NumPy arrays of the notebook.
@@ -119,14 +119,14 @@ _FOREIGN = {
     "fmax": "max",
     "fmin": "min",
 }
-"""What NumPy and `math` call an operation of the table by another name."""
+"""The operations of the table that have another name in NumPy and `math`."""
 _LIBRARIES = frozenset({"math", "numpy", "scipy", "torch", "jax", "cupy"})
 """Whose functions of these names mean the operation; in other modules they mean what their author wrote."""
 _OTHERWISE = {
     "sign": "it is 0 at 0, and the sign of a kernel is 1 there",
     "nonzero": "it gives the indices, and the nonzero of a kernel is 0 or 1",
 }
-"""What means something else in NumPy than the word of the language."""
+"""The names with another meaning in NumPy than in the language."""
 
 
 def language() -> Mapping[str, Meaning]:
@@ -185,7 +185,7 @@ class Scope:
         return Scope(self.cell, self.assigned, self.namespace, self.around)
 
     def lookup(self, name: str, also: tuple[str, ...] = ()) -> Meaning:
-        """What a name means; raises Unknown, which names what is spelled alike among all names and `also`."""
+        """The meaning of a name; raises Unknown, which suggests similar names, those in `also` included."""
         if name in self.cell:
             return self.cell[name]
         if name in self.assigned:
@@ -214,7 +214,7 @@ class Scope:
         return self._value(name, self.namespace[name])
 
     def attribute(self, module: ModuleRef, name: str) -> Meaning:
-        """What `module.name` means; raises Unknown."""
+        """The meaning of `module.name`; raises Unknown."""
         words = language()
         own = module.module is None or _is_of(module.module, ("kernelab", "warp"))
         if own and name in words:
@@ -235,7 +235,7 @@ class Scope:
         raise Unknown(f"{module.name} has no {name}", _closest(name, known))
 
     def _foreign(self, module: ModuleRef, name: str) -> Meaning:
-        """What a name of NumPy, `math` or another module of the notebook means; raises Unknown."""
+        """The meaning of a name of NumPy, `math` or another module of the notebook; raises Unknown."""
         words, full = language(), f"{module.name}.{name}"
         if not hasattr(module.module, name):
             raise Unknown(f"{module.name} has no {name}", _closest(name, dir(module.module)))
@@ -308,7 +308,7 @@ def _closest(name: str, known: Any) -> str:
 
 
 def meaning_of(name: str, value: Any) -> Meaning | None:
-    """What an object of the notebook stands for in a kernel, None if nothing."""
+    """The meaning in a kernel of an object of the notebook, None if it has none."""
     # Of the object itself: `array` is a word of the language, an array made by it is not.
     word = getattr(value, "__dict__", {}).get("__kernelab_name__")
     if isinstance(word, str):

@@ -1,4 +1,4 @@
-"""Promotion: which types the operands of an operation take, and what converts to what.
+"""Type promotion: the types of the operands of an operation, and conversions between types.
 
 Literals and captured numbers are weak: they take the type of what they meet.  An int variable with a float
 becomes that float.  Two float widths, or two int widths, are a mistake.
@@ -134,7 +134,7 @@ def cast(frame: Frame, atom: Atom, scalar: Scalar) -> Atom:
 
 
 def convert(frame: Frame, value: Meaning, type: Value, node: Place, purpose: str) -> Atom:
-    """A value as an atom of a type, where that loses nothing but is no surprise; raises Mistake.
+    """Convert a value to an atom of a type where that is implicit; raises Mistake.
 
     `purpose` completes the message: "out holds", "x is".
     """
@@ -184,7 +184,7 @@ def _conversion(frame: Frame, value: Meaning, type: Value, node: Place) -> str:
 
 
 def _whole_division(frame: Frame, node: ast.expr) -> str:
-    """What else to write for a quotient that is to be an int."""
+    """The hint for a quotient that should be an int."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
         return ""
     return f", or {frame.places.text(node.left)} // {frame.places.text(node.right)} of two ints"
@@ -225,7 +225,7 @@ def _origins(frame: Frame, name: str, operands: Operands, type: Value, origin: O
 
 
 def weak_origins(frame: Frame, operands: Sequence[Typed], result: Value, origin: Origin) -> frozenset[Origin]:
-    """What decides the width of a result: none if some operand has a type of its own.
+    """The origins that decide the width of a result: none if some operand has a type of its own.
 
     Weak floats decide it for a float; a weak int with a float literal leaves it to the operation, `origin`.
     """
@@ -274,7 +274,7 @@ def _plans(name: str, operands: Operands, width: Scalar | None) -> Iterator[list
     int_type = _sole(ints) or max((s for s in weak if s.is_int), key=lambda s: s.bits, default=int32)
     yield [_own(o, float_type, int_type) for o in operands]
     yield [_own(o, float_type, float_type) for o in operands]
-    only_for_floats = len(ints) <= 1 and not _resolves_for_ints(name, len(operands))
+    only_for_floats = len(ints) <= 1 and ops.resolve(name, [int32] * len(operands)) is None
     if any_float or only_for_floats:
         wide = float64 if not any_float and any(s.bits == 64 for s in ints) else float_type
         yield [_as_float(o, wide) for o in operands]
@@ -303,10 +303,6 @@ def _is_weak_float(operand: Weak | Typed) -> bool:
 
 def _sole(scalars: set[Scalar]) -> Scalar | None:
     return next(iter(scalars)) if len(scalars) == 1 else None
-
-
-def _resolves_for_ints(name: str, count: int) -> bool:
-    return ops.resolve(name, [int32] * count) is not None
 
 
 _PYTHON: dict[str, Callable[..., Any]] = {

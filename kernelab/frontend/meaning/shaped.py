@@ -84,7 +84,7 @@ def shaped_type(name: str, words: Mapping[str, Meaning], components: Sequence[Va
 
 
 def is_one(type: Vec | Mat) -> Sequence[bool]:
-    """Which components of an identity are 1, the others being 0."""
+    """The components of an identity that are 1, the others being 0."""
     if isinstance(type, Mat):
         return [i == j for i in range(type.n) for j in range(type.m)]
     return [i == type.n - 1 for i in range(type.n)]

@@ -1,4 +1,4 @@
-"""Source text and its syntax tree: where kernels come from, and where in the text a node stands.
+"""Source text with its syntax tree, and the spans of nodes.
 
 Knows Python's parser and `inspect`; nothing of types or IR.
 """
@@ -84,7 +84,7 @@ class Places:
         )
 
     def text(self, node: ast.expr) -> str:
-        """What the user wrote for an expression."""
+        """The user's text of an expression."""
         # Not ast.get_source_segment, which takes the whole text apart at each call.
         if node.end_lineno is None or node.end_col_offset is None:
             return ast.unparse(node)
@@ -96,7 +96,7 @@ class Places:
         return "\n".join(lines)
 
     def before(self, node: ast.expr) -> str:
-        """What stands before an expression in the line that it begins in."""
+        """The text before an expression in its first line."""
         return self._lines[node.lineno - 1][: self._column(node.lineno, node.col_offset)]
 
     def _column(self, line: int, offset: int) -> int:

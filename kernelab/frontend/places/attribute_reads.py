@@ -1,4 +1,4 @@
-"""What stands behind a dot: `x.shape`, `m.T`, `t.p`, `v.xz`, `math.pi`, a field of a struct."""
+"""Lowers attributes: `x.shape`, `m.T`, `t.p`, `v.xz`, `math.pi`, and fields of structs."""
 
 import ast
 from functools import reduce

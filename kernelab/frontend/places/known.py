@@ -1,4 +1,4 @@
-"""What a kernel knows before it runs: `static(expression)`, `type(x)`, `x.dtype`, structs of the host.
+"""Compile-time values: `static(expression)`, `type(x)`, `x.dtype`, and structs of the host.
 
 An expression of `static` is Python's, in the names of the notebook and those variables of the def that are
 numbers, types or tuples already; of a vector, its length is known.
@@ -98,7 +98,7 @@ def _value(meaning: Meaning) -> Any:
 
 
 def made(frame: Frame, text: str, value: Any) -> Meaning | None:
-    """What a value of the host stands for, structs and tuples included; None if nothing."""
+    """The meaning of a value of the host, structs and tuples included; None if it has none."""
     struct = getattr(type(value), "__kernelab_struct__", None)
     if isinstance(struct, Struct):
         fields = [made(frame, f"{text}.{entry.name}", getattr(value, entry.name)) for entry in struct.fields]

@@ -71,7 +71,7 @@ def at_end(new: ast.expr, node: ast.expr, width: int) -> ast.expr:
 
 
 def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
-    """What the indices select of a value."""
+    """Read the part of a value that the indices select."""
     while groups:
         refuse_component(frame, base, groups[0], node)
         base, groups = _step(frame, base, groups, evaluate, node)
@@ -114,7 +114,7 @@ def swizzled(frame: Frame, node: ast.Attribute, base: Typed, letters: str) -> Ty
 
 
 def refuse_component(frame: Frame, base: Meaning, group: Sequence[ast.expr], node: ast.expr) -> None:
-    """Raise Mistake where `.x` follows something that is no vector."""
+    """Raise Mistake where `.x` follows a value that is no vector."""
     if isinstance(base, Typed) and isinstance(base.type, Vec):
         return
     match group[0]:
@@ -268,7 +268,7 @@ def shape(frame: Frame, array: ArrayRef | View, axis: int) -> Typed:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an assignment can write: a component of a variable, an element of an array, or a component of one.
+    """The target of an assignment: a component of a variable, an element of an array, or a component of one.
 
     `name` is the variable (for an array element: None), `components` the indices within the vector or matrix,
     `path` the positions of fields where the variable is a struct.
@@ -389,7 +389,7 @@ def component_path(
 
 
 def load(frame: Frame, target: Place) -> Typed:
-    """What a place holds."""
+    """Read the value of a place."""
     held = _held(frame, target)
     if isinstance(target.components, slices.Part):
         return Typed(slices.read(frame, held, target.components))

@@ -1,4 +1,4 @@
-"""Whether an array is there: `if x:`, `bool(x)`, `x is None`.
+"""Tests for optional arrays: `if x:`, `bool(x)`, `x is None`.
 
 An array that has no elements counts as none, and a launch hands one over for None.
 """
@@ -15,7 +15,7 @@ from kernelab.lang.types import Array, float32, int32
 
 
 def evaluated(frame: Frame, node: ast.expr, evaluate: Callable[[Frame, ast.expr], Meaning]) -> Meaning:
-    """What an expression stands for, an array field that is not set included."""
+    """The meaning of an expression, which may be an array field that is not set."""
     try:
         return evaluate(frame, node)
     except NotSet as mistake:

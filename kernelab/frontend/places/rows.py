@@ -100,7 +100,7 @@ def change(
 
 Write = Callable[[Var, Sequence[Atom], Atom], object]
 Take = Callable[[list[Atom]], Atom]
-"""What goes into the element at some indices."""
+"""The value for the element at some indices."""
 
 
 def _each(frame: Frame, into: Target, value: Meaning, node: ast.expr, source: ast.expr, write: Write) -> None:

@@ -48,7 +48,7 @@ PARTS = {
     "p": ("transform_get_translation", "transform_set_translation"),
     "q": ("transform_get_rotation", "transform_set_rotation"),
 }
-"""What reads and what replaces the attributes of a transform."""
+"""The operations that read and replace the attributes of a transform."""
 
 
 def taken_apart(frame: Frame, name: str, whole: Weak | Typed) -> Weak | Typed | TupleOf:

@@ -26,7 +26,7 @@ class Part:
 
 
 def part(frame: Frame, type: Vec | Mat, group: Sequence[ast.expr], index: Index, evaluate: Evaluate) -> Part:
-    """What indices and slices select of a vector or matrix."""
+    """The part of a vector or matrix that indices and slices select."""
     axes: list[list[Atom]] = []
     lengths: list[int] = []
     for axis, extent in enumerate(type.shape):

@@ -1,4 +1,4 @@
-"""Structs in a kernel: a tuple of leaves that travel separately, so nothing below the frontend knows structs.
+"""Structs in a kernel: flattened into tuples of leaves, so that nothing below the frontend knows structs.
 
     q = Particle()          q is (Const 0.0, Const 0.0 ...), one item a field
     q.mass = 2.0            q is another tuple: structs are copied on assignment
@@ -80,7 +80,7 @@ def vars_of(meaning: Meaning) -> tuple[Var, ...]:
 
 
 def name_leaves(name: str, value: Meaning) -> None:
-    """Let the IR show a variable's name where its values have none yet."""
+    """Name the unnamed leaves of a struct in the IR after its variable."""
     match value:
         case Typed(Var() as var) if not var.hint:
             var.hint = name
@@ -198,7 +198,7 @@ def _unset(frame: Frame, node: ast.expr, struct: Struct, name: str) -> Mistake:
 
 
 def read(frame: Frame, base: Meaning, groups: Groups, evaluate: Evaluate, node: ast.expr) -> Meaning:
-    """What indices and component names select; an element of an array of structs stays unloaded."""
+    """Read the part that indices and component names select; whole structs of an array are not loaded."""
     while groups:
         if is_struct(base):
             base = _enter(frame, base, groups[0], evaluate, node)
@@ -271,7 +271,7 @@ def construct(frame: Frame, struct: Struct, arguments: Sequence[Given], node: as
 
 
 def default(frame: Frame, entry: Field) -> Meaning:
-    """What a field holds that nothing was given for: its default, else zeros; no array."""
+    """The value of a field that is not set: its default, else zeros; not for arrays."""
     match entry.type:
         case Struct() as inner:
             return construct(frame, inner, (), ast.Constant(0, lineno=1, col_offset=0))
@@ -290,7 +290,7 @@ def default(frame: Frame, entry: Field) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """What an assignment can write that is no single value: a struct, or an array field of one.
+    """The target of an assignment of more than one value: a struct, or an array field of one.
 
     Within the variable `name` it is where the `path` of positions leads; `element` is that of an array.
     """
@@ -384,7 +384,7 @@ def _steps(node: ast.expr) -> tuple[ast.expr, list[Step]]:
 
 
 def _groups(frame: Frame, base: Meaning, steps: Sequence[Step]) -> Groups:
-    """What is left of the steps below a leaf: indices and the names of components."""
+    """The remaining steps below a leaf: indices and the names of components."""
     groups: Groups = []
     for step in steps:
         if not isinstance(step, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Reading a name: the local variable, set for sure or perhaps, or what it means outside of the def."""
+"""Reads a name: a local variable, which may be unset, or a name from outside of the def."""
 
 import ast
 
@@ -12,7 +12,7 @@ from kernelab.lang.build import FALSE
 
 
 def name(frame: Frame, node: ast.Name) -> Meaning:
-    """What a name stands for; raises Mistake where it is not known or may be unset."""
+    """The meaning of a name; raises Mistake where it is not known or may be unset."""
     match frame.facts.reads.get(node, "outer"):
         case "local":
             return known(frame.env[node.id])
@@ -48,7 +48,7 @@ def _perhaps_unset(frame: Frame, node: ast.Name) -> Meaning:
 
 
 def outer(frame: Frame, node: ast.Name, called: bool = False) -> Meaning:
-    """What a name means outside of the def; one of a word of the language may be a number, unless called."""
+    """The meaning of a name outside of the def; a word of the language may be a number, unless called."""
     if isinstance(frame.env.get(node.id), Poison) or node.id in frame.unknown:
         raise Poisoned
     try:

@@ -1,4 +1,4 @@
-"""What lowered statements may change: an element of an array, or a value from one iteration to the next."""
+"""Analyses of lowered statements: may they change an array element, or a value between iterations?"""
 
 from collections.abc import Iterator, Sequence
 
@@ -52,7 +52,10 @@ def may_differ(
 
     What other threads write in the meantime counts as nothing: nobody says that they run at the same time.
     """
-    writes = any(_is_write(stmt) for stmt in ir.walk(ir.Block(tuple(body))))
+    writes = any(
+        isinstance(stmt, ir.Store | ir.Atomic | ir.Native | ir.Call)
+        for stmt in ir.walk(ir.Block(tuple(body)))
+    )
     differing: set[ir.Atom] = {
         carry for carry, last in zip(carries, yields, strict=True) if last is not carry
     }
@@ -73,10 +76,6 @@ def _follow(stmts: Sequence[ir.Stmt], writes: bool, differing: set[ir.Atom]) -> 
         is_open = any(_is_open(inner, writes) for inner in ir.walk(inside))
         if is_open or not differing.isdisjoint(ir.reads(inside)):
             differing |= set(ir.defs(stmt))
-
-
-def _is_write(stmt: ir.Stmt) -> bool:
-    return isinstance(stmt, ir.Store | ir.Atomic | ir.Native | ir.Call)
 
 
 def _is_open(stmt: ir.Stmt, writes: bool) -> bool:

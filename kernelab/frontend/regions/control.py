@@ -1,4 +1,4 @@
-"""Branches and loops: regions of IR whose values leave only through their outs.
+"""Lowers branches and loops to regions of IR, whose values leave only through their outs.
 
     if c: x = a            x1 = if c: yield a else: yield x0
     for ...: x = x + 1     x1 = for ... carry x = x0: yield x + 1
@@ -177,7 +177,7 @@ def _atom(meaning: Meaning) -> Atom:
 
 @dataclass(slots=True)
 class _Carries:
-    """What a loop carries, one entry for each scalar, vector or matrix."""
+    """The carried values of a loop, one entry for each scalar, vector or matrix."""
 
     vars: list[Var] = field(default_factory=list)
     inits: list[Atom] = field(default_factory=list)
@@ -216,7 +216,7 @@ class _Carries:
 
 @dataclass(frozen=True, slots=True)
 class LoopHead:
-    """What a loop counts, and what its adjoint keeps; without a count it ends only by a jump."""
+    """The index and count of a loop, and its storage; without a count it ends only by a jump."""
 
     index: Var
     count: Atom

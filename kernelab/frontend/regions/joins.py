@@ -1,4 +1,4 @@
-"""Where values of one variable meet: behind an `if`, and around a loop.
+"""Joins the values of a variable after an `if` and around a loop.
 
 Literals that meet become a weak variable; a literal that meets a typed value takes its type; two types that
 differ are a mistake that names both lines.  A variable that one side leaves unset gets a zero there, which
@@ -64,18 +64,18 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class ViewSlots:
-    """What differs between two views of one array: their indices, and starts and lengths of slices."""
+    """The slots of the values that differ between two views of one array: indices, starts and lengths."""
 
     view: ArrayRef | View
     items: tuple["Joined", ...]
 
 
 Joined = Slot | Slots | ViewSlots | Meaning
-"""How values meet: in a slot, or as one compile-time meaning."""
+"""The result of a join: a slot, or one compile-time meaning."""
 
 
 def join(frame: Frame, origin: Origin, name: str, sides: Sequence[Side]) -> Joined:
-    """How the sides of a variable meet; raises Mistake where they cannot."""
+    """Join the values of a variable from several sides; raises Mistake where they do not fit."""
     present = [side for side in sides if side.value is not None]
     values = [side.value for side in present if side.value is not None]
     if any(isinstance(value, Poison) for value in values):
@@ -246,7 +246,7 @@ def _how_to_agree(first: Side, other: Side) -> str:
 
 
 def fill(frame: Frame, slot: Slot, side: Side, against: Side | None = None) -> Atom:
-    """What one side puts into a slot, converted; raises Mistake, which speaks of the side `against` too."""
+    """The converted values of one side for a slot; raises Mistake, which names the side `against` too."""
     value, type = side.value, slot.type
     match value:
         case None:

@@ -1,4 +1,4 @@
-"""What a loop keeps for its adjoint, where its user chooses: ``range(n, adjoint="checkpoint")``.
+"""The storage of a loop for its adjoint, as chosen by its user: ``range(n, adjoint="checkpoint")``.
 
 Knows the words and how a mistake in them reads; what they mean stands in `kernelab.passes.ad.primal_replay`.
 """

@@ -209,7 +209,7 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> No
 
 
 def _added(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> Weak | Typed:
-    """What is added atomically; raises Mistake where computing it changes the element that it is added to."""
+    """The value that is added atomically; raises Mistake where computing it changes the element itself."""
     with frame.builder.block() as block:
         right = number(frame, stmt.value)
     for made in block.stmts:

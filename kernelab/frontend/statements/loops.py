@@ -1,4 +1,4 @@
-"""Loops: over `range(...)`, over the elements of arrays, and, written out, over what has a few known items.
+"""Lowers loops over `range(...)` and over elements of arrays, and unrolls those over a few known items.
 
 for i in range(n)           one loop of the IR
 for e in x                  for k in range(len(x)), where e is x[k]; also enumerate(x) and zip(x, y)
@@ -40,7 +40,7 @@ def backwards(frame: Frame, head: LoopHead, start: Atom, step: Atom) -> tuple[Lo
 
 
 def index(frame: Frame, head: LoopHead, start: Atom, step: Atom, name: str) -> Atom:
-    """What a body calls the index: `start + step * k`, k counted from 0."""
+    """The index of a body: `start + step * k`, k counted from 0."""
     if start == like(start, 0) and step == like(step, 1):
         return head.index
     moved = frame.builder.apply("mul", head.index, step)
@@ -145,7 +145,7 @@ def _is_bound(frame: Frame, value: Meaning, part: ast.expr) -> bool:
 
 
 MOST_ITEMS = 256
-"""How often a body is written out at most."""
+"""The most copies of an unrolled body."""
 
 Live = Collection[str]
 Assign = Callable[[Frame, ast.expr, Meaning, ast.expr], None]
@@ -154,7 +154,7 @@ Lower = Callable[[Frame, Sequence[ast.stmt], Live], None]
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a loop's body is lowered with: how its target is set, and its statements."""
+    """The body of a loop to lower: the assignment of its target, and its statements."""
 
     assign: Assign
     block: Lower

@@ -1,4 +1,4 @@
-"""What lines are for: warnings where one, or the whole kernel, changes nothing, or not what was meant.
+"""Warnings for lines, or whole kernels, without effect, or with an effect that is hardly meant.
 
 y = x               gives the name y to x: the array y stays as it is
 def f(x): t = x[0]  reads, and writes nowhere

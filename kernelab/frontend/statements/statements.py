@@ -1,4 +1,4 @@
-"""Statements: from the syntax tree to IR, jumps without a jump.
+"""Lowers statements from the syntax tree to IR, with jumps replaced by structured control flow.
 
 Two rules replace break, continue and return:
 
@@ -63,7 +63,7 @@ def block(frame: Frame, stmts: Sequence[ast.stmt], live: Live) -> None:
 def _needed(
     frame: Frame, stmt: ast.stmt, rest: Sequence[ast.stmt], jumps: Collection[Jump], live: Live
 ) -> Live:
-    """What must survive a statement: what is read after it, and behind a jump at the block's end."""
+    """The names that are read after a statement, or behind a jump at the block's end."""
     if not rest:
         return live
     after = frame.facts.live_after[stmt]

@@ -1,4 +1,4 @@
-"""How statements are left, and assignments inside of expressions, in the one form that lowering knows."""
+"""Rewrites jumps, and assignments inside of expressions, into the one form that lowering knows."""
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +119,7 @@ class LoopEnd(ast.Break):
 
 
 class LoopElse(ast.If):
-    """What stands behind a loop with an else: a branch of which one side is where the loop ran to its end."""
+    """The code after a loop with an else: a branch, one side of which follows a loop that ran to its end."""
 
     loop: ast.For | ast.While
 

@@ -1,4 +1,4 @@
-"""The options of `@kernel(...)` and `@func(...)`: which there are, and what they mean here.
+"""The options of `@kernel(...)` and `@func(...)`.
 
 Some speak of how another system builds or launches and change nothing: here every kernel is built alone.
 """
@@ -38,7 +38,7 @@ MODULE: Mapping[str, Any] = {
 
 
 def unknown(word: str, options: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What is wrong with the options of a decorator, and what to do about it; None if nothing is."""
+    """The error in the options of a decorator, with a hint; None if there is none."""
     known = KERNEL if word == "kernel" else FUNC
     for name in options:
         if name not in known:

@@ -1,4 +1,4 @@
-"""What names do in a def, found on the syntax tree before lowering: liveness and definite assignment.
+"""Analyses of the names of a def, on the syntax tree before lowering: liveness and definite assignment.
 
     live_after[stmt]   the names whose values may be read after a statement falls through
     carried[loop]      the names that a loop carries: assigned in its body, and read before they are written
@@ -26,7 +26,7 @@ _DRAWS = "draws "
 
 @cache
 def draws(name: str) -> int:
-    """How many numbers an operation draws from its state."""
+    """The number of draws of an operation from its random state."""
     tags = [tag for op in ops.overloads(name) for tag in op.tags if tag.startswith(_DRAWS)]
     return int(tags[0].removeprefix(_DRAWS)) if tags else DRAWS.get(name, 0)
 
@@ -45,7 +45,7 @@ def advanced(parts: Sequence[ast.AST]) -> Iterator[str]:
 
 @cache
 def filled(name: str, count: int) -> slice:
-    """Which of so many arguments a call fills: `transform_set_translation(t, p)`, `svd3(a, u, sigma, v)`."""
+    """The arguments that a call fills: `transform_set_translation(t, p)`, `svd3(a, u, sigma, v)`."""
     if name in ("transform_set_translation", "transform_set_rotation"):
         return slice(0, 1)
     parts = next((op.parts for op in ops.overloads(name)), ())
@@ -68,7 +68,7 @@ NONE: Names = frozenset()
 
 @dataclass(slots=True)
 class Facts:
-    """What the two walks have found, by identity of the node."""
+    """The results of the two analyses, by identity of the node."""
 
     live_after: dict[ast.stmt, Names] = field(default_factory=dict)
     carried: dict[ast.stmt, Names] = field(default_factory=dict)
@@ -190,7 +190,7 @@ def _collect(stmts: Sequence[ast.stmt], facts: Facts, in_loop: bool) -> None:
 
 
 def _own(stmt: ast.stmt) -> list[ast.AST]:
-    """What a statement itself evaluates, without the statements inside it."""
+    """The expressions that a statement itself evaluates, without the statements inside it."""
     match stmt:
         case ast.If(test=test):
             return [test]

@@ -1,4 +1,4 @@
-"""All nodes of a Python syntax tree, sooner than `ast.walk` tells them: the frontend asks again and again."""
+"""Walks a Python syntax tree, faster than `ast.walk`, since the frontend does so often."""
 
 import ast
 
