@@ -240,7 +240,7 @@ Operand = Union["Expr", int, float]
 class Expr:
     """An atom with Python's operators, in which derivative rules and expansions are written.
 
-    Numbers beside it take its scalar type.
+    Numbers in an operation with it take its scalar type.
     """
 
     builder: Builder

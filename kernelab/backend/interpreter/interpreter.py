@@ -40,7 +40,7 @@ class Patient(Chunk):
     def going(
         self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> Numpy:
-        """Which lanes enter another iteration."""
+        """A mask of the lanes that enter another iteration."""
         going = super().going(stmt, around, carried, trip, counts)
         self.trips += isinstance(stmt, While)
         if self.trips > MOST and isinstance(stmt, While):
@@ -55,7 +55,7 @@ class Strict(Patient):
     def going(
         self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
     ) -> Numpy:
-        """Which lanes enter another iteration."""
+        """A mask of the lanes that enter another iteration."""
         going = super().going(stmt, around, carried, trip, counts)
         if self.given_up.any():
             message = f"a loop has not ended after {MOST:,} iterations"

@@ -71,7 +71,7 @@ def is_deferred(function: ir.Function) -> bool:
 def _repeated(
     function: ir.Function, block: ir.Block, loops: frozenset[ir.Var] = frozenset()
 ) -> Iterator[ir.Atomic]:
-    """The atomics whose indices do not tell all threads and iterations apart."""
+    """The atomics whose indices may be equal in several threads or iterations."""
     for stmt in block.stmts:
         match stmt:
             case ir.Atomic(indices=indices):

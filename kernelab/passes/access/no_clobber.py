@@ -19,7 +19,7 @@ from kernelab.passes.access.affine_forms import Counter, Form, Leaf, Thread
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """A read and a change of one array: settled where their boxes are apart.
+    """A read and a change of one array: settled, the values read preserved, where their boxes are disjoint.
 
     With `proof` they are also settled where no index is negative.
     """
