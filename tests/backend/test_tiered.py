@@ -201,7 +201,7 @@ def test_a_process_ends_although_a_build_goes_on() -> None:
     text = """
 import threading
 import time
-from kernelab.backend import tiered
+from kernelab.backend.common import tiered
 tiered.PATIENCE = 0.1
 tiered.BETTER.begin(lambda: threading.Event().wait())
 """
