@@ -16,6 +16,8 @@ APART = {
     "in any order": "    c = i % 8\n    r = i // 8\n    y[c + 1, r] = y[c + 1, r] * x[i]\n",
     "split twice": "    z[i // 12, i % 12 // 4, i % 12 % 4] += z[i // 12, i % 12 // 4, i % 12 % 4]\n",
     "of the first row alone": "    if i // 8 == 0:\n        x[i % 8] *= 2.0\n",
+    "of an infinite number": "    if x[i] == inf:\n        x[i] = 0.0\n",
+    "of no number": "    if x[i] == nan:\n        x[i] = 0.0\n",
     "of at least one": "    m = max(n, 1)\n    y[i // m, i % m] += 1.0\n    y[i // m, i % m] *= 2.0\n",
 }
 

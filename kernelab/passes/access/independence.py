@@ -175,8 +175,8 @@ def _pins(function: ir.Function) -> dict[ir.Stmt, frozenset[Pin]]:
         for stmt in block.stmts:
             found[stmt] = known
             match stmt:
-                case ir.Let(out, op, (ir.Var() as index, ir.Const(value))) if op.name == "eq":
-                    tested[out] = index, int(value)
+                case ir.Let(out, op, (ir.Var() as index, ir.Const(int() as value))) if op.name == "eq":
+                    tested[out] = index, value
                 case ir.If(_, ir.Var() as cond, then, orelse) if cond in tested:
                     visit(then, known | {tested[cond]})
                     visit(orelse, known)
