@@ -10,7 +10,7 @@ from importlib import import_module
 _collects = gc.isenabled()
 gc.disable()
 try:
-    for _name in ("func", "views"):
+    for _name in ("func", "views", "autodiff.checks.rule_check"):
         import_module(f"kernelab.{_name}")  # which load nearly all others
 finally:
     if _collects:

@@ -17,10 +17,10 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import display
 
+from kernelab.autodiff.checks.rule_check import leave_unchecked
 from kernelab.errors import Diagnostic
 from kernelab.jupyter import cells
 from kernelab.runtime.kernel.kernel import Compiled, Kernel, compile_source
-from kernelab.runtime.kernel.rulecheck import leave_unchecked
 from kernelab.runtime.memory.device import get_device
 from kernelab.views.kernel.code_view import DEFAULT, PANES
 from kernelab.views.kernel.kernel_facts import differentiable, refusal, view

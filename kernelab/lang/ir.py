@@ -316,6 +316,9 @@ class Function:
         raise KeyError(name)
 
 
+RuleName = Literal["grad", "replay", "jvp"]
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CustomRules:
     """The derivative of a function as its user wrote it, as functions with its parameters first.
@@ -323,14 +326,14 @@ class CustomRules:
     `grad` then takes the adjoint of each result and, for each array of floats, its adjoint array; it yields
     what to add to the adjoint of each float.  `replay` yields the results again, without effects.  `jvp` then
     takes the tangents of the floats and of the arrays of floats, in order; it yields those of float results.
-    `checked` says that `grad` claims to be the derivative, not a surrogate for it.
+    `checked` names those that claim to be right, not surrogates.
     """
 
     function: "Function"
     grad: "Function | None" = None
     replay: "Function | None" = None
     jvp: "Function | None" = None
-    checked: bool = True
+    checked: frozenset[RuleName] = frozenset()
 
 
 def defs(stmt: Stmt) -> tuple[Var, ...]:

@@ -70,6 +70,25 @@ def test_a_wrong_gradient_is_reported_once_and_at_its_line(body: str, said: str)
     assert told(lambda: backward(kernels)) == []
 
 
+@pytest.mark.parametrize("option", ["", ", check=False"])
+def test_a_wrong_tangent_and_a_wrong_replay_are_reported_too(option: str) -> None:
+    rules = f"""
+@func_jvp(f{option})
+def f_jvp(a: float, b: float, a_dot: float, b_dot: float):
+    return a_dot * b - a * b_dot
+
+@func_replay(f{option})
+def f_again(a: float, b: float):
+    return 5.0 * a * b
+"""
+    kernels = kl.compile(text(RIGHT) + rules)
+    found = told(lambda: backward(kernels))
+    assert len(found) == (0 if option else 2)
+    for words in ("f_jvp gives", "f_again returns"):
+        assert any(words in message for message in found) == (not option)
+    assert told(lambda: backward(kernels)) == []
+
+
 def test_check_false_declares_a_surrogate() -> None:
     kernels = kl.compile(text("adjoint[a] += 1.0", ", check=False"))
     assert told(lambda: backward(kernels)) == []

@@ -235,10 +235,24 @@ LATER = (
     ),
     Fault(
         "a grad function is not asked about arrays that the function changes",
-        RUNTIME,
-        "name: np.asarray(rng.normal(size=point[name].shape)) for name in self.bars",
-        "name: np.zeros(point[name].shape) for name in self.bars",
+        AUTODIFF,
+        "{name: self.drawn(arguments[name]) for name in self.changed}",
+        "{name: np.zeros(arguments[name].shape) for name in self.changed}",
         ("tests/runtime/test_rulecheck_arrays.py",),
+    ),
+    Fault(
+        "a jvp function is not compared with differences",
+        AUTODIFF,
+        '"jvp": self.jvp',
+        '"jvp": lambda points: None',
+        ("tests/runtime/test_rulecheck_forward.py",),
+    ),
+    Fault(
+        "a replay is compared before its function has stored",
+        AUTODIFF,
+        "[(name, left[name]) for name in points]",
+        "list(points.items())",
+        ("tests/runtime/test_rulecheck_forward.py",),
     ),
     Fault(
         "a number that is computed from another forgets where that was taken",

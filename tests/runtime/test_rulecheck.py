@@ -223,11 +223,11 @@ def adj_f(x: float, w: vec2, n: int, a: float, b: vec2):
 """
 RIGHT_TANGENT = "2.0 * n * x * w.x * dx + n * x * x * dw.x, x * dw + dx * w"
 TANGENTS = {
-    "n * x * w.x * dx + n * x * x * dw.x, x * dw + dx * w": "along x where differences",
-    "2.0 * n * x * w.x * dx, x * dw + dx * w": "along w where differences",
-    "2.0 * n * x * w.x * dx + n * x * x * dw.x, x * dw": "along x where differences",
-    "2.0 * n * x * w.x * dx * dx + n * x * x * dw.x, x * dw + dx * w": "in proportion to dx",
-    "2.0 * n * x * w.x * dx + n * x * x * abs(dw.x), x * dw + dx * w": "along w where differences",
+    "n * x * w.x * dx + n * x * x * dw.x, x * dw + dx * w": "for dx along a direction",
+    "2.0 * n * x * w.x * dx, x * dw + dx * w": "for dw along a direction",
+    "2.0 * n * x * w.x * dx + n * x * x * dw.x, x * dw": "for dx along a direction",
+    "2.0 * n * x * w.x * dx * dx + n * x * x * dw.x, x * dw + dx * w": "for dx along a direction",
+    "2.0 * n * x * w.x * dx + n * x * x * abs(dw.x), x * dw + dx * w": "for dw along a direction",
 }
 REPLAYS = {
     "n * x * w.x, x * w": "again_f returns",

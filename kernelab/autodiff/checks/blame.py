@@ -17,6 +17,7 @@ import numpy as np
 
 from kernelab.autodiff.checks import operation_check
 from kernelab.autodiff.checks.interpreted import Interpreted
+from kernelab.autodiff.checks.rule_check import evaluate, mistake_at
 from kernelab.autodiff.jacobians.subject import Subject
 from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.transforms.trees import scalars
@@ -28,7 +29,6 @@ from kernelab.lang.ir import Atom, Custom, CustomRules, Function, Let, Native, S
 from kernelab.lang.ops import SHAPE
 from kernelab.lang.types import Array, is_differentiable
 from kernelab.passes.common.inline import inline
-from kernelab.runtime.kernel.rulecheck import evaluate, mistake_at
 
 Numpy = np.ndarray[Any, Any]
 

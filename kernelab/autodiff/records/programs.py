@@ -25,9 +25,9 @@ from kernelab.passes.common.widen import widen
 from kernelab.passes.programs import batch
 from kernelab.passes.programs.dependence_bits import dependencies, traceable
 from kernelab.runtime.array.array import array
+from kernelab.runtime.context import hooks
 from kernelab.runtime.kernel.derived import build, flat
 from kernelab.runtime.kernel.kernel import Kernel
-from kernelab.runtime.kernel.rulecheck import check_rules
 from kernelab.runtime.launch.residual import Residual
 from kernelab.runtime.launch.touched import box_of
 
@@ -342,7 +342,7 @@ class _KernelProgram(Program):
 
     def tangent(self, active: Positions) -> Program:
         if ("tangent", active) not in self._made:
-            check_rules(self.function)
+            hooks.check_rules(self.function)
         return super().tangent(active)
 
 

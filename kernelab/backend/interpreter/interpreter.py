@@ -9,7 +9,7 @@ the error reported is the one a run thread by thread meets first.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from kernelab.backend.common.print_output import Output
 from kernelab.backend.interpreter.chunk import Bounds, Chunk, Failure, Program
 from kernelab.backend.interpreter.lanes import Frame, Numpy, Sums
 from kernelab.codegen.common.entry import GRID_SLOTS, MEMORY, EntryInfo, layout_of
-from kernelab.errors import Diagnostic, KernelError
 from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Function, Loop, Var, While
 from kernelab.lang.types import Array, bytes_of, scalar_of
@@ -49,28 +48,11 @@ class Patient(Chunk):
         return going
 
 
-class Strict(Patient):
-    """A run that ends with a KernelError where one of its threads would be given up."""
-
-    def going(
-        self, stmt: Loop, around: Frame, carried: list[Numpy], trip: int, counts: Numpy | None
-    ) -> Numpy:
-        """A mask of the lanes that enter another iteration."""
-        going = super().going(stmt, around, carried, trip, counts)
-        if self.given_up.any():
-            message = f"a loop has not ended after {MOST:,} iterations"
-            raise KernelError(Diagnostic(message, stmt.span, "value"))
-        return going
-
-
 # ----------------------------------------------------------------------------------------------- interpreter
 
 
 WIDTH = 1 << 14
 """The number of threads of a chunk: enough to hide Python's cost, few enough to stay in the cache."""
-
-
-SomeChunk = TypeVar("SomeChunk", bound=Chunk)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,27 +207,15 @@ def run(function: Function, grid: Sequence[int], arguments: Mapping[str, Any], w
 
 def evaluate(function: Function, *operands: Numpy) -> list[Numpy]:
     """The results of a function without arrays, for operands whose first axis counts the threads."""
-    return _evaluated(Chunk, function, operands)[0]
-
-
-def evaluate_patiently(function: Function, *operands: Numpy) -> tuple[list[Numpy], Numpy]:
-    """The same, and which threads were given up because their loops went on for too long."""
-    results, chunk = _evaluated(Patient, function, operands)
-    return results, chunk.given_up
-
-
-def _evaluated(
-    made: Callable[..., SomeChunk], function: Function, operands: Sequence[Numpy]
-) -> tuple[list[Numpy], SomeChunk]:
     lanes = len(operands[0]) if operands else 1
     frame = Frame(np.arange(lanes))
     for param, operand in zip(function.params, operands, strict=True):
         frame.define(param, operand)
-    chunk = made(Program.of(function), {}, Sums((), {}), range(lanes))
+    chunk = Chunk(Program.of(function), {}, Sums((), {}), range(lanes))
     results = chunk.run(frame)
     if chunk.failure is not None:
         raise backends.failure(entry(function).info, chunk.failure.status, [lanes, 1, 1, 1])
-    return results, chunk
+    return results
 
 
 backends.register(Interpreter())

@@ -44,7 +44,7 @@ from kernelab.frontend.meaning.meanings import (
 from kernelab.frontend.places import struct_values
 from kernelab.frontend.regions.changing import changed_by
 from kernelab.lang.build import type_of
-from kernelab.lang.ir import CustomRules, Function, Var
+from kernelab.lang.ir import CustomRules, Function, RuleName, Var
 from kernelab.lang.structs import Struct, StructArray, leaves
 from kernelab.lang.types import Type, is_differentiable
 
@@ -90,13 +90,12 @@ class Rules:
         made = {kind: lowering.rule(rule) for kind, rule in self.of.items()}
         if lowering.errors:
             raise BrokenCall(tuple(lowering.errors))
-        grad = self.of.get("func_grad")
         return CustomRules(
             instance.function,
             made.get("func_grad"),
             made.get("func_replay"),
             made.get("func_jvp"),
-            grad is None or grad.checked,
+            frozenset(_FIELD[kind] for kind, rule in self.of.items() if rule.checked),
         )
 
 
@@ -328,6 +327,7 @@ def _leaves(results: Meaning | None) -> Iterator[Bound]:
             pass
 
 
+_FIELD: dict[RuleKind, RuleName] = {"func_grad": "grad", "func_replay": "replay", "func_jvp": "jvp"}
 _WHAT: dict[RuleKind, str] = {
     "func_grad": "grad function",
     "func_replay": "replay",

@@ -20,7 +20,7 @@ from kernelab.frontend.meaning.annotations import annotation, is_any
 from kernelab.frontend.meaning.frame import BrokenCall, Mistake
 from kernelab.frontend.meaning.meanings import Bound, Instance, Meaning, Typed
 from kernelab.lang.build import Builder
-from kernelab.lang.ir import CustomRules, Function, Native, Var
+from kernelab.lang.ir import CustomRules, Function, Native, RuleName, Var
 from kernelab.lang.native import Access, Snippet, SnippetLine, SnippetParam, access, mentions, plain, stores
 from kernelab.lang.types import HALVES, Array, Scalar, Value, is_differentiable, scalar_of
 from kernelab.lang.verify import verify
@@ -239,7 +239,9 @@ class NativeFunction(UserFunction):
             return broken
         except Mistake as mistake:
             return BrokenCall((mistake.diagnostic,))
-        checked = self.texts.checked and others.checked
+        own: set[RuleName] = {"grad"} if self.texts.adj is not None else set()
+        own |= {"replay"} if self.texts.replay is not None else set()
+        checked = others.checked | own if self.texts.checked else others.checked - own
         custom = CustomRules(instance.function, grad, replay, others.jvp, checked)
         return replace(instance, function=replace(instance.function, custom=custom))
 

@@ -136,11 +136,11 @@ def _checked(call: ast.Call, places: Places) -> bool:
     checked = True
     for word in call.keywords:
         match word:
-            case ast.keyword("check", ast.Constant(bool() as value)) if _word(call) == "func_grad":
+            case ast.keyword("check", ast.Constant(bool() as value)):
                 checked = value
             case _:
                 message = f"{_word(call)} has no option {ast.unparse(word)}"
-                hint = "func_grad takes check=True or check=False"
+                hint = f"{_word(call)} takes check=True or check=False"
                 raise Mistake(Diagnostic(message, places(word), "value", hint=hint))
     return checked
 

@@ -190,7 +190,7 @@ class _Tangent(Copier):
 
     def lay_open(self, stmt: ir.Custom) -> None:
         """The tangent of the statements inside; those of a surrogate would say something else."""
-        if stmt.rules.grad is not None and not stmt.rules.checked:
+        if stmt.rules.grad is not None and "grad" not in stmt.rules.checked:
             refuse_tangent(stmt)
         self.stmts(stmt.body)
         for out, source in zip(stmt.outs, stmt.body.yields, strict=True):

@@ -53,3 +53,6 @@ run: "Hook[[Any, Any, list[Any]], None]" = Hook("run")
 
 launch: "Hook[..., Any]" = Hook("launch")
 """`kl.launch` (`launch`)."""
+
+check_rules: "Hook[[Any], None]" = Hook("check_rules")
+"""Warnings of the wrong derivative rules in a program (`rule_check`)."""

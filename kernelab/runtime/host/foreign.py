@@ -56,7 +56,9 @@ def _over_tensor(t: Any, elem: Value | None) -> array:
 def to_torch(a: array, requires_grad: bool | None = None) -> Any:
     """A tensor of PyTorch over the memory of an array, components in the last axes, its `.grad` shared too.
 
-    `requires_grad` is the array's unless given.  Raises KernelTypeError for what a tensor cannot look at.
+    `requires_grad` is the array's unless given.  The tensor is a leaf: no gradient passes from PyTorch's
+    graph to a tape, nor back, and there is no warning.  Hand it over: ``tape.backward(grads={a: ...})``.
+    Raises KernelTypeError for what a tensor cannot look at.
     """
     _require_array(a, "to_torch")
     torch = _torch()

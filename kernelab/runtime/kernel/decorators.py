@@ -118,18 +118,22 @@ def func_grad(forward_fn: Any, check: bool = True) -> Any:
     return _rule(forward_fn, names_around(2), check)
 
 
-def func_replay(forward_fn: Any) -> Any:
-    """Replace what a function for kernels computes in the backward pass: same arguments, same results."""
-    return _rule(forward_fn, names_around(2))
+def func_replay(forward_fn: Any, check: bool = True) -> Any:
+    """Replace what a function for kernels computes in the backward pass: same arguments, same results.
+
+    Its results are compared with those of `f` when it is first used; ``check=False`` says that they differ.
+    """
+    return _rule(forward_fn, names_around(2), check)
 
 
-def func_jvp(forward_fn: Any) -> Any:
+def func_jvp(forward_fn: Any, check: bool = True) -> Any:
     """Replace the tangent of a function for kernels: ``@func_jvp(f)`` above ``def f_jvp(x, x_dot)``.
 
     The def takes the arguments of `f`, then the tangent of each that is a float or an array of floats, and
-    returns the tangents of the float results.
+    returns the tangents of the float results.  It is compared with differences when it is first used;
+    ``check=False`` declares that it is a surrogate and not the derivative.
     """
-    return _rule(forward_fn, names_around(2))
+    return _rule(forward_fn, names_around(2), check)
 
 
 def func_native(
@@ -150,7 +154,7 @@ def func_native(
     return lambda function: NativeFunction(function, names, given)
 
 
-def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool = True) -> Any:
+def _rule(forward_fn: Any, namespace: Mapping[str, Any], check: bool) -> Any:
     if getattr(forward_fn, "__kernelab_kernel__", None) is not None or not _is_function(forward_fn):
         name = getattr(forward_fn, "__name__", repr(forward_fn))
         message = f"{name} is not a function for kernels, so it can have no custom derivative"

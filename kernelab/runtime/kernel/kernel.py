@@ -51,7 +51,6 @@ from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.derived import Reverse, Tracing, build, flat, flat_pair, traced
 from kernelab.runtime.kernel.loading import Module, loader, names_around, refuse_unknown
-from kernelab.runtime.kernel.rulecheck import check_rules
 from kernelab.runtime.kernel.stale_constants import Constants, constants_of
 from kernelab.settings import settings
 
@@ -323,7 +322,7 @@ class Kernel(KernelHints):
             if not self.has_backward:
                 raise KernelTypeError(_no_backward(self))
             if not self._widened:
-                check_rules(self.laid_out)
+                hooks.check_rules(self.laid_out)
             shared = [[self.primal.param(name) for name in group] for group in groups]
             function = replace(self.laid_out, aliased=bool(groups))
 
@@ -351,6 +350,8 @@ class Kernel(KernelHints):
         """The tangent program with respect to the named parameters."""
         key = self._ordered(active)
         if key not in self._tangents:
+            if not self._widened:
+                hooks.check_rules(self.laid_out)
             self._tangents[key] = flat(jvp(self.laid_out, key))
         return self._tangents[key]
 
