@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import reprlib
 from typing import Any
 
 import numpy as np
@@ -112,11 +111,10 @@ def test_full_takes_vectors() -> None:
     assert make.full(2, (1, 2, 3), dtype=vec3).numpy().tolist() == [[1, 2, 3], [1, 2, 3]]
 
 
-def test_arrays_are_equal_only_to_themselves() -> None:
+def test_arrays_are_keys_by_identity() -> None:
     x, y = make.zeros(2), make.zeros(2)
-    assert x == x
-    assert x != y
-    assert len({x: 1, y: 2}) == 2
+    assert {x: 1, y: 2}[x] == 1
+    assert hash(x) != hash(y)
 
 
 def test_numpy_is_a_writable_view() -> None:
@@ -467,11 +465,6 @@ def test_strides_that_fit_no_array_are_refused(strides: Any) -> None:
 def test_strides_beside_data_are_refused() -> None:
     with pytest.raises(kl.KernelTypeError, match="data bring their own layout"):
         kl.array([1, 2], strides=(8,))
-
-
-def test_pythons_short_representation_of_long_values_knows_arrays() -> None:
-    assert reprlib.repr(kl.array([1, 2])) == "array('int32', [np.int32(1), np.int32(2)])"
-    assert reprlib.repr(kl.zeros(0)) == "array('float32')"
 
 
 def test_a_new_array_needs_a_shape_by_whatever_name() -> None:

@@ -154,7 +154,6 @@ class Dependence(Level):
         return array.over(self.memories[key], times * elements.offset, shape, strides, uint64)
 
     def run(self, program: Program, grid: Extents, arguments: Sequence[Argument]) -> None:
-        will_write(program, grid, arguments)
         if not known(arguments, program.floats, self.seeded):
             self.parent.run(program, grid, arguments)
             return
