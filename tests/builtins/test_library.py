@@ -110,7 +110,7 @@ def words(x: array[float64], y: array[float64], v: array[vec3i], r: array[vec3])
     expect_neq(cast(bits, int), 0)
     expect_near(x[i], x[i] + 1e-9)
     expect_near(r[i], r[i] + vec3(0.05), 0.1)
-    v[i] = (v[i] << vec3i(1)) % vec3i(3, 4, 0) + (v[i] & vec3i(2)) | ~vec3i(-1)
+    v[i] = (v[i] << vec3i(1)) % vec3i(3, 4, 5) + (v[i] & vec3i(2)) | ~vec3i(-1)
     r[i] = div_approx(1.0, r[i]) + 1.0 / r[i]
 
 
@@ -129,7 +129,7 @@ def test_the_words_of_warp_mean_what_they_mean_there() -> None:
     # A literal takes the width of what it meets, also within where and select.
     wanted = [0.3 + 0.2, 0.2 + 0.3 + 0.1, 2 * 0.1 + 0.7 + 0.1, 3 * 0.1 + 0.7 + 0.1]
     np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-15)
-    assert v.numpy()[0].tolist() == [2 % 3 + 0, 4 % 4 + 2, 0 + 2]
+    assert v.numpy()[0].tolist() == [2 % 3 + 0, 4 % 4 + 2, 6 % 5 + 2]
     np.testing.assert_allclose(r.numpy(), 0.5)
 
 
