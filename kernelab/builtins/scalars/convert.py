@@ -5,7 +5,6 @@ components, by rows, ``vec3(s)`` repeats one, and ``vec3d(v)`` converts a vector
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,7 +103,14 @@ def _record(
 
 
 def _as_type(dtype: np.dtype[Any]) -> Callable[..., Numpy]:
-    return lambda x: rounded(np.asarray(x), dtype)
+    """A conversion of numbers of any type, of floats to integers as `cut` does it."""
+
+    def converted(x: Any) -> Numpy:
+        values = np.asarray(x)
+        is_cut = dtype.kind in "iu" and values.dtype.kind not in "iub"
+        return cut(values, dtype) if is_cut else rounded(values, dtype)
+
+    return converted
 
 
 _BACK = Linear(lambda w, x: (w.apply(str(x.type)),))
@@ -126,8 +132,7 @@ def _casts(to: Scalar) -> Iterator[Op]:
         f"the nearest {to}, and NaN 0."
     )
     helper = f"to_{to}"
-    cut_off = partial(cut, dtype=to.dtype)
-    yield _record(to, [("a", Float)], cut_off, Zero(), doc, cpp=f"{helper}({{a}})", helper=helper)
+    yield _record(to, [("a", Float)], _as_type(to.dtype), Zero(), doc, cpp=f"{helper}({{a}})", helper=helper)
     yield _record(to, [("a", Whole)], _as_type(to.dtype), Zero(), doc, cpp=cpp)
 
 
