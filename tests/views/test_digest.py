@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kernelab as kl
-from kernelab.autodiff.records import records
+from kernelab.autodiff.records import recording
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.views.pages.markup import render
@@ -210,7 +210,7 @@ def test_a_time_is_that_of_a_launch_without_the_build_of_its_kernel(
         return original(*given, **named)
 
     monkeypatch.setattr(type(CPU.backend), "build", build)
-    monkeypatch.setattr(records, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(recording, "perf_counter_ns", lambda: now[0])
     x, y = arrays(2)
     tape = kl.Tape()
     tape.observe()

@@ -14,7 +14,7 @@ import numpy as np
 from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.programs import Argument, Extents, Program
 from kernelab.autodiff.transforms.batch_level import Batch
-from kernelab.autodiff.transforms.levels import BASE, Level, known, will_write
+from kernelab.autodiff.transforms.levels import BASE, Level, known
 from kernelab.errors import Source
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
 from kernelab.runtime.array.array import array

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelab.autodiff.overwrites.hazards import Guard, Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.records import Recording
+from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.steps import Stretch, retirements, steps_of, stretch
 from kernelab.autodiff.tape.cuts import flow, warn_of
 from kernelab.autodiff.tape.detours import detours

@@ -12,7 +12,8 @@ import numpy as np
 
 from kernelab.autodiff.overwrites.hazards import Overwrite
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.records import Record, Recording
+from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.records import Record
 from kernelab.autodiff.tape.seeds import Seeds, values_of
 from kernelab.autodiff.tape.sweep import Puller, Pulling
 from kernelab.errors import Diagnostic, NotFiniteError

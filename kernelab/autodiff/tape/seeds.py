@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
-from kernelab.autodiff.records.records import Recording
+from kernelab.autodiff.records.recording import Recording
 from kernelab.errors import (
     Diagnostic,
     KernelAttributeError,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
-from kernelab.autodiff.records.records import LaunchRecord, Record, Recording, Scope
+from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
 from kernelab.autodiff.records.steps import Step, retirements, steps_of
 from kernelab.autodiff.tape.cuts import Cut, Flow, described, flow, unrecorded, warn_of
 from kernelab.autodiff.tape.detours import detours, late_fields, tell_inputs_without_gradients

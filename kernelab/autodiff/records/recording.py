@@ -1,0 +1,311 @@
+"""The recorder of a tape: runs launches so that their adjoints can follow, and makes their records."""
+
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from time import perf_counter_ns
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from kernelab.autodiff.overwrites.hazards import Guard, Keep, Marked, Reader, Watch
+from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, overwrite_of
+from kernelab.autodiff.records.outline import Outline, not_kept, outline_of
+from kernelab.autodiff.records.provenance import Provenance
+from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
+from kernelab.autodiff.records.unseen import UnseenRecord, WrittenMemory
+from kernelab.errors import TapeError
+from kernelab.host.traced import Origins
+from kernelab.lang.types import is_differentiable
+from kernelab.passes.access.access_regions import Region
+from kernelab.runtime.arguments.arguments import Reference
+from kernelab.runtime.array.array import array
+from kernelab.runtime.array.transfers import set_to_computed
+from kernelab.runtime.context.recorder import Place, caller
+from kernelab.runtime.host.structarray import leaves_of
+from kernelab.runtime.kernel.derived import Reverse
+from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.memory.interop import HostArray
+from kernelab.runtime.memory.memory import Allocation
+
+
+class Recording:
+    """The recorder of a tape: runs launches so that they can be differentiated, and keeps the records.
+
+    `epoch` counts how often it forgot them; `times`, if wanted, are nanoseconds of launches by record.
+    """
+
+    sees_values = True
+    copies_again = False
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.epoch = 0
+        self.times: dict[int, int] | None = None
+        self.records: list[Record] = []
+        self.scopes: list[Scope] = []
+        self._open: list[tuple[str, Any, int]] = []
+        self._watches: dict[Hashable, Watch] = {}
+        self._outlines: dict[Hashable, Outline] = {}
+        self._written: dict[Allocation, WrittenMemory] = {}
+        self._waiting: dict[Allocation, LaunchRecord | list[LaunchRecord]] = {}
+        self._as_witness = (weakref.ref(self),)
+        self._marks: list[Marked] = []
+        self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
+        self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
+        self.provenance = Provenance()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.epoch += 1
+        self.times = None if self.times is None else {}
+        self.records.clear()
+        self.scopes.clear()
+        self._open.clear()
+        self._watches.clear()
+        self._written.clear()
+        self._waiting.clear()
+        self._marks.clear()
+        self.provenance.clear()
+        self.lost.clear()
+        self.idle.clear()
+        self.guard.clear()
+
+    def ends(self) -> None:
+        """Record the writes that nobody has seen since the last record: the ``with`` block ends."""
+        for known in self._written.values():
+            self._record_unseen(known, 0)
+
+    def look_for_unseen(self, target: array, own: int = 0) -> None:
+        """Record the writes to memory that the tape had written and did not see, but for its `own` last."""
+        self._look_for_unseen(target.allocation, own)
+
+    def _look_for_unseen(self, memory: Allocation, own: int) -> None:
+        known = self._written.get(memory)
+        if known is not None and known.may_be_unseen(own):
+            self._record_unseen(known, own)
+
+    def _record_unseen(self, known: WrittenMemory, own: int) -> None:
+        found = known.unseen(own)
+        self.records += [UnseenRecord(leaf, caller()) for changed in found for leaf in leaves_of(changed)]
+        if found:
+            known.note()
+
+    def has_written(self, memory: Allocation) -> None:
+        """Note that the tape knows the present contents of some memory."""
+        known = self._written.get(memory)
+        if known is None:
+            known = self._written[memory] = WrittenMemory(memory)
+            memory.witness(self._as_witness)
+        known.note()
+
+    # -------------------------------------------------------------------------------------- as a witness
+
+    def alert(self, memory: Allocation) -> None:
+        """Make the records whose adjoints read a memory watch it: it is about to change."""
+        waiting = self._waiting.pop(memory, ())
+        for record in waiting if isinstance(waiting, list | tuple) else (waiting,):
+            self._watch_for(record, memory)
+
+    def before_write(self, target: array) -> None:
+        known = self._written.get(target.allocation)
+        if known is not None:
+            known.before_write(target)
+
+    def is_exposed(self, memory: Allocation) -> None:
+        known = self._written.get(memory)
+        if known is not None:
+            known.exposed()
+
+    def _wait(self, record: LaunchRecord, reverse: Reverse) -> None:
+        """Watch what the adjoint of a record reads, as soon as it is about to change."""
+        for i, _ in reverse.needed:
+            memory = record.call.arguments[i].allocation
+            waiting = self._waiting.get(memory)
+            if memory.is_exposed:
+                self._watch_for(record, memory)
+            elif waiting is None:
+                self._waiting[memory] = record
+                memory.witness(self._as_witness)
+            elif isinstance(waiting, list):
+                waiting.append(record)
+            else:
+                self._waiting[memory] = [waiting, record]
+
+    def _watch_for(self, record: LaunchRecord, memory: Allocation) -> None:
+        """Watch what the adjoint of a record reads of a memory."""
+        reverse, arguments = record.reverse, record.call.arguments
+        assert isinstance(reverse, Reverse)
+        watched = {i for i, _ in record.watches}
+        record.watches += tuple(
+            (i, self._watch(record, region))
+            for i, region in reverse.needed
+            if i not in watched and arguments[i].allocation is memory
+        )
+
+    def _watch(self, record: LaunchRecord, region: Region) -> Watch:
+        call = record.call
+        elements = call.arguments[region.position]
+        # There is one object for each type of arrays.
+        key: Hashable = elements.packed, id(elements.type), region, call.grid.packed
+        if region.uses:
+            key = key, *[call.parts[1 + i] for i in region.uses]
+        found = self._watches.get(key)
+        if found is None or found.spent:
+            reader = Reader(call, region, record.outline.reached, record.place)
+            found = self._watches[key] = Watch(self.guard, elements, reader)
+        return found
+
+    # -------------------------------------------------------------------------------------- as a recorder
+
+    def launch(self, call: Call) -> None:
+        """Run a launch so that its adjoint can follow, and record it."""
+        memories, written = call.memories(), self._written
+        for memory, is_float in zip(memories, call.kernel.plan.of_floats, strict=True):
+            if is_float and memory in written:
+                self._look_for_unseen(memory, 0)
+        outline = self._outline(call, memories)
+        call.will_write()
+        residuals: tuple[array, ...] = ()
+        reverse = outline.reverse
+        began = 0
+        try:
+            if self.times is not None:
+                call.build(reverse)  # a time is that of the launch alone
+                began = perf_counter_ns()
+            if reverse.__class__ is Reverse and reverse.residuals:
+                residuals = call.augmented(reverse)
+            else:
+                call.primal()
+        except BaseException:  # also an interrupt: part of the threads may have run
+            self._has_failed(call, caller(3))
+            raise
+        if self.times is not None:
+            self.times[len(self.records)] = perf_counter_ns() - began
+        self._record(call, outline, residuals, memories, caller(3))
+
+    def _has_failed(self, call: Call, place: Place) -> None:
+        """No adjoint may pass what a launch has written that did not come to its end."""
+        for i in call.kernel.plan.written:
+            target = call.arguments[i]
+            if is_differentiable(target.dtype):
+                self.has_written(target.allocation)
+                self.records.append(UnseenRecord(target, place, call.kernel.name))
+
+    def add(self, call: Call) -> None:
+        """Record a launch that was run elsewhere; raises TapeError if its adjoint needs residuals."""
+        memories = call.memories()
+        outline = self._outline(call, memories)
+        if isinstance(outline.reverse, Reverse) and outline.reverse.residuals:
+            raise TapeError(not_kept(call.kernel))
+        self._record(call, outline, (), memories, caller())
+
+    def add_function(self, backward: Callable[[], object], arrays: tuple[array, ...]) -> None:
+        """Record a function to call in the backward pass."""
+        handled = tuple(leaf for given in arrays for leaf in leaves_of(given))
+        keeps = tuple(Keep(leaf) for leaf in handled) if self.guard.policy == "save" else ()
+        self.records.append(FunctionRecord(backward, handled, caller(), keeps))
+        for primal in arrays:
+            self.has_written(primal.allocation)
+
+    def add_work(self, record: Record, lost: Iterable[Allocation]) -> None:
+        """Add a record of another kind; `lost` is memory that it computed and that no adjoint can reach."""
+        for target in record.written:
+            self.has_written(target.allocation)
+        self.records.append(record)
+        for memory in lost:
+            self.lost[memory] = record
+
+    def scope_begin(self, name: str, metadata: Any = None) -> None:
+        """Begin a named scope."""
+        self._open.append((name, metadata, len(self.records)))
+
+    def scope_end(self, drop_if_empty: bool = True) -> bool:
+        """End the innermost scope; False if none is open."""
+        if not self._open:
+            return False
+        name, metadata, begin = self._open.pop()
+        if len(self.records) > begin or not drop_if_empty:
+            self.scopes.append(Scope(name, metadata, begin, len(self.records)))
+        return True
+
+    def _record(
+        self,
+        call: Call,
+        outline: Outline,
+        residuals: tuple[array, ...],
+        memories: Sequence[Allocation],
+        place: Place,
+    ) -> None:
+        reverse = outline.reverse
+        plan = call.kernel.plan
+        versions = plan.straight.versions(memories)
+        self.guard.swept = False
+        if plan.numbers and self.provenance.has_taken:
+            self.provenance.passed_on(len(self.records), [(i, call.arguments[i]) for i in plan.numbers])
+        record = LaunchRecord(call, outline, residuals, versions, place)
+        self.records.append(record)
+        if isinstance(reverse, Reverse) and reverse.needed:
+            self._wait(record, reverse)
+        for i in plan.written:
+            self.has_written(call.arguments[i].allocation)
+
+    def _outline(self, call: Call, memories: Sequence[Allocation]) -> Outline:
+        kernel, arguments = call.kernel, call.arguments
+        shared = call.groups() if len(set(memories)) < len(memories) else ()
+        settled = call.settled(shared) if kernel.contests else ()
+        plan = kernel.plan
+        given = tuple([arguments[i].__class__ is Reference for i in plan.numbers]) if plan.numbers else ()
+        key = kernel, shared, settled, given, plan.straight.wanted(memories)
+        found = self._outlines.get(key)
+        if found is None:
+            found = self._outlines[key] = outline_of(call, shared, settled)
+        return found
+
+    def left_out(self, call: Call) -> None:
+        """Do nothing: writes by others are looked for where they matter."""
+
+    def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
+        """Remember which kernel wrote nothing here, and where it was launched."""
+        self.idle |= dict.fromkeys((target.allocation for target in targets), (name, caller()))
+
+    def copied(self, dest: array, src: array, how: str) -> None:
+        """Record a copy."""
+        pairs = zip(leaves_of(dest), leaves_of(src), strict=True)
+        made = [CopyRecord(*pair, how, caller()) for pair in pairs if is_differentiable(pair[0].dtype)]
+        if made:
+            if src.allocation is not dest.allocation:
+                self.look_for_unseen(src)
+            self.look_for_unseen(dest, own=1)
+            self.has_written(dest.allocation)
+            self.records += made
+
+    def unreadable(self, elements: array) -> None:
+        """A tape runs what it records: every value is there."""
+
+    def tabulate(self, target: array, sources: Sequence[array], compute: Callable[..., HostArray]) -> None:
+        """Ints have no derivative."""
+        set_to_computed(target, sources, compute)
+
+    def marked_read(self, elements: array) -> None:
+        """Complain of later writes, where they are not saved anyway."""
+        if self.guard.policy != "save":
+            self._marks += [Marked(self.guard, leaf, caller()) for leaf in leaves_of(elements)]
+
+    def looked_at(self, elements: array) -> Origins:
+        """Note what of the tape's leaves and results the host takes."""
+        memory = elements.allocation
+        if memory in self._written or memory.requires_grad or self.provenance.is_made_of_takings(memory):
+            return self.provenance.take(elements, len(self.records))
+        return ()
+
+    def came_in(self, elements: array, data: Any = None) -> None:
+        """Note an array of host values, if these may come from the tape."""
+        self.provenance.came_in(elements, data, len(self.records))
+
+    def overwritten(self, dest: array, how: str, data: Any = None) -> None:
+        """Record an overwrite from the host."""
+        self.provenance.came_in(dest, data, len(self.records), how)
+        targets = [target for target in leaves_of(dest) if is_differentiable(target.dtype)]
+        if targets:
+            self.look_for_unseen(dest, own=1)
+            self.has_written(dest.allocation)
+            self.records += [overwrite_of(target, how, caller()) for target in targets]
