@@ -313,9 +313,7 @@ def plot_kernel_jacobians(
     `title`, what `jacobian` returned is named after its function; ``title=""`` leaves that away.  The figure
     is shown in a notebook unless `show_plot` is false; elsewhere its text form is printed.
     """
-    if not isinstance(jacobians, Mapping):
-        message = f"plot_kernel_jacobians draws what jacobian() returns, not {a_thing(jacobians)}"
-        raise refusal(KernelTypeError, message, "plot", _PLOTTED)
+    _require_dict(jacobians)
     parts = heatmap.panels(jacobians, _plot_labels(kernel, inputs))
     if not parts:
         raise refusal(GradientError, "there is no Jacobian to draw", "plot")
@@ -375,6 +373,12 @@ def taylor_test(
     if show_summary:
         display.show(report, taylor_view)
     return report.as_shown(display.cell()) if show_summary else report
+
+
+def _require_dict(jacobians: object) -> None:
+    if not isinstance(jacobians, Mapping):
+        message = f"plot_kernel_jacobians draws what jacobian() returns, not {a_thing(jacobians)}"
+        raise refusal(KernelTypeError, message, "plot", _PLOTTED)
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
