@@ -72,6 +72,13 @@ def cut(values: Any, dtype: np.dtype[Any]) -> Numpy:
     return np.where(inside, whole, np.where(above, limits.max, least).astype(dtype))
 
 
+def converted(values: Any, dtype: np.dtype[Any]) -> Numpy:
+    """Numbers of any type as those of a dtype: floats to integers by `cut`, all others by `rounded`."""
+    given = np.asarray(values)
+    is_cut = dtype.kind in "iu" and given.dtype.kind not in "iub"
+    return cut(given, dtype) if is_cut else rounded(given, dtype)
+
+
 def computed(function: Callable[..., Any], operands: Sequence[Any], dtype: np.dtype[Any]) -> Numpy:
     """A NumPy function of operands as numbers of a dtype; brain floats are computed in float32."""
     return rounded(np.asarray(function(*(widened(operand) for operand in operands))), dtype)

@@ -250,8 +250,8 @@ LATER = (
     Fault(
         "a replay is compared before its function has stored",
         AUTODIFF,
-        "[(name, left[name]) for name in points]",
-        "list(points.items())",
+        "[(param.hint, left[name]) for param, name in parameters]",
+        "[(param.hint, points[name]) for param, name in parameters]",
         ("tests/runtime/test_rulecheck_forward.py",),
     ),
     Fault(

@@ -19,7 +19,7 @@ from kernelab.builtins.vectors.vector import length, length_numpy, normalize, no
 from kernelab.lang.build import Expr, integer
 from kernelab.lang.ir import For, Var
 from kernelab.lang.ops import Derivative, Expanded, KindPattern, MatPattern, Pattern, VecPattern
-from kernelab.lang.rounding import epsilon, rounded
+from kernelab.lang.rounding import converted, epsilon
 from kernelab.lang.types import SCALARS, Scalar, int32, scalar_of
 
 
@@ -112,7 +112,7 @@ class NumpyFunctions:
     @staticmethod
     def to(x: Any, scalar: Scalar) -> Any:
         """A number converted to another type."""
-        return rounded(np.asarray(x), scalar.dtype)
+        return converted(x, scalar.dtype)
 
     @staticmethod
     def type_of(x: Any) -> Scalar:

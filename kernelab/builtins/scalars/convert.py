@@ -50,7 +50,7 @@ from kernelab.lang.ops import (
     Zero,
     register_maker,
 )
-from kernelab.lang.rounding import cut, rounded
+from kernelab.lang.rounding import converted
 from kernelab.lang.types import (
     SCALARS,
     Mat,
@@ -103,14 +103,7 @@ def _record(
 
 
 def _as_type(dtype: np.dtype[Any]) -> Callable[..., Numpy]:
-    """A conversion of numbers of any type, of floats to integers as `cut` does it."""
-
-    def converted(x: Any) -> Numpy:
-        values = np.asarray(x)
-        is_cut = dtype.kind in "iu" and values.dtype.kind not in "iub"
-        return cut(values, dtype) if is_cut else rounded(values, dtype)
-
-    return converted
+    return lambda x: converted(x, dtype)
 
 
 _BACK = Linear(lambda w, x: (w.apply(str(x.type)),))
