@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from kernelab.errors import KernelZeroDivisionError
+from kernelab.frontend.expressions.calls import WORDS
+from kernelab.frontend.meaning.name_lookup import SPECIAL, language
 from kernelab.lang.ir import Assert, Atomic, Let, Load, Store, walk
 from tests.frontend.helpers import agrees_with_python, error, function, ran
 
@@ -170,3 +172,15 @@ def test_a_kernel_may_ask_for_its_index_twice() -> None:
 def test_variables_keep_their_names() -> None:
     lowered = function("def kernel(x: array[float]):\n    speed = x[0] * 2.0\n    x[1] = speed\n")
     assert [stmt.out.hint for stmt in lowered.body.stmts if isinstance(stmt, Let)] == ["speed"]
+
+
+def test_every_word_that_can_be_called_has_a_handler() -> None:
+    callable_words = [word for word in SPECIAL if "array" not in word and word != "adjoint"]
+    assert [word for word in callable_words if word not in WORDS] == []
+    assert [word for word in WORDS if word not in language()] == []
+
+
+@pytest.mark.parametrize("word", [word for word in SPECIAL if word not in WORDS and word != "adjoint"])
+def test_a_word_that_stands_in_annotations_cannot_be_called(word: str) -> None:
+    message = error(f"def kernel(x: array[float]):\n    x[0] = {word}(3)\n").message
+    assert message == f"{word} cannot be called here"

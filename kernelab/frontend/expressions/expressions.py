@@ -8,10 +8,9 @@ import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kernelab.frontend.expressions import calls, division, expectations, print_calls
+from kernelab.frontend.expressions import calls, division
 from kernelab.frontend.expressions.passing import Argument
-from kernelab.frontend.expressions.print_calls import threads
-from kernelab.frontend.meaning import fence, habit_hints
+from kernelab.frontend.meaning import fence
 from kernelab.frontend.meaning.frame import Frame, Poisoned
 from kernelab.frontend.meaning.meanings import (
     ArrayRef,
@@ -29,9 +28,9 @@ from kernelab.frontend.meaning.meanings import (
     is_struct,
     is_truth,
 )
-from kernelab.frontend.meaning.name_lookup import EXPECTATIONS, SPECIAL, Unknown
-from kernelab.frontend.meaning.promote import materialise, operate
-from kernelab.frontend.places import known, presence, slices, struct_values, variables
+from kernelab.frontend.meaning.name_lookup import SPECIAL, Unknown
+from kernelab.frontend.meaning.promote import as_number, materialise, operate
+from kernelab.frontend.places import presence, slices, struct_values, variables
 from kernelab.frontend.places.attribute_reads import attribute, extent
 from kernelab.frontend.places.places import COMPONENTS, chain
 from kernelab.frontend.regions.control import THE_VALUE, branch
@@ -139,19 +138,6 @@ def any_expr(frame: Frame, node: ast.expr) -> Meaning | None:
 def number(frame: Frame, node: ast.expr) -> Weak | Typed:
     """An expression that is a number, vector or matrix."""
     return as_number(frame, expr(frame, node), node)
-
-
-def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
-    """A value that is a number, vector or matrix; raises Mistake where it is something else."""
-    if isinstance(value, Weak | Typed):
-        return value
-    text = frame.places.text(node)
-    hint = (
-        habit_hints.of_array(text)
-        if isinstance(value, ArrayRef | View)
-        else habit_hints.of_uncalled(value, text)
-    )
-    raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
 
 
 # ------------------------------------------------------------------------- parts of values
@@ -406,22 +392,8 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Meaning:
 def _call(frame: Frame, node: ast.Call) -> Meaning | None:
     callee = _callee(frame, node.func)
     match callee:
-        case BuiltinRef("static"):
-            return known.static(frame, node)
-        case BuiltinRef("type"):
-            return known.type_of(frame, node, expr)
-        case BuiltinRef("print"):
-            print_calls.print_(frame, node, expr)
-            return None
-        case BuiltinRef("printf"):
-            print_calls.printf(frame, node, expr)
-            return None
-        case BuiltinRef(name) if name in EXPECTATIONS:
-            expectations.expect(frame, name, node, number)
-            return None
-        case BuiltinRef("tid"):
-            (index,) = threads(frame, node, ("i",))
-            return index
+        case BuiltinRef(name) if isinstance(word := calls.WORDS.get(name), calls.FromSyntax):
+            return word.lower(frame, node, expr)
         case TypeRef(Scalar() as scalar) if [_is_text(frame, part) for part in node.args] == [True]:
             return calls.call(frame, callee, [_special_float(frame, scalar, node)], node)
     if any(word in frame.refused for word in node.keywords):

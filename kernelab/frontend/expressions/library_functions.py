@@ -6,7 +6,7 @@ from functools import cache
 
 from kernelab.builtins.records.library import BY_COUNT, TEXT, WORDS
 from kernelab.errors import Source
-from kernelab.frontend.expressions.passing import Argument, Arguments, entered
+from kernelab.frontend.expressions.passing import Argument, Arguments, entered, in_order
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import (
     BuiltinRef,
@@ -41,6 +41,10 @@ def functions(text: str, title: str) -> Mapping[str, Callee]:
     return _lower(Source(text, title))
 
 
+NAMES = frozenset((*WORDS, *(name for name, _ in BY_COUNT)))
+"""The words that mean a function of the library, in all calls or in those with some number of arguments."""
+
+
 def function(name: str, count: int) -> Callee | None:
     """The function of `builtins.records.library` that a call with so many arguments means, None if there is
     none.
@@ -65,9 +69,9 @@ def _library() -> Mapping[str, Callee]:
 # ------------------------------------------------------------------------------------------------ grad calls
 
 
-def gradient_of(frame: Frame, arguments: Arguments, node: ast.Call) -> GradRef:
+def gradient_of(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> GradRef:
     """The function that `grad(f)` stands for."""
-    match [argument.value for argument in arguments]:
+    match [argument.value for argument in in_order(frame, name, arguments, node)]:
         case [FunctionRef() | BuiltinRef() as function]:
             return GradRef(function)
         case given:

@@ -25,7 +25,7 @@ class Given(Protocol):
     def keyword(self) -> str | None: ...
 
 
-def zeros(frame: Frame, arguments: Sequence[Given], node: ast.Call) -> ArrayRef:
+def zeros(frame: Frame, name: str, arguments: Sequence[Given], node: ast.Call) -> ArrayRef:
     """A new local array of zeros."""
     given = dict(zip(("shape", "dtype"), (a for a in arguments if a.keyword is None), strict=False))
     given |= {a.keyword: a for a in arguments if a.keyword is not None}

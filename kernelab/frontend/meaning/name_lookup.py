@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 import kernelab.builtins  # noqa: F401 (fills the table of operations)
+from kernelab.builtins.records.language_words import WORDS as DOCUMENTED
 from kernelab.builtins.records.library import WORDS as LIBRARY
-from kernelab.frontend.meaning import habit_hints, shaped
+from kernelab.frontend.meaning import habit_hints
 from kernelab.frontend.meaning.meanings import (
     BuiltinRef,
     FunctionRef,
@@ -56,44 +57,9 @@ from kernelab.lang.types import (
 
 OPERATORS = ("add", "sub", "mul", "div", "mod", "neg", "pos")
 """The functions of users that operators between structs mean."""
-EXPECTATIONS = ("expect_eq", "expect_neq", "expect_near")
-"""The asserts of programs written for Warp."""
-
 PREFIXES = ("kl", "wp", "kernelab")
 _WORD = re.compile(r"[^\W\d]\w*")
-SPECIAL = (
-    "tid",
-    "atomic_add",
-    "atomic_sub",
-    "atomic_min",
-    "atomic_max",
-    "atomic_and",
-    "atomic_or",
-    "atomic_xor",
-    "atomic_exch",
-    "atomic_cas",
-    "zeros",
-    "print",
-    "printf",
-    "len",
-    "range",
-    "static",
-    "type",
-    "constant",
-    "adjoint",
-    "array",
-    "array1d",
-    "array2d",
-    "array3d",
-    "array4d",
-    "select",
-    "cast",
-    "grad",
-    *LIBRARY,
-    *(f"indexedarray{suffix}" for suffix in ("", "1d", "2d", "3d", "4d")),
-    *shaped.WORDS,
-    *EXPECTATIONS,
-)
+SPECIAL = (*DOCUMENTED, *LIBRARY)
 """The words that lowering knows itself."""
 
 _PYTHON_TYPES: dict[str, Value] = {"float": float32, "int": int32, "bool": bool_}

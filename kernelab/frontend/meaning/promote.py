@@ -127,6 +127,19 @@ def materialise(frame: Frame, value: Weak | Typed, node: Place) -> Atom:
     return weak_constant(frame, value.number, default_scalar(value.number), node)
 
 
+def as_number(frame: Frame, value: Meaning, node: ast.expr) -> Weak | Typed:
+    """A value that is a number, vector or matrix; raises Mistake where it is something else."""
+    if isinstance(value, Weak | Typed):
+        return value
+    text = frame.places.text(node)
+    hint = (
+        habit_hints.of_array(text)
+        if isinstance(value, ArrayRef | View)
+        else habit_hints.of_uncalled(value, text)
+    )
+    raise frame.error(node, f"{text} is {describe(value)}, not a number", hint=hint)
+
+
 def cast(frame: Frame, atom: Atom, scalar: Scalar) -> Atom:
     """A scalar converted to another scalar type, whatever it loses."""
     hint = atom.hint if isinstance(atom, Var) else ""

@@ -8,9 +8,8 @@ after the right side.
 import ast
 
 from kernelab.errors import Span
-from kernelab.frontend.expressions import calls
-from kernelab.frontend.expressions.expressions import any_expr, as_number, binary, expr, number
-from kernelab.frontend.expressions.print_calls import threads
+from kernelab.frontend.expressions.expressions import any_expr, binary, expr, number
+from kernelab.frontend.expressions.words import accumulate, threads
 from kernelab.frontend.meaning import habit_hints, local_arrays
 from kernelab.frontend.meaning.annotations import annotation
 from kernelab.frontend.meaning.frame import Frame, Poisoned
@@ -26,7 +25,7 @@ from kernelab.frontend.meaning.meanings import (
     Weak,
     describe,
 )
-from kernelab.frontend.meaning.promote import convert
+from kernelab.frontend.meaning.promote import as_number, convert
 from kernelab.frontend.places import places, rows, several, struct_values
 from kernelab.frontend.places.items import unpacked
 from kernelab.frontend.regions.changing import may_change
@@ -196,7 +195,7 @@ def _augment_place(frame: Frame, stmt: ast.AugAssign, place: places.Place) -> No
     shared = place.array is not None and place.array not in frame.locals
     if shared and isinstance(stmt.op, ast.Add | ast.Sub):
         value = convert(frame, _added(frame, stmt, place), place.type, stmt.value, _holds(place))
-        calls.accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
+        accumulate(frame, place, value, isinstance(stmt.op, ast.Sub), stmt)
         return
     held = places.load(frame, place)
     right = number(frame, stmt.value)

@@ -1,0 +1,251 @@
+"""Lowers the words of the language that are no operations: `tid`, `len`, `cast`, atomics, `expect_eq`."""
+
+import ast
+from functools import reduce
+from typing import get_args
+
+from kernelab.errors import Related
+from kernelab.frontend.expressions.passing import Argument, Arguments, in_order
+from kernelab.frontend.meaning import array_views
+from kernelab.frontend.meaning.array_views import index
+from kernelab.frontend.meaning.frame import Evaluate, Frame, counted
+from kernelab.frontend.meaning.meanings import (
+    ArrayRef,
+    Meaning,
+    StructArrayRef,
+    TupleOf,
+    Typed,
+    TypeRef,
+    View,
+    Weak,
+    describe,
+)
+from kernelab.frontend.meaning.promote import as_number, cast, convert, materialise, operate
+from kernelab.frontend.places import places, struct_values
+from kernelab.lang import ops
+from kernelab.lang.build import integer
+from kernelab.lang.ir import Atom, AtomicKind, Const, Var
+from kernelab.lang.types import HALVES, Mat, Quat, Scalar, Transform, Value, Vec, bool_, int32, scalar_of
+
+
+def thread_index(frame: Frame, node: ast.Call, evaluate: Evaluate) -> Typed:
+    """`tid()` as one index."""
+    return threads(frame, node, ("i",))[0]
+
+
+def threads(frame: Frame, node: ast.Call, hints: tuple[str, ...]) -> tuple[Typed, ...]:
+    """The thread indices that `tid()` gives, as many as there are hints."""
+    if not frame.is_kernel:
+        raise frame.error(
+            node,
+            f"tid() stands in a kernel only, and {frame.name} is a function",
+            hint="a def that returns a value is a function: return nothing, or pass the index to it",
+        )
+    if node.args or node.keywords:
+        raise frame.error(node, "tid() takes no arguments", hint="write i = tid(), or i, j = tid()")
+    if len(hints) > 4:
+        raise frame.error(node, f"tid() gives 1 to 4 indices, not {len(hints)}")
+    if not frame.threads:
+        frame.threads = tuple(Var(int32, hint, frame.places(node)) for hint in hints)
+        frame.threads_span = frame.places(node)
+    if len(frame.threads) != len(hints):
+        related = (Related("the other tid() is here", frame.threads_span),) if frame.threads_span else ()
+        raise frame.error(
+            node,
+            f"tid() gives {counted(len(frame.threads), 'index')} in one place and {len(hints)} in another",
+            hint="call tid() once",
+            related=related,
+        )
+    return tuple(Typed(var) for var in frame.threads)
+
+
+def length(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """`len(x)`: an extent, or a number of items, components or rows."""
+    match [argument.value for argument in in_order(frame, name, arguments, node)]:
+        case [ArrayRef() | View() as array]:
+            return places.shape(frame, array, 0)
+        case [StructArrayRef() as array]:
+            return places.shape(frame, struct_values.first(array), 0)
+        case [TupleOf(items, None)]:
+            return Weak(len(items))
+        case [Typed() as value] if isinstance(value.type, Vec | Mat):
+            return Weak(value.type.n)
+        case given:
+            shown = ", ".join(describe(value) for value in given)
+            raise frame.error(node, f"len takes one array or vector, not ({shown})")
+
+
+def misplaced_range(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """The mistake of `range(...)` outside of a `for`."""
+    raise frame.error(node, "range(...) stands only behind for ... in", hint="write for i in range(n)")
+
+
+def constant(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """`constant(x)`: the number itself."""
+    match arguments:
+        case [Argument(Weak() | Typed(Const()) as value)]:
+            return value
+        case _:
+            raise frame.error(
+                node,
+                "constant(...) takes one number that is known when the kernel is compiled",
+                hint="leave constant out: numbers of the notebook are constants anyway",
+            )
+
+
+def reinterpreted(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """`cast(x, float32)`: the bits of a number as a number of another type."""
+    match [argument.value for argument in arguments]:
+        case [Typed(atom) as value, TypeRef(Scalar() as wanted)] if isinstance(value.type, Scalar):
+            if value.type.kind != "float" and wanted.kind != "float" and value.type.bits == wanted.bits:
+                return Typed(cast(frame, atom, wanted))
+            if ops.resolve(f"cast_{wanted}", [value.type]) is not None:
+                return Typed(frame.builder.apply(f"cast_{wanted}", atom))
+    given = ", ".join(describe(argument.value) for argument in arguments)
+    raise frame.error(
+        node,
+        f"cast takes a number of 32 or 64 bits and a type as wide, not ({given})",
+        hint="write float(x) or int(x) to convert the number itself",
+    )
+
+
+# ------------------------------------------------------------ atomics
+
+
+_KINDS: dict[str, AtomicKind] = {f"atomic_{kind}": kind for kind in get_args(AtomicKind)}
+ATOMICS = (*_KINDS, "atomic_sub")
+
+
+def atomic(frame: Frame, name: str, arguments: Arguments, node: ast.Call) -> Meaning:
+    """Change an element of an array at once; the value is what it held before."""
+    arguments = in_order(frame, name, arguments, node)
+    wanted = 2 if name == "atomic_cas" else 1
+    match arguments:
+        case [Argument(ArrayRef() | View() as array, target), *rest] if len(rest) > wanted:
+            indices, values = rest[:-wanted], rest[-wanted:]
+        case _:
+            raise frame.error(
+                node,
+                f"{name} takes an array, its indices and {'two values' if wanted == 2 else 'a value'}",
+                hint=f"write {name}(a, i, {'compare, ' if wanted == 2 else ''}value)",
+            )
+    if len(indices) != array.ndim:
+        raise frame.error(
+            node,
+            f"{describe(array)} takes {counted(array.ndim, 'index')}, not {len(indices)}",
+            hint=f"write {name}({array.var.hint}, {', '.join('ijkl'[: array.ndim])}, value)",
+        )
+    known = {id(argument.node): argument.value for argument in arguments}
+    atoms = tuple(index(frame, a.node, lambda _, part: known[id(part)]) for a in indices)
+    if array.var in frame.locals:
+        hint = f"write {frame.places.text(target)}[i] += value"
+        raise frame.error(node, f"{name} works on array parameters, not on a local array", hint=hint)
+    if isinstance(array, View):
+        array = array_views.at(frame, array, atoms, node)
+        atoms = ()
+    where = places.Place(target, None, array.var, (*array.indices, *atoms), array.elem, ())
+    given = [convert(frame, v.value, array.elem, v.node, f"{array.var.hint} holds") for v in values]
+    if name in ("atomic_add", "atomic_sub"):
+        return accumulate(frame, where, given[0], name == "atomic_sub", node)
+    _refuse_atomic(frame, name, array.elem, node)
+    compare = given[0] if wanted == 2 else None
+    return Typed(frame.builder.atomic(_KINDS[name], array.var, where.indices, given[-1], compare))
+
+
+def _refuse_atomic(frame: Frame, name: str, elem: Value, node: ast.expr) -> None:
+    """Raise Mistake where an atomic does not work on elements of a type.
+
+    A vector or matrix is changed component by component: other threads may come between two of them, which
+    makes no difference to an extremum or to bits, and every difference to an exchange.
+    """
+    if not isinstance(elem, Scalar) and name in ("atomic_exch", "atomic_cas"):
+        hint = "exchange one number, such as the index of a vector"
+        raise frame.error(node, f"{name} works on one number at a time, not on {elem}", hint=hint)
+    extremum_of_half = name in ("atomic_min", "atomic_max") and scalar_of(elem) in HALVES
+    if isinstance(elem, Quat | Transform) or (scalar_of(elem).bits < 32 and not extremum_of_half):
+        hint = "use an array of int, int64, float or float64"
+        raise frame.error(node, f"{name} works on numbers of 32 or 64 bits, not {elem}", hint=hint)
+    if name in ("atomic_and", "atomic_or", "atomic_xor") and not scalar_of(elem).is_int:
+        raise frame.error(node, f"{name} works on integers, not {elem}", hint="use an array of int")
+
+
+def accumulate(
+    frame: Frame, target: places.Place, value: Atom, negate: bool, node: ast.expr | ast.stmt
+) -> Typed:
+    """Add to an array element, or subtract from it, atomically."""
+    if not isinstance(target.held, Scalar | Vec | Mat) or target.type == bool_:
+        raise frame.error(node, "a truth value cannot be added to", hint="write b[i] = b[i] or condition")
+    if negate:
+        value = frame.builder.apply("neg", value)
+    return places.accumulate(frame, target, value)
+
+
+# ------------------------------------------------------------ expectations
+
+
+_TOLERANCE = 1e-6
+"""The tolerance of `expect_near` where the call names none."""
+
+
+def expect_eq(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+    """`expect_eq(a, b)`: end the launch with an error where two values differ."""
+    _expect_comparison(frame, "eq", "expect_eq", node, evaluate)
+
+
+def expect_neq(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+    """`expect_neq(a, b)`: end the launch with an error where two values are equal."""
+    _expect_comparison(frame, "ne", "expect_neq", node, evaluate)
+
+
+def expect_near(frame: Frame, node: ast.Call, evaluate: Evaluate) -> None:
+    """`expect_near(a, b, tolerance)`: end the launch with an error where two values differ by more.
+
+    Vectors are near where their largest difference is, matrices where its Frobenius norm is.
+    """
+    values, parts = _expected(frame, "expect_near", ("a", "b", "tolerance"), node, evaluate)
+    tolerance = values[2] if len(values) == 3 else Weak(_TOLERANCE)
+    holds = _near(frame, values[0], values[1], tolerance, node, parts)
+    frame.builder.check(holds, "assertion", frame.places.text(node))
+
+
+def _expect_comparison(frame: Frame, operator: str, name: str, node: ast.Call, evaluate: Evaluate) -> None:
+    values, parts = _expected(frame, name, ("a", "b"), node, evaluate)
+    holds = materialise(frame, operate(frame, operator, values, node, parts), node)
+    frame.builder.check(holds, "assertion", frame.places.text(node))
+
+
+def _expected(
+    frame: Frame, name: str, names: tuple[str, ...], node: ast.Call, evaluate: Evaluate
+) -> tuple[list[Weak | Typed], tuple[ast.expr, ast.expr]]:
+    """The values of an expectation in the order of its arguments, and the two that are compared."""
+    written = dict(zip(names, node.args, strict=False)) | {
+        word.arg or "": word.value for word in node.keywords
+    }
+    if len(node.args) > len(names) or not {"a", "b"} <= set(written) <= set(names):
+        wanted = "two values and a tolerance" if "tolerance" in names else "two values"
+        raise frame.error(node, f"{name} takes {wanted}", hint=f"write {name}({', '.join(names)})")
+    values = {part: as_number(frame, evaluate(frame, value), value) for part, value in written.items()}
+    return [values[part] for part in names if part in values], (written["a"], written["b"])
+
+
+def _near(
+    frame: Frame,
+    a: Weak | Typed,
+    b: Weak | Typed,
+    tolerance: Weak | Typed,
+    node: ast.Call,
+    parts: tuple[ast.expr, ast.expr],
+) -> Atom:
+    difference = operate(frame, "sub", [a, b], node, parts)
+    if isinstance(difference, Typed) and isinstance(difference.type, Mat):
+        square = operate(frame, "ddot", [difference, difference], node, (node, node))
+        largest = operate(frame, "sqrt", [square], node, (node,))
+    else:
+        largest = operate(frame, "abs", [difference], node, (node,))
+        if isinstance(largest, Typed) and isinstance(largest.type, Vec):
+            # Not by `max`, which passes over a NaN that is not the first component.
+            sizes = [frame.builder.apply("extract", largest.atom, integer(k)) for k in range(largest.type.n)]
+            truths = [operate(frame, "le", [Typed(x), tolerance], node, (node, node)) for x in sizes]
+            atoms = [materialise(frame, truth, node) for truth in truths]
+            return reduce(lambda a, b: frame.builder.apply("and", a, b), atoms)
+    return materialise(frame, operate(frame, "le", [largest, tolerance], node, (node, node)), node)
