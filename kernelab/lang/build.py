@@ -169,8 +169,13 @@ class OpenBlock:
         return ir.Block(tuple(self.stmts), yields)
 
 
-def _is_empty(type: Type) -> bool:
-    return isinstance(type, Vec | Mat) and 0 in type.shape
+def _has_nothing(type: Type, args: tuple[ir.Atom, ...]) -> bool:
+    """Whether the result or an operand is a vector or matrix without components."""
+    types = (type, *[arg.type for arg in args])
+    return any(0 in type.shape for type in types if isinstance(type, _SHAPED))
+
+
+_SHAPED = (Vec, Mat)
 
 
 OF_NOTHING = {
@@ -182,9 +187,11 @@ OF_NOTHING = {
 
 
 def _fold(op: Op, args: tuple[ir.Atom, ...], type: Value) -> ir.Atom | None:
-    if _is_empty(type) or any(_is_empty(arg.type) for arg in args):
+    if _has_nothing(type, args):
         # A product over nothing is a sum of nothing, too.
         return ir.Const(OF_NOTHING[op.name], type) if isinstance(type, Scalar) else zero(type)
+    if not any(isinstance(arg, ir.Const) for arg in args):
+        return None
     same = _identity(op.name, args, type)
     if same is not None:
         return same

@@ -14,6 +14,7 @@ This module knows the shape of the record and the overload sets by name; the rec
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, assert_never
 
 import numpy as np
@@ -335,6 +336,7 @@ _MAKERS: list[Callable[[str], tuple[Op, ...]]] = []
 
 def register(op: Op) -> None:
     """Add an operation to the overloads of its name; the first that fits wins."""
+    _resolve.cache_clear()
     _OVERLOADS.setdefault(op.name, []).append(op)
 
 
@@ -360,6 +362,11 @@ def names() -> tuple[str, ...]:
 
 def resolve(name: str, types: Sequence[Type]) -> tuple[Op, Value] | None:
     """The overload of `name` that takes operands of these types, and its result type."""
+    return _resolve(name, tuple(types))
+
+
+@lru_cache(4096)
+def _resolve(name: str, types: tuple[Type, ...]) -> tuple[Op, Value] | None:
     for op in _OVERLOADS.get(name) or overloads(name):
         result = op.infer(types)
         if result is not None:

@@ -30,31 +30,34 @@ def _require(holds: bool, what: str, stmt: ir.Stmt | None = None) -> None:
 class _Verifier:
     def __init__(self) -> None:
         self.seen: set[ir.Var] = set()
+        self.scope: set[ir.Var] = set()
         self.saved: dict[ir.Stack, list[Type]] = {}
 
     def function(self, function: ir.Function) -> None:
         linear = () if function.linear is None else (function.linear,)
-        scope = self.define(frozenset(), (*function.params, *function.threads, *linear))
-        self.block(function.body, scope)
+        self.block(function.body, (*function.params, *function.threads, *linear))
 
-    def define(self, scope: frozenset[ir.Var], vars: tuple[ir.Var, ...]) -> frozenset[ir.Var]:
+    def define(self, vars: tuple[ir.Var, ...]) -> None:
         for var in vars:
-            _require(var not in self.seen, f"{var} is assigned twice")
-            self.seen.add(var)
-        return scope | frozenset(vars)
+            if var in self.seen:
+                raise InvalidIR(f"{var} is assigned twice")
+        self.seen.update(vars)
+        self.scope.update(vars)
 
-    def block(self, block: ir.Block, scope: frozenset[ir.Var]) -> tuple[Type, ...]:
+    def block(self, block: ir.Block, entering: tuple[ir.Var, ...] = ()) -> tuple[Type, ...]:
+        self.define(entering)
         for stmt in block.stmts:
-            for atom in ir.atoms(stmt):
-                self.in_scope(atom, scope, stmt)
-            self.stmt(stmt, scope)
-            scope = self.define(scope, ir.defs(stmt))
-        for atom in block.yields:
-            self.in_scope(atom, scope, None)
-        return tuple(atom.type for atom in block.yields)
+            self.in_scope(ir.atoms(stmt), stmt)
+            self.stmt(stmt)
+            self.define(ir.defs(stmt))
+        self.in_scope(block.yields, None)
+        self.scope.difference_update(entering, *map(ir.defs, block.stmts))
+        return tuple([atom.type for atom in block.yields])
 
-    def in_scope(self, atom: ir.Atom, scope: frozenset[ir.Var], stmt: ir.Stmt | None) -> None:
-        _require(isinstance(atom, ir.Const) or atom in scope, f"{atom} is out of scope", stmt)
+    def in_scope(self, atoms: tuple[ir.Atom, ...], stmt: ir.Stmt | None) -> None:
+        for atom in atoms:
+            if isinstance(atom, ir.Var) and atom not in self.scope:
+                _require(False, f"{atom} is out of scope", stmt)
 
     def call(self, stmt: ir.Call) -> None:
         function = stmt.function
@@ -66,11 +69,10 @@ class _Verifier:
             results = [t for t in wanted if not isinstance(t, Array) and is_differentiable(t)]
         _require([out.type for out in stmt.outs] == results, f"results of {function.name}", stmt)
 
-    def stmt(self, stmt: ir.Stmt, scope: frozenset[ir.Var]) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
             case ir.Let(out, op, args):
-                inferred = op.infer([arg.type for arg in args])
-                _require(inferred == out.type, f"{op.name} gives {inferred}, not {out.type}", stmt)
+                _require(op.infer([arg.type for arg in args]) == out.type, "result of another type", stmt)
             case ir.Alloc(out, shape):
                 fits = isinstance(out.type, Array) and out.type.ndim == len(shape) and min(shape) > 0
                 _require(fits, "a local array of another shape", stmt)
@@ -88,10 +90,10 @@ class _Verifier:
             case ir.If(outs, cond, then, orelse):
                 _require(cond.type == bool_, "condition is no bool", stmt)
                 types = tuple(out.type for out in outs)
-                _require(self.block(then, scope) == types, "then yields other types", stmt)
-                _require(self.block(orelse, scope) == types, "else yields other types", stmt)
+                _require(self.block(then) == types, "then yields other types", stmt)
+                _require(self.block(orelse) == types, "else yields other types", stmt)
             case ir.For() | ir.While():
-                self.loop(stmt, scope)
+                self.loop(stmt)
             case ir.Assert(cond):
                 _require(cond.type == bool_, "assertion is no bool", stmt)
             case ir.Print(texts, specs, values):
@@ -107,7 +109,7 @@ class _Verifier:
                 given, wanted = [a.type for a in args], [p.type for p in rules.function.params]
                 _require(given == wanted, f"use of {rules.function.name} with other types", stmt)
                 types = tuple(out.type for out in outs)
-                _require(self.block(body, scope) == types, f"results of {rules.function.name}", stmt)
+                _require(self.block(body) == types, f"results of {rules.function.name}", stmt)
             case ir.Append(array, value):
                 _require(array.type == Array(type_of(value), 1), "append of another type", stmt)
             case ir.Save(stack, saved):
@@ -130,14 +132,14 @@ class _Verifier:
         expected = elem if component is None else scalar_of(elem)
         _require(value == expected, f"element is {expected}, not {value}", stmt)
 
-    def loop(self, stmt: ir.For | ir.While, scope: frozenset[ir.Var]) -> None:
+    def loop(self, stmt: ir.For | ir.While) -> None:
         types = tuple(var.type for var in stmt.carries)
         _require(tuple(atom.type for atom in stmt.inits) == types, "inits of other types", stmt)
         _require(tuple(out.type for out in stmt.outs) == types, "outs of other types", stmt)
-        inner = self.define(scope, stmt.carries)
+        entering = stmt.carries
         if isinstance(stmt, ir.For):
-            inner = self.define(inner, (stmt.index,))
+            entering = (stmt.index, *stmt.carries)
             _require(stmt.count.type == stmt.index.type, "count and index differ in type", stmt)
-        _require(self.block(stmt.body, inner) == types, "body yields other types", stmt)
+        _require(self.block(stmt.body, entering) == types, "body yields other types", stmt)
         if stmt.stop is not None:
             _require(types[stmt.stop] == bool_, "stop is no bool", stmt)

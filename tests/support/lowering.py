@@ -1,5 +1,6 @@
 """From text to a verified function, for tests of what comes after the frontend."""
 
+from functools import lru_cache
 from typing import Any
 
 from kernelab.errors import Source
@@ -22,4 +23,14 @@ def raw(text: str, name: str, namespace: dict[str, Any] | None = None) -> Functi
 
 def lowered(text: str, name: str, namespace: dict[str, Any] | None = None) -> Function:
     """The kernel of that name, calls inlined and simplified."""
+    return _simplified(text, name) if namespace is None else _lowered(text, name, namespace)
+
+
+def _lowered(text: str, name: str, namespace: dict[str, Any] | None) -> Function:
     return verify(simplify(verify(inline(raw(text, name, namespace)))))
+
+
+@lru_cache(4)
+def _simplified(text: str, name: str) -> Function:
+    """Kept, because a random program is checked in several ways, one after another."""
+    return _lowered(text, name, None)

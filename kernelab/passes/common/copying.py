@@ -25,7 +25,7 @@ class Copier:
         return replace(function, body=body)
 
     def atom(self, atom: ir.Atom) -> ir.Atom:
-        return atom if isinstance(atom, ir.Const) else self.env.get(atom, atom)
+        return self.env.get(atom, atom) if isinstance(atom, ir.Var) else atom
 
     def var(self, var: ir.Var) -> ir.Var:
         copied = self.atom(var)
@@ -33,7 +33,7 @@ class Copier:
         return copied
 
     def atoms(self, atoms: Sequence[ir.Atom]) -> tuple[ir.Atom, ...]:
-        return tuple(self.atom(atom) for atom in atoms)
+        return tuple([self.atom(atom) for atom in atoms])
 
     def fresh(self, var: ir.Var) -> ir.Var:
         """A new Var for the copy of the one that defines `var`."""
@@ -43,8 +43,10 @@ class Copier:
 
     def stmts(self, block: ir.Block) -> None:
         """Copy the statements of a block into the open block."""
-        for stmt in block.stmts:
-            with self.builder.at(stmt.span):
+        builder = self.builder
+        with builder.at(builder.span):
+            for stmt in block.stmts:
+                builder.span = stmt.span
                 self.stmt(stmt)
 
     def block(self, block: ir.Block) -> ir.Block:
