@@ -59,6 +59,11 @@ class _Verifier:
             if isinstance(atom, ir.Var) and atom not in self.scope:
                 _require(False, f"{atom} is out of scope", stmt)
 
+    def let(self, stmt: ir.Let) -> None:
+        inferred = stmt.op.infer([arg.type for arg in stmt.args])
+        if inferred != stmt.out.type:
+            _require(False, f"{stmt.op.name} gives {inferred}, not {stmt.out.type}", stmt)
+
     def call(self, stmt: ir.Call) -> None:
         function = stmt.function
         given, wanted = [a.type for a in stmt.args], [p.type for p in function.params]
@@ -71,8 +76,8 @@ class _Verifier:
 
     def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case ir.Let(out, op, args):
-                _require(op.infer([arg.type for arg in args]) == out.type, "result of another type", stmt)
+            case ir.Let():
+                self.let(stmt)
             case ir.Alloc(out, shape):
                 fits = isinstance(out.type, Array) and out.type.ndim == len(shape) and min(shape) > 0
                 _require(fits, "a local array of another shape", stmt)
