@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal, Self
 
+from kernelab import hooks
+
 Severity = Literal["error", "warning", "information"]
 
 MAX_SHOWN = 10
@@ -155,6 +157,9 @@ class Diagnosed(BaseException):
         if hidden > 0:
             shown.append(f"... and {hidden} more")
         return "\n\n".join(shown)
+
+    def _render_traceback_(self) -> list[str]:
+        return hooks.error_lines(self)
 
     def __reduce__(self) -> tuple[type["Diagnosed"], tuple[Diagnostic, ...]]:
         return type(self), self.diagnostics

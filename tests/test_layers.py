@@ -12,22 +12,25 @@ from pathlib import Path
 
 import pytest
 
+import kernelab
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kernelab"
 
-FACES = ("autograd", "func", "types", "optim", "utils", "config", "warp", "_load")
+FACES = ("autograd", "func", "types", "optim", "utils", "config", "warp", "showing", "language")
 COMMANDS = ("doctor", "__main__")
 COMPOSED = frozenset({"frontend", "passes", "codegen", "backend"})
 COMPOSER = "kernelab.runtime.kernel.kernel"
 NOTEBOOK_PACKAGES = frozenset({"IPython", "ipywidgets", "anywidget", "traitlets", "comm", "ipykernel"})
 
-LANGUAGE = frozenset({"errors", "lang"})
+LANGUAGE = frozenset({"hooks", "errors", "lang"})
 CORE = LANGUAGE | {"host", "builtins", "guidance", "settings"} | COMPOSED
 LEFT_OF: dict[str, frozenset[str]] = {
-    "errors": frozenset(),
+    "hooks": frozenset(),
+    "errors": frozenset({"hooks"}),
     "settings": frozenset(),
-    "guidance": frozenset({"errors"}),
-    "lang": frozenset({"errors"}),
+    "guidance": frozenset({"hooks", "errors"}),
+    "lang": frozenset({"hooks", "errors"}),
     "host": LANGUAGE,
     "builtins": LANGUAGE | {"host"},
     "frontend": LANGUAGE | {"host", "builtins", "guidance"},
@@ -382,19 +385,59 @@ def test_kernelab_imports_without_jupyter_matplotlib_cuda_or_a_compiler() -> Non
     assert child.returncode == 0, child.stderr
 
 
-WITHOUT_WAITING = """
-import gc, sys
-import kernelab
-late = ["autodiff.checks.gradcheck", "autodiff.jacobians.jacobian", "autodiff.inspect.contributions"]
-late += ["views.checks.heatmap"]
-print([name for name in late if f"kernelab.{name}" in sys.modules])
-late = ["numpy.random", "cProfile", "importlib.metadata", "matplotlib"]
-print([name for name in late if name in sys.modules])
-print(gc.isenabled(), callable(kernelab.contributions), "contributions" in dir(kernelab))
-"""
-
-
-def test_an_import_does_not_wait_for_what_few_programs_need() -> None:
-    command = [sys.executable, "-c", WITHOUT_WAITING]
+def loaded_after(statements: str) -> set[str]:
+    """The modules that a new process has loaded after some statements."""
+    command = [sys.executable, "-c", f"import sys\n{statements}\nprint(*sys.modules)"]
     child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    assert child.stdout.splitlines() == ["[]", "[]", "True True True"]
+    return set(child.stdout.split())
+
+
+HEAVY = {"numpy", "ml_dtypes", "scipy", "matplotlib", "IPython", "ipywidgets", "ctypes", "inspect", "re"}
+
+
+def test_an_import_alone_loads_neither_numpy_nor_a_layer() -> None:
+    loaded = loaded_after("import kernelab")
+    ours = {name for name in loaded if name.startswith("kernelab.")}
+    packages = {"kernelab.runtime", "kernelab.runtime.context"}
+    assert ours == {"kernelab.hooks", "kernelab.runtime.context.garbage"} | packages
+    assert loaded & (HEAVY - loaded_after("import contextlib, importlib, typing")) == set()
+
+
+@pytest.mark.parametrize(
+    ("used", "late"),
+    [
+        ("kl.zeros(3)", ("frontend", "builtins", "passes.ad", "autodiff", "views", "codegen.listing")),
+        ("kl.kernel, kl.launch", ("autodiff", "views", "codegen.listing", "backend.interpreter")),
+        ("kl.Tape, kl.vec3, kl.sin", ("autodiff.transforms.transforms", "autodiff.jacobians", "views")),
+        ("kl.func.grad", ("autodiff.checks", "views", "autodiff.tape.tape")),
+    ],
+)
+def test_a_name_loads_what_it_needs(used: str, late: tuple[str, ...]) -> None:
+    loaded = loaded_after(f"import kernelab as kl\n{used}")
+    assert loaded & {f"kernelab.{module}" for module in late} == set()
+    assert loaded & {"scipy", "matplotlib", "IPython", "ipywidgets", "numpy.random", "cProfile"} == set()
+
+
+def test_a_name_is_found_where_a_type_checker_finds_it() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in checked.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: node.module for node in imports for alias in node.names}
+    found = {
+        name: f"kernelab.{module}" for module, names in kernelab._HOMES.items() for name in names.split()
+    }
+    assert {
+        name: home for name, home in homes.items() if name in kernelab.__all__ and name != "func"
+    } == found
+
+
+def test_loading_a_name_leaves_the_garbage_collector_as_it_was() -> None:
+    assert "gc_is_on" in loaded_after(
+        "import gc, kernelab as kl\nkl.kernel\nif gc.isenabled(): sys.modules['gc_is_on'] = gc"
+    )
+
+
+def test_every_name_can_be_imported_at_once() -> None:
+    names = "{*kl.__all__} <= {*globals()} and {*kl.__all__} <= {*dir(kl)}"
+    statements = f"import kernelab as kl\nfrom kernelab import *\nif {names}: sys.modules['all'] = kl"
+    assert "all" in loaded_after(statements)

@@ -38,7 +38,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from kernelab import hooks
 from kernelab.errors import NOWHERE, Span
+from kernelab.hooks import Displayed
 from kernelab.lang.native import Access, Snippet
 from kernelab.lang.ops import Op
 from kernelab.lang.types import Array, Type, Value
@@ -289,7 +291,7 @@ Loop = For | While
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
+class Function(Displayed):
     """A kernel (`threads` are its thread indices, it yields nothing) or a function (it yields its results).
 
     Thread indices are int32, as many as the kernel unpacks from `tid()`; `linear` is the int64 position of
@@ -314,6 +316,10 @@ class Function:
             if var.hint == name:
                 return var
         raise KeyError(name)
+
+    def __str__(self) -> str:
+        """The function as readable text."""
+        return hooks.text(self)
 
 
 RuleName = Literal["grad", "replay", "jvp"]

@@ -101,6 +101,11 @@ class _Shaped:
     def __repr__(self) -> str:
         return str(self)
 
+    # What programs for Warp read of a type.
+    _shape_ = property(lambda self: self.shape)
+    _length_ = property(lambda self: math.prod(self.shape))
+    _wp_scalar_type_ = property(lambda self: self.scalar)
+
     if not TYPE_CHECKING:  # for a checker `type(x).__name__` would be this property
 
         @property

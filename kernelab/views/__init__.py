@@ -1,25 +1,22 @@
 """Views: pure functions from kernels, reports and errors to text and HTML.
 
-`install` gives the classes of the layers to the left their displays, without their knowing; those of what is
-computed when somebody asks for it, such as checks and Jacobians, wait in `reports`.
+Objects of the layers to the left ask for their views through `hooks`; those of checks and Jacobians are in
+`reports`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from kernelab import hooks
 from kernelab.autodiff.tape.tape import Tape
-from kernelab.autodiff.transforms.progress import Progress
-from kernelab.errors import Diagnosed
 from kernelab.lang.ir import Function
 from kernelab.passes.ad.vjp import Vjp
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.ops.indexed import indexedarray
-from kernelab.views.kernel.kernel_facts import program_text, program_view, view, vjp_view
+from kernelab.views.kernel.kernel_facts import program_view, view, vjp_view
 from kernelab.views.pages import display
-from kernelab.views.pages.error_view import error_lines
 from kernelab.views.pages.markup import Node
-from kernelab.views.pages.progress_bar import bar
 from kernelab.views.tape.arrays import array_view, picked_view
 from kernelab.views.tape.tape_view import svg_of, tape_view
 
@@ -38,11 +35,9 @@ PICTURES: dict[type, display.Picture] = {Tape: svg_of}
 """What has a picture of its own, for pages that show pictures only."""
 
 
-def install(live: Mapping[type, display.Live]) -> None:
-    """Attach every display, `live` ones to be used in running notebooks; doing it again changes nothing."""
-    Progress.watcher = bar
-    for cls, shown in DISPLAYS.items():
-        display.attach(cls, shown, live.get(cls), PICTURES.get(cls))
-    Tape.to_svg = svg_of  # type: ignore[attr-defined]
-    Function.__str__ = program_text  # type: ignore[method-assign, assignment]
-    Diagnosed._render_traceback_ = error_lines  # type: ignore[attr-defined]
+@hooks.display.provide
+def display_of(shown: Any) -> dict[str, Any]:
+    """The forms in which a notebook shows an object, a tape in a running one as a widget."""
+    cls = next(cls for cls in type(shown).__mro__ if cls in DISPLAYS)
+    static = display.bundle(shown, DISPLAYS[cls], PICTURES.get(cls))
+    return hooks.widget(shown, static) if cls is Tape else dict(static)

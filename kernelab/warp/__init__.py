@@ -9,9 +9,7 @@ asks here for what it lacks.  Completion offers none of them.
 from importlib import import_module
 from typing import Any
 
-from kernelab.warp import attributes, names
-
-attributes.install()
+from kernelab.warp import names
 
 
 def __getattr__(name: str) -> Any:

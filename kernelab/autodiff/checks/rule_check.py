@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.backend.common import packing
 from kernelab.backend.common.backends import Entry
 from kernelab.backend.interpreter import interpreter
@@ -42,7 +43,6 @@ from kernelab.passes.common.inline import inline, lay_out
 from kernelab.passes.common.scalarise import scalarise
 from kernelab.passes.common.simplify import simplify
 from kernelab.passes.common.widen import widen_rules
-from kernelab.runtime.context import hooks
 from kernelab.runtime.memory.device import CPU
 
 Numpy = np.ndarray[Any, Any]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from kernelab import hooks
 from kernelab.backend.common.backends import Entry
 from kernelab.codegen.cpp.wide_accumulators import is_deferred
 from kernelab.lang.build import elem_of
@@ -25,7 +26,6 @@ from kernelab.passes.common.widen import widen
 from kernelab.passes.programs import batch
 from kernelab.passes.programs.dependence_bits import dependencies, traceable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context import hooks
 from kernelab.runtime.kernel.derived import build, flat
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.residual import Residual

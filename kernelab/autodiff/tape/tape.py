@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from kernelab import hooks
 from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
@@ -35,6 +36,7 @@ from kernelab.autodiff.transforms.narrow_sums import narrow_sums
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
 from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
 from kernelab.guidance.bad_calls import telling
+from kernelab.hooks import Displayed
 from kernelab.runtime.arguments.signature import structs_in
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, called, caller
@@ -45,7 +47,7 @@ from kernelab.runtime.memory.memory import Allocation
 from kernelab.settings import Policy, settings
 
 
-class Tape(Observed, Habits):
+class Tape(Observed, Habits, Displayed):
     """Records launches and copies, and computes gradients by `backward`.
 
     `overwrite` says what happens when an array is overwritten, inside the ``with`` block or after it, though
@@ -180,6 +182,10 @@ class Tape(Observed, Habits):
     def scopes(self) -> Sequence[Scope]:
         """The scopes that have ended, in the order of their ends."""
         return tuple(self._recording.scopes)
+
+    def to_svg(self) -> str:
+        """The tape as an SVG file: time down, arrays across; needs neither Graphviz nor a running kernel."""
+        return hooks.picture(self)
 
     def visualize(
         self,

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from kernelab import hooks
+
 T = TypeVar("T")
 
 
@@ -15,7 +17,7 @@ class Progress:
     total: int
     done: int = 0
 
-    watcher: ClassVar[Callable[["Progress"], Callable[[], Any]] | None] = None
+    watcher: ClassVar[Callable[["Progress"], Callable[[], Any]]] = hooks.watch
 
 
 def steps(what: str, items: Sequence[T]) -> Iterator[T]:
@@ -24,7 +26,7 @@ def steps(what: str, items: Sequence[T]) -> Iterator[T]:
     A range counts as much as it is long: a stretch of rows as so many rows.
     """
     watcher = Progress.watcher
-    if watcher is None or len(items) < 2:
+    if len(items) < 2:
         yield from items
         return
     progress = Progress(what, sum(map(_amount, items)))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from kernelab.hooks import Displayed
 from kernelab.lang import ir
 from kernelab.lang.build import Expr, integer, type_of, zero
 from kernelab.lang.types import Array, int32
@@ -39,7 +40,7 @@ from kernelab.passes.common.simplify import simplify
 
 
 @dataclass(frozen=True, slots=True)
-class Vjp:
+class Vjp(Displayed):
     """The primal to run under a tape, which keeps the residuals, and the adjoint that reads them.
 
     `sites` are the positions of the residuals among all that the function could keep.  Of a function that is

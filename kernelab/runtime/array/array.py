@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError
 from kernelab.guidance.bad_calls import telling
+from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.host.values import frozen, value_of
 from kernelab.lang.structs import Struct
@@ -41,7 +43,6 @@ from kernelab.runtime.array.viewing import (
     require_inside,
     shaped,
 )
-from kernelab.runtime.context import hooks
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.memory.device import CPU, Device, device_of, get_device
@@ -61,7 +62,7 @@ from kernelab.runtime.memory.memory import address_of, borrow, contiguous_stride
 Shape = tuple[int, ...]
 
 
-class array(Arithmetic, Exchange, Views, Hints, Fixed):  # noqa: N801 (the name users know)
+class array(Arithmetic, Exchange, Views, Hints, Fixed, Displayed):  # noqa: N801 (the name users know)
     """Elements of one dtype in 1 to 4 dimensions; ``==`` compares these one by one.
 
     ``array(data, dtype)`` copies lists, NumPy arrays or other arrays (``copy=False`` shares NumPy's memory

@@ -6,8 +6,8 @@ compares arrays by ``is``, and as keys of a dict they count by identity.
 
 from typing import Any
 
+from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelValueError
-from kernelab.runtime.context import hooks
 
 
 class Arithmetic:

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from kernelab import hooks
 from kernelab.lang.types import Scalar, scalar_of, shape_of, uint8, uint16, uint32, uint64
 from kernelab.runtime.array.layout import Strided
-from kernelab.runtime.context import hooks
 from kernelab.runtime.memory.interop import itemsize
 from kernelab.runtime.memory.memory import allocate, contiguous_strides
 

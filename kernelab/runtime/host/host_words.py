@@ -126,6 +126,9 @@ class Changing(Builtin):
         return None
 
 
+adjoint = AdjointWord("adjoint")
+
+
 def constant(value: Any) -> Any:
     """The value itself: kernels capture numbers of the notebook as constants anyway."""
     return value

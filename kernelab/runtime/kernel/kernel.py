@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
+from kernelab import hooks
 from kernelab.backend.common.backends import Entry
 from kernelab.codegen.cpp.wide_accumulators import is_deferred
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
@@ -20,6 +21,7 @@ from kernelab.frontend import (
     UserFunction,
     lower_source,
 )
+from kernelab.hooks import Displayed
 from kernelab.lang.ir import Custom, Function, Native, Storage, Var, walk
 from kernelab.lang.structs import AnyType
 from kernelab.lang.types import Array, Type, is_differentiable
@@ -46,7 +48,6 @@ from kernelab.runtime.arguments.arguments import (
 )
 from kernelab.runtime.arguments.signature import Formals, formals_of, types_of
 from kernelab.runtime.array.array_attributes import KernelHints
-from kernelab.runtime.context import hooks
 from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.host.struct_instances import Instance, class_of
 from kernelab.runtime.kernel.derived import Reverse, Tracing, build, flat, flat_pair, traced
@@ -89,7 +90,7 @@ class Plan:
     constants: Constants | None
 
 
-class Kernel(KernelHints):
+class Kernel(KernelHints, Displayed):
     """A kernel of the user's, compared by identity; ``kernel[grid](*arguments)`` launches it."""
 
     def __init__(

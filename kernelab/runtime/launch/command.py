@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG, LaunchConfig
 from kernelab.errors import Diagnostic, LaunchError
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context import hooks
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.grid import grid_of

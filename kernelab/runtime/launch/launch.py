@@ -13,6 +13,7 @@ from typing import Any, Never
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.backend.common.backends import Args, Entry
 from kernelab.backend.cuda.launch_config import BLOCK, DEFAULT_CONFIG, LAUNCH_CONFIG, LaunchConfig, config_of
 from kernelab.errors import Diagnostic, KernelWarning, LaunchError
@@ -22,7 +23,6 @@ from kernelab.runtime.arguments.arguments import Parameter, Reference, ordered, 
 from kernelab.runtime.arguments.signature import flattened, flattened_adjoints, structs_in
 from kernelab.runtime.array.array import Gathered, array, duplicate
 from kernelab.runtime.array.layout import groups_sharing
-from kernelab.runtime.context import hooks
 from kernelab.runtime.context.recorder import RECORDER, caller
 from kernelab.runtime.kernel.derived import Culprit, Reverse, Tracing, run_keeping
 from kernelab.runtime.kernel.kernel import Kernel

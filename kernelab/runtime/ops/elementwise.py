@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.backend.cuda.launch_config import config_of
 from kernelab.errors import Diagnostic, KernelError, KernelTypeError, KernelValueError, Source, a_thing
 from kernelab.frontend import Lowered, UserFunction
@@ -29,7 +30,6 @@ from kernelab.lang.types import Array, Scalar, Value, int32, is_differentiable, 
 from kernelab.runtime.array.array import array
 from kernelab.runtime.array.transfers import readable, transfer
 from kernelab.runtime.array.viewing import is_picked
-from kernelab.runtime.context import hooks
 from kernelab.runtime.context.recorder import RECORDER, caller
 from kernelab.runtime.kernel.kernel import Kernel, compile_source
 from kernelab.runtime.launch.launch import run

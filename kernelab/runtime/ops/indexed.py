@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from kernelab import hooks
 from kernelab.errors import Diagnostic, KernelIndexError, KernelTypeError, KernelValueError, Source
+from kernelab.hooks import Displayed
 from kernelab.host.traced import traced
 from kernelab.lang.structs import Struct
 from kernelab.lang.types import int32
@@ -20,7 +22,6 @@ from kernelab.runtime.array.host_annotations import array_annotation
 from kernelab.runtime.array.host_operators import Arithmetic
 from kernelab.runtime.array.transfers import look_at, readable, tabulate, unreadable
 from kernelab.runtime.array.viewing import keys_of, require_inside
-from kernelab.runtime.context import hooks
 from kernelab.runtime.context.conversion import described
 from kernelab.runtime.context.recorder import RECORDER
 from kernelab.runtime.kernel.kernel import Kernel, compile_source
@@ -39,7 +40,7 @@ def scatter(data: {array}[T], {indices}, out: {array}[T]):
 """
 
 
-class indexedarray(Arithmetic, Fixed, Hints):  # noqa: N801 (the name users know)
+class indexedarray(Arithmetic, Fixed, Hints, Displayed):  # noqa: N801 (the name users know)
     """Elements of `data` at `indices`: one array of int32 for each axis, or None for the whole axis.
 
     ``indexedarray(x, [rows, None])`` stands wherever a kernel takes an array of as many dimensions; gradients

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
+from kernelab import hooks
 from kernelab.backend.cuda import nvdisasm
 from kernelab.backend.cuda.nvrtc import compile_to_cubin, compile_to_ptx
 from kernelab.codegen.common.entry import Line, Unit
@@ -114,6 +115,7 @@ def program_view(function: Function) -> Node:
     return listing_view(listing(function))
 
 
+@hooks.text.provide
 def program_text(function: Function) -> str:
     """The same as plain text."""
     return str(listing(function))

@@ -12,9 +12,6 @@ from kernelab.views.pages.markup import Node
 
 Bundle = dict[str, str]
 
-Live = Callable[[Any, Bundle], dict[str, Any]]
-"""What a running notebook shows of an object, given its static forms."""
-
 Picture = Callable[[Any], str]
 """An object as the text of an SVG file."""
 
@@ -58,14 +55,11 @@ def show(shown: Any, view: Callable[[Any], Node]) -> None:
         sys.stdout.write(bundle(shown, view)["text/plain"] + "\n")
 
 
-def attach(
-    cls: type, view: Callable[[Any], Node], live: Live | None = None, svg: Picture | None = None
-) -> None:
-    """Make instances of a class show a view, and in a running notebook what `live` makes of it."""
+def attach(cls: type, view: Callable[[Any], Node]) -> None:
+    """Make instances of a class show a view."""
 
-    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        static = bundle(self, view, svg)
-        return static if live is None else live(self, static)
+    def mimebundle(self: Any, include: Any = None, exclude: Any = None) -> Bundle:
+        return bundle(self, view)
 
     cls._repr_mimebundle_ = mimebundle  # type: ignore[attr-defined]
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
+from kernelab import hooks
 from kernelab.errors import Diagnosed, Diagnostic, label_of
 
 MAX_CALLS = 4
@@ -35,6 +36,7 @@ _COLOURS = (
 )
 
 
+@hooks.error_lines.provide
 def error_lines(error: Diagnosed) -> list[str]:
     """The message as lines for a terminal or a notebook, coloured."""
     titles = {diagnostic.message.split("\n")[0] for diagnostic in error.diagnostics}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from kernelab import hooks
 from kernelab.autodiff.transforms.progress import Progress
 from kernelab.views.pages import markup, page
 from kernelab.views.pages.markup import Drawing, Node, words
@@ -65,6 +66,7 @@ def finished(progress: Progress, seconds: float) -> Node:
     return words(f"{progress.what}: {progress.done:,} in {seconds:.1f} s")
 
 
+@hooks.watch.provide
 def bar(progress: Progress) -> Callable[[], Any]:
     """A bar where the user looks: in the notebook that runs, else in the terminal."""
     notebook = sys.modules.get("IPython.display")

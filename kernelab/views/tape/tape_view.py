@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from kernelab import hooks
 from kernelab.autodiff.records.records import LaunchRecord, Record
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.runtime.array.array import array
@@ -96,8 +97,9 @@ def tape_view(tape: Tape) -> Node:
     return Below((_summary(tape, records), *told, picture, Table("", HEAD, _rows(records))))
 
 
+@hooks.picture.provide
 def svg_of(tape: Tape) -> str:
-    """The tape as an SVG file: time down, arrays across; needs neither Graphviz nor a running kernel."""
+    """The tape as an SVG file, as `Tape.to_svg` gives it."""
     return timeline(_data(tape))
 
 

@@ -1,9 +1,11 @@
 """Hooks: functions that lower layers call and higher layers provide.
 
-Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import goes one way only.
+Arithmetic on arrays runs kernels, and kernels are built on arrays.  The import goes one way only.  The
+package's own module says which module provides each; that is imported at the first call.
 """
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -16,6 +18,7 @@ class Hook(Generic[P, R]):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.module = ""
         self._function: Callable[P, R] | None = None
 
     @property
@@ -29,8 +32,21 @@ class Hook(Generic[P, R]):
         return function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        assert self._function is not None, f"no module that provides {self.name} has been imported"
-        return self._function(*args, **kwargs)
+        function = self._function
+        if function is None:
+            import_module(self.module)
+            function = self._function
+            assert function is not None, f"{self.module} does not provide {self.name}"
+        return function(*args, **kwargs)
+
+
+class Displayed:
+    """A base of what a notebook shows as a view when it is the value of a cell."""
+
+    __slots__ = ()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return display(self)
 
 
 operate: "Hook[[str, Sequence[Any]], Any]" = Hook("operate")
@@ -56,3 +72,21 @@ launch: "Hook[..., Any]" = Hook("launch")
 
 check_rules: "Hook[[Any], None]" = Hook("check_rules")
 """Warnings of the wrong derivative rules in a program (`rule_check`)."""
+
+display: "Hook[[Any], dict[str, Any]]" = Hook("display")
+"""The forms in which a notebook shows an object, by MIME type (`views`)."""
+
+widget: "Hook[[Any, dict[str, str]], dict[str, Any]]" = Hook("widget")
+"""What a running notebook shows of a tape, given its static forms (`showing`)."""
+
+picture: "Hook[[Any], str]" = Hook("picture")
+"""A tape as the text of an SVG file (`views`)."""
+
+text: "Hook[[Any], str]" = Hook("text")
+"""A function of the IR as readable text (`views`)."""
+
+error_lines: "Hook[[Any], list[str]]" = Hook("error_lines")
+"""The lines that a notebook shows of an error (`error_view`)."""
+
+watch: "Hook[[Any], Callable[[], Any]]" = Hook("watch")
+"""The display of a long computation, to be called after each step (`progress_bar`)."""

@@ -1,0 +1,71 @@
+"""Looks into kernels and tapes: `trace`, `contributions` and `show`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kernelab.autodiff.inspect.contributions import contributions
+from kernelab.autodiff.inspect.thread_run import trace_thread
+from kernelab.builtins.records.table import Builtin
+from kernelab.errors import Diagnostic, KernelTypeError
+from kernelab.guidance.bad_calls import telling
+from kernelab.runtime.context.conversion import described
+from kernelab.runtime.kernel.kernel import Kernel
+from kernelab.views.checks import reports
+from kernelab.views.pages.display import show_now
+
+__all__ = ["contributions", "show", "trace"]
+
+reports.install()
+
+
+class Trace(Builtin):
+    """Of a matrix, the sum of its diagonal; of a kernel, the run of one thread."""
+
+    def __call__(
+        self,
+        kernel_or_matrix: Any = None,
+        /,
+        thread: int | Sequence[int] = 0,
+        dim: int | Sequence[int] | None = None,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        adjoints: Mapping[Any, Any] | None = None,
+    ) -> Any:
+        """The sum of the diagonal of a matrix, or the run of one thread of a kernel.
+
+        A matrix is a square one of floats.  `thread` is a position in the grid `dim`, an int or one for each
+        of its dimensions; `adjoints` are the cotangents that the adjoint starts with, by array or name, 1
+        for all that the kernel changes unless given.  Nothing that is given changes.  Raises LaunchError
+        for a thread outside of the grid, and what a launch raises.
+        """
+        if isinstance(kernel_or_matrix, Kernel):
+            return trace_thread(kernel_or_matrix, thread, dim, inputs, outputs, adjoints)
+        is_alone = thread == 0 and dim is None and not inputs and not outputs and adjoints is None
+        is_other = kernel_or_matrix is None or isinstance(kernel_or_matrix, str) or callable(kernel_or_matrix)
+        if is_other or not is_alone:
+            found = described(kernel_or_matrix) if is_other else "a matrix and more"
+            message = f"trace takes a kernel and a thread, or a square matrix alone, not {found}"
+            hint = "write kl.trace(kernel, 0, dim=n, inputs=[...], outputs=[...]), or kl.trace(m)"
+            if isinstance(kernel_or_matrix, str):
+                hint = "name the kernel without quotation marks: kl.trace(kernel, 0, dim=n, inputs=[...])"
+            raise KernelTypeError(Diagnostic(message, code="call", hint=hint))
+        return super().__call__(kernel_or_matrix)
+
+
+trace = Trace("trace")
+
+
+def _install_reports() -> None:
+    from kernelab.views.checks import reports
+
+    reports.install()
+
+
+@telling(shown="write kl.show(x) of a kernel, an array, a report or a tape")
+def show(shown: Any) -> None:
+    """Show an object now: a tape, before anything is recorded, as a view that follows the recording.
+
+    A kernel, an array, a report or a tape shows as the value of a cell does; where no notebook is running,
+    its text is printed.
+    """
+    show_now(shown)
