@@ -3,6 +3,7 @@
 Importing this package fills the table.
 """
 
+# ruff: noqa: F401 (a module registers its records where it is imported)
 # The order is that of the families in docs/builtins.md.
 from kernelab.builtins.scalars import arithmetic, convert, scalar, special, surrogate
 
@@ -21,24 +22,3 @@ from kernelab.builtins.composed import (
     rotations,
     transform,
 )
-
-__all__ = [
-    "arithmetic",
-    "convert",
-    "decompositions",
-    "geometry",
-    "matrix",
-    "noise",
-    "norms",
-    "quaternion",
-    "random",
-    "renamed",
-    "rotations",
-    "scalar",
-    "selection",
-    "special",
-    "surrogate",
-    "transform",
-    "vector",
-    "vector_operators",
-]

@@ -8,7 +8,8 @@ called with numbers or NumPy arrays it computes with NumPy.
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -49,93 +50,51 @@ from kernelab.lang.types import (
     size_of,
 )
 
-if TYPE_CHECKING:
-    # To a type checker a record's operands are anything; the patterns below are what the table reads.
-    Float: TypeAlias = Any
-    Signed: TypeAlias = Any
-    Unsigned: TypeAlias = Any
-    Int: TypeAlias = Any
-    Whole: TypeAlias = Any
-    Number: TypeAlias = Any
-    Element: TypeAlias = Any
-    Bool: TypeAlias = Any
-    Index: TypeAlias = Any
-    VecN: TypeAlias = Any
-    VecM: TypeAlias = Any
-    Vec3: TypeAlias = Any
-    NumVecN: TypeAlias = Any
-    NumVec3: TypeAlias = Any
-    AnyVecN: TypeAlias = Any
-    MatNN: TypeAlias = Any
-    MatNM: TypeAlias = Any
-    MatMN: TypeAlias = Any
-    MatMK: TypeAlias = Any
-    MatNK: TypeAlias = Any
-    Mat33: TypeAlias = Any
-    NumVecM: TypeAlias = Any
-    NumMatNM: TypeAlias = Any
-    NumMatMN: TypeAlias = Any
-    NumMatMK: TypeAlias = Any
-    NumMatNK: TypeAlias = Any
-    AnyVecM: TypeAlias = Any
-    AnyMatNM: TypeAlias = Any
-    QuatF: TypeAlias = Any
-    TransformF: TypeAlias = Any
-    Vec2: TypeAlias = Any
-    Vec4: TypeAlias = Any
-    Vec6: TypeAlias = Any
-    Vec8: TypeAlias = Any
-    Vec10: TypeAlias = Any
-    Vec12: TypeAlias = Any
-    Vec18: TypeAlias = Any
-    Vec21: TypeAlias = Any
-    Mat22: TypeAlias = Any
-    Mat44: TypeAlias = Any
-    Mat66: TypeAlias = Any
-    IntVecN: TypeAlias = Any
-    IntMatNM: TypeAlias = Any
-    NumMatNN: TypeAlias = Any
-else:
-    Float = ScalarPattern("Float", ("float",))
-    Signed = ScalarPattern("Signed", ("int",))
-    Unsigned = ScalarPattern("Unsigned", ("uint",))
-    Int = ScalarPattern("Int", ("int", "uint"))
-    Whole = ScalarPattern("Whole", ("bool", "int", "uint"))
-    Number = ScalarPattern("Number", ("int", "uint", "float"))
-    Element = ScalarPattern("Element", ("bool", "int", "uint", "float"))
-    Bool = bool_
-    Index = int32
-    VecN = VecPattern(Float, "n")
-    VecM = VecPattern(Float, "m")
-    Vec3 = VecPattern(Float, 3)
-    NumVecN = VecPattern(Number, "n")
-    NumVec3 = VecPattern(Number, 3)
-    AnyVecN = VecPattern(Element, "n")
-    MatNN = MatPattern(Float, "n", "n")
-    MatNM = MatPattern(Float, "n", "m")
-    MatMN = MatPattern(Float, "m", "n")
-    MatMK = MatPattern(Float, "m", "k")
-    MatNK = MatPattern(Float, "n", "k")
-    Mat33 = MatPattern(Float, 3, 3)
-    NumVecM = VecPattern(Number, "m")
-    NumMatNM = MatPattern(Number, "n", "m")
-    NumMatMN = MatPattern(Number, "m", "n")
-    NumMatMK = MatPattern(Number, "m", "k")
-    NumMatNK = MatPattern(Number, "n", "k")
-    AnyVecM = VecPattern(Element, "m")
-    AnyMatNM = MatPattern(Element, "n", "m")
-    QuatF = KindPattern(Quat, Float)
-    TransformF = KindPattern(Transform, Float)
-    Vec2 = VecPattern(Float, 2)
-    Vec4 = VecPattern(Float, 4)
-    Vec6 = VecPattern(Float, 6)
-    Vec8, Vec10, Vec12, Vec18, Vec21 = (VecPattern(Float, n) for n in (8, 10, 12, 18, 21))
-    Mat22 = MatPattern(Float, 2, 2)
-    Mat44 = MatPattern(Float, 4, 4)
-    Mat66 = MatPattern(Float, 6, 6)
-    IntVecN = VecPattern(Int, "n")
-    IntMatNM = MatPattern(Int, "n", "m")
-    NumMatNN = MatPattern(Number, "n", "n")
+# The operands of records: `Any` makes them types for a type checker, the patterns are what the table reads.
+Float: Any = ScalarPattern("Float", ("float",))
+Signed: Any = ScalarPattern("Signed", ("int",))
+Unsigned: Any = ScalarPattern("Unsigned", ("uint",))
+Int: Any = ScalarPattern("Int", ("int", "uint"))
+Whole: Any = ScalarPattern("Whole", ("bool", "int", "uint"))
+Number: Any = ScalarPattern("Number", ("int", "uint", "float"))
+Element: Any = ScalarPattern("Element", ("bool", "int", "uint", "float"))
+Bool: Any = bool_
+Index: Any = int32
+VecN: Any = VecPattern(Float, "n")
+VecM: Any = VecPattern(Float, "m")
+Vec3: Any = VecPattern(Float, 3)
+NumVecN: Any = VecPattern(Number, "n")
+NumVec3: Any = VecPattern(Number, 3)
+AnyVecN: Any = VecPattern(Element, "n")
+MatNN: Any = MatPattern(Float, "n", "n")
+MatNM: Any = MatPattern(Float, "n", "m")
+MatMN: Any = MatPattern(Float, "m", "n")
+MatMK: Any = MatPattern(Float, "m", "k")
+MatNK: Any = MatPattern(Float, "n", "k")
+Mat33: Any = MatPattern(Float, 3, 3)
+NumVecM: Any = VecPattern(Number, "m")
+NumMatNM: Any = MatPattern(Number, "n", "m")
+NumMatMN: Any = MatPattern(Number, "m", "n")
+NumMatMK: Any = MatPattern(Number, "m", "k")
+NumMatNK: Any = MatPattern(Number, "n", "k")
+AnyVecM: Any = VecPattern(Element, "m")
+AnyMatNM: Any = MatPattern(Element, "n", "m")
+QuatF: Any = KindPattern(Quat, Float)
+TransformF: Any = KindPattern(Transform, Float)
+Vec2: Any = VecPattern(Float, 2)
+Vec4: Any = VecPattern(Float, 4)
+Vec6: Any = VecPattern(Float, 6)
+Vec8: Any = VecPattern(Float, 8)
+Vec10: Any = VecPattern(Float, 10)
+Vec12: Any = VecPattern(Float, 12)
+Vec18: Any = VecPattern(Float, 18)
+Vec21: Any = VecPattern(Float, 21)
+Mat22: Any = MatPattern(Float, 2, 2)
+Mat44: Any = MatPattern(Float, 4, 4)
+Mat66: Any = MatPattern(Float, 6, 6)
+IntVecN: Any = VecPattern(Int, "n")
+IntMatNM: Any = MatPattern(Int, "n", "m")
+NumMatNN: Any = MatPattern(Number, "n", "n")
 
 
 # ----------------------------------------------------------------------------------------------------- table
@@ -359,11 +318,14 @@ def builtin(
     symbol: str = "",
     tags: Sequence[str] = (),
     parts: Sequence[Pattern] = (),
+    matrices: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function's record.
 
     Give either `partials` (with `singular`) or `derivative`; either `cpp` or, for vectors, matrices and what
     other operations can say, `expand`.  `domain` is one interval for all operands or one for each.
+    An operation that works on vectors component by component is that of matrices, too, where `matrices`
+    computes it with NumPy for these.
     """
 
     def decorate(template: Callable[..., Any]) -> Builtin:
@@ -372,6 +334,7 @@ def builtin(
         rule = Partials(partials, singular) if partials is not None else derivative
         if rule is None:
             raise ValueError(f"{template.__name__} needs a derivative")
+        domains = domain if isinstance(domain[0], tuple) else (domain,) * len(params)
         op = Op(
             name or template.__name__,
             params,
@@ -380,20 +343,25 @@ def builtin(
             rule,
             cpp,
             expand,
-            _intervals(domain, len(params)),
+            domains,
             exact,
             symbol,
             inspect.getdoc(template) or "",
             frozenset(tags),
             tuple(parts),
         )
-        return define(op, title_of(template.__module__))
+        operation = define(op, title_of(template.__module__))
+        if matrices is not None:
+            params = tuple(Parameter(param.name, _of_matrices(param.pattern)) for param in op.params)
+            define(replace(op, params=params, result=_of_matrices(op.result), numpy=matrices), "Matrices")
+        return operation
 
     return decorate
 
 
-def _intervals(domain: Any, count: int) -> tuple[Interval, ...]:
-    return domain if isinstance(domain[0], tuple) else (domain,) * count
+def _of_matrices(pattern: Pattern) -> Pattern:
+    """A pattern with matrices in place of vectors."""
+    return MatPattern(pattern.scalar, "n", "m") if isinstance(pattern, VecPattern) else pattern
 
 
 def title_of(module: str) -> str:

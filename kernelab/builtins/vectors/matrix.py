@@ -12,7 +12,6 @@ import numpy as np
 from kernelab.builtins.records.components import (
     Numpy,
     added,
-    each,
     entries_of,
     matrix,
     parts,
@@ -22,12 +21,8 @@ from kernelab.builtins.records.components import (
     zero_of,
 )
 from kernelab.builtins.records.table import (
-    ANYWHERE,
-    AnyMatNM,
-    Bool,
     Float,
     Mat33,
-    MatNM,
     MatNN,
     Number,
     NumMatMK,
@@ -42,130 +37,11 @@ from kernelab.builtins.records.table import (
 )
 from kernelab.builtins.scalars.arithmetic import (
     COMMUTATIVE,
-    NONZERO,
-    SELECTS,
-    WHERE,
-    chain,
-    chain_jvp,
-    of_partial,
     where,
 )
-from kernelab.builtins.vectors.selection import differ_expand, equal_expand
-from kernelab.builtins.vectors.vector import cw_div_jvp, cw_div_vjp, cw_mul, division_rule, lerp_rule, outer
+from kernelab.builtins.vectors.vector import outer
 from kernelab.lang.build import Expr
-from kernelab.lang.ops import Bilinear, Linear, Rules, Zero
-
-
-@builtin(
-    expand=lambda a, b: each(Expr.__add__, a, b),
-    numpy=np.add,
-    derivative=Linear(lambda w, a, b: (w, w), signs=(1, 1)),
-    exact=True,
-    symbol="+",
-    name="add",
-    tags=COMMUTATIVE,
-)
-def add_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
-    """The sum of two matrices."""
-
-
-@builtin(
-    expand=lambda a, b: each(Expr.__sub__, a, b),
-    numpy=np.subtract,
-    exact=True,
-    symbol="-",
-    name="sub",
-    derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
-)
-def sub_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
-    """The difference of two matrices."""
-
-
-@builtin(
-    expand=lambda m: each(Expr.__neg__, m),
-    numpy=np.negative,
-    derivative=Linear(lambda w, m: (-w,)),
-    exact=True,
-    symbol="-",
-    name="neg",
-)
-def neg_matrix(x: NumMatNM) -> NumMatNM:
-    """The opposite matrix."""
-
-
-@builtin(
-    expand=lambda m: m,
-    numpy=np.positive,
-    derivative=Linear(lambda w, m: (w,)),
-    exact=True,
-    symbol="+",
-    name="pos",
-)
-def pos_matrix(x: NumMatNM) -> NumMatNM:
-    """``x`` itself."""
-
-
-@builtin(
-    expand=lambda s, m: each(Expr.__mul__, s, m),
-    numpy=lambda s, m: s[..., None, None] * m,
-    exact=True,
-    derivative=Bilinear(lambda w, s, m: ddot(w, m), lambda w, s, m: s * w),
-    symbol="*",
-    name="mul",
-)
-def scale_matrix(a: Number, b: NumMatNM) -> NumMatNM:
-    """The matrix times a scalar."""
-
-
-@builtin(
-    expand=lambda m, s: each(Expr.__mul__, m, s),
-    numpy=lambda m, s: m * s[..., None, None],
-    exact=True,
-    derivative=Bilinear(lambda w, m, s: w * s, lambda w, m, s: ddot(w, m)),
-    symbol="*",
-    name="mul",
-)
-def matrix_scaled(a: NumMatNM, b: Number) -> NumMatNM:
-    """The matrix times a scalar."""
-
-
-@builtin(
-    expand=lambda m, s: each(Expr.__truediv__, m, s),
-    numpy=lambda m, s: m / s[..., None, None],
-    exact=True,
-    symbol="/",
-    name="div",
-    derivative=division_rule(lambda w, m: ddot(w, m)),
-    domain=(ANYWHERE, NONZERO),
-)
-def div_matrix(a: MatNM, b: Float) -> MatNM:
-    """The matrix ``a`` divided by a scalar."""
-
-
-@builtin(
-    expand=lambda d, p: each(chain, d, p),
-    numpy=lambda d, p: np.where(d == 0, 0, d * p[..., None, None]),
-    exact=True,
-    symbol="*",
-    name="chain",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(of_partial, w, x[0]))))),
-    tags=SELECTS,
-)
-def chain_scaled(d: MatNM, p: Float) -> MatNM:
-    """A derivative times a partial: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN."""
-
-
-@builtin(
-    expand=lambda d, p: each(chain, d, p),
-    numpy=lambda d, p: np.where(d == 0, 0, d * p),
-    exact=True,
-    symbol="*",
-    name="chain",
-    derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(of_partial, w, x[0]))),
-    tags=SELECTS,
-)
-def chain_each(d: MatNM, p: MatNM) -> MatNM:
-    """Derivatives times partials: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN there."""
+from kernelab.lang.ops import Bilinear, Linear, Rules
 
 
 def _product(
@@ -224,30 +100,6 @@ def vector_times_matrix(a: NumVecN, b: NumMatNM) -> NumVecM:
 )
 def matrix_product(a: NumMatNM, b: NumMatMK) -> NumMatNK:
     """The matrix product."""
-
-
-@builtin(
-    expand=lambda a, b: each(Expr.__mul__, a, b),
-    numpy=np.multiply,
-    exact=True,
-    name="cw_mul",
-    derivative=Bilinear(lambda w, a, b: cw_mul(w, b), lambda w, a, b: cw_mul(w, a)),
-    tags=COMMUTATIVE,
-)
-def cw_mul_matrices(a: NumMatNM, b: NumMatNM) -> NumMatNM:
-    """The product entry by entry."""
-
-
-@builtin(
-    expand=lambda a, b: each(Expr.__truediv__, a, b),
-    numpy=np.divide,
-    exact=True,
-    name="cw_div",
-    derivative=Rules(cw_div_jvp, cw_div_vjp),
-    domain=(ANYWHERE, NONZERO),
-)
-def cw_div_matrices(a: MatNM, b: MatNM) -> MatNM:
-    """The quotient entry by entry."""
 
 
 @builtin(
@@ -408,52 +260,3 @@ def _inverse_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr]:
 )
 def inverse(a: MatNN) -> MatNN:
     """The inverse matrix; infinities and NaN where the determinant is 0."""
-
-
-@builtin(
-    expand=lambda cond, a, b: each(where, cond, a, b),
-    name="where",
-    derivative=WHERE,
-    exact=True,
-    numpy=lambda cond, a, b: np.where(cond[..., None, None], a, b),
-    tags=SELECTS,
-)
-def where_matrix(cond: Bool, value_if_true: AnyMatNM, value_if_false: AnyMatNM) -> AnyMatNM:
-    """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
-
-
-@builtin(
-    expand=equal_expand,
-    numpy=lambda a, b: np.all(a == b, axis=(-2, -1)),
-    name="eq",
-    derivative=Zero(),
-    exact=True,
-    symbol="==",
-    tags=COMMUTATIVE,
-)
-def eq_matrices(a: AnyMatNM, b: AnyMatNM) -> Bool:
-    """Whether all entries are equal."""
-
-
-@builtin(
-    expand=differ_expand,
-    numpy=lambda a, b: np.any(a != b, axis=(-2, -1)),
-    name="ne",
-    derivative=Zero(),
-    exact=True,
-    symbol="!=",
-    tags=COMMUTATIVE,
-)
-def ne_matrices(a: AnyMatNM, b: AnyMatNM) -> Bool:
-    """Whether any entries differ."""
-
-
-@builtin(
-    expand=lambda a, b, t: a * (1.0 - t) + b * t,
-    name="lerp",
-    exact=True,
-    numpy=lambda a, b, t: a * (1 - t)[..., None, None] + b * t[..., None, None],
-    derivative=lerp_rule(lambda w, m: ddot(w, m)),
-)
-def lerp_matrices(a: MatNM, b: MatNM, t: Float) -> MatNM:
-    """From ``a`` at ``t = 0`` to ``b`` at ``t = 1``: ``a * (1 - t) + b * t``."""

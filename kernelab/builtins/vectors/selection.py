@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import Numpy, each, or_zero, parts, zero_of
-from kernelab.builtins.records.table import AnyVecN, Bool, Index, MatNM, Number, NumVecN, VecN, builtin
+from kernelab.builtins.records.table import AnyVecN, Bool, Index, Number, NumVecN, VecN, builtin
 from kernelab.builtins.scalars.arithmetic import COMMUTATIVE, SELECTS, WHERE, and_, eq, gt, lt, ne, or_, where
 from kernelab.builtins.scalars.scalar import abs_, isfinite, isinf, isnan, max_, min_, sign
 from kernelab.builtins.vectors.vector import cw_mul
@@ -175,6 +175,7 @@ def sign_vector(x: NumVecN) -> NumVecN:
     exact=True,
     numpy=lambda cond, a, b: np.where(cond[..., None], a, b),
     tags=SELECTS,
+    matrices=lambda cond, a, b: np.where(cond[..., None, None], a, b),
 )
 def where_vector(cond: Bool, value_if_true: AnyVecN, value_if_false: AnyVecN) -> AnyVecN:
     """The value for which ``cond`` decides; both are computed, and the derivative follows the one chosen."""
@@ -194,37 +195,39 @@ def _any(conditions: list[Expr]) -> Expr:
     return result
 
 
-def equal_expand(a: Expr, b: Expr) -> Expr:
+def _equal(a: Expr, b: Expr) -> Expr:
     """Whether all components are equal."""
     return _all([eq(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
 
 
-def differ_expand(a: Expr, b: Expr) -> Expr:
+def _differ(a: Expr, b: Expr) -> Expr:
     """Whether any components differ."""
     return _any([ne(x, y) for x, y in zip(parts(a), parts(b), strict=True)])
 
 
 @builtin(
-    expand=equal_expand,
+    expand=_equal,
     numpy=lambda a, b: np.all(a == b, axis=-1),
     name="eq",
     derivative=Zero(),
     exact=True,
     symbol="==",
     tags=COMMUTATIVE,
+    matrices=lambda a, b: np.all(a == b, axis=(-2, -1)),
 )
 def eq_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     """Whether all components are equal."""
 
 
 @builtin(
-    expand=differ_expand,
+    expand=_differ,
     numpy=lambda a, b: np.any(a != b, axis=-1),
     name="ne",
     derivative=Zero(),
     exact=True,
     symbol="!=",
     tags=COMMUTATIVE,
+    matrices=lambda a, b: np.any(a != b, axis=(-2, -1)),
 )
 def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     """Whether any components differ."""
@@ -236,6 +239,7 @@ def ne_vectors(a: AnyVecN, b: AnyVecN) -> Bool:
     name="isnan",
     derivative=Zero(),
     exact=True,
+    matrices=lambda m: np.isnan(m).any(axis=(-2, -1)),
 )
 def isnan_vector(a: VecN) -> Bool:
     """Whether any component is not a number."""
@@ -247,6 +251,7 @@ def isnan_vector(a: VecN) -> Bool:
     name="isinf",
     derivative=Zero(),
     exact=True,
+    matrices=lambda m: np.isinf(m).any(axis=(-2, -1)),
 )
 def isinf_vector(a: VecN) -> Bool:
     """Whether any component is infinite."""
@@ -258,39 +263,7 @@ def isinf_vector(a: VecN) -> Bool:
     name="isfinite",
     derivative=Zero(),
     exact=True,
+    matrices=lambda m: np.isfinite(m).all(axis=(-2, -1)),
 )
 def isfinite_vector(a: VecN) -> Bool:
     """Whether every component is neither infinite nor NaN."""
-
-
-@builtin(
-    expand=lambda m: _any([isnan(x) for x in parts(m)]),
-    numpy=lambda m: np.isnan(m).any(axis=(-2, -1)),
-    name="isnan",
-    derivative=Zero(),
-    exact=True,
-)
-def isnan_matrix(a: MatNM) -> Bool:
-    """Whether any entry is not a number."""
-
-
-@builtin(
-    expand=lambda m: _any([isinf(x) for x in parts(m)]),
-    numpy=lambda m: np.isinf(m).any(axis=(-2, -1)),
-    name="isinf",
-    derivative=Zero(),
-    exact=True,
-)
-def isinf_matrix(a: MatNM) -> Bool:
-    """Whether any entry is infinite."""
-
-
-@builtin(
-    expand=lambda m: _all([isfinite(x) for x in parts(m)]),
-    numpy=lambda m: np.isfinite(m).all(axis=(-2, -1)),
-    name="isfinite",
-    derivative=Zero(),
-    exact=True,
-)
-def isfinite_matrix(a: MatNM) -> Bool:
-    """Whether every entry is neither infinite nor NaN."""

@@ -4,7 +4,6 @@ Operators work component by component; ``*`` is with a scalar, `dot`, `cross`, `
 products of two vectors.  Sums run from the first component to the last.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,7 +45,12 @@ from kernelab.builtins.scalars.scalar import sqrt
 from kernelab.lang.build import Expr
 from kernelab.lang.ops import Bilinear, Linear, Rules
 from kernelab.lang.rounding import rounded
-from kernelab.lang.types import HALVES, Scalar, float32, float64, scalar_of
+from kernelab.lang.types import HALVES, Mat, Scalar, float32, float64, scalar_of
+
+
+def _inner(a: Expr, b: Expr) -> Expr:
+    """The inner product of two vectors or two matrices."""
+    return a.apply("ddot" if isinstance(a.type, Mat) else "dot", b)
 
 
 @builtin(
@@ -57,9 +61,10 @@ from kernelab.lang.types import HALVES, Scalar, float32, float64, scalar_of
     symbol="+",
     name="add",
     tags=COMMUTATIVE,
+    matrices=np.add,
 )
 def add_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
-    """The sum of two vectors."""
+    """The sum component by component."""
 
 
 @builtin(
@@ -69,9 +74,10 @@ def add_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
     symbol="-",
     name="sub",
     derivative=Linear(lambda w, a, b: (w, -w), signs=(1, -1)),
+    matrices=np.subtract,
 )
 def sub_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
-    """The difference of two vectors."""
+    """The difference component by component."""
 
 
 @builtin(
@@ -81,9 +87,10 @@ def sub_vectors(a: NumVecN, b: NumVecN) -> NumVecN:
     exact=True,
     symbol="-",
     name="neg",
+    matrices=np.negative,
 )
 def neg_vector(x: NumVecN) -> NumVecN:
-    """The opposite vector."""
+    """The opposite of each component."""
 
 
 @builtin(
@@ -93,6 +100,7 @@ def neg_vector(x: NumVecN) -> NumVecN:
     exact=True,
     symbol="+",
     name="pos",
+    matrices=np.positive,
 )
 def pos_vector(x: NumVecN) -> NumVecN:
     """``x`` itself."""
@@ -103,11 +111,12 @@ def pos_vector(x: NumVecN) -> NumVecN:
     numpy=lambda s, v: s[..., None] * v,
     exact=True,
     symbol="*",
-    derivative=Bilinear(lambda w, s, v: dot(w, v), lambda w, s, v: s * w),
+    derivative=Bilinear(lambda w, s, v: _inner(w, v), lambda w, s, v: s * w),
     name="mul",
+    matrices=lambda s, m: s[..., None, None] * m,
 )
 def scale_vector(a: Number, b: NumVecN) -> NumVecN:
-    """The vector times a scalar."""
+    """Each component times a scalar."""
 
 
 @builtin(
@@ -115,32 +124,29 @@ def scale_vector(a: Number, b: NumVecN) -> NumVecN:
     numpy=lambda v, s: v * s[..., None],
     exact=True,
     symbol="*",
-    derivative=Bilinear(lambda w, v, s: w * s, lambda w, v, s: dot(w, v)),
+    derivative=Bilinear(lambda w, v, s: w * s, lambda w, v, s: _inner(w, v)),
     name="mul",
+    matrices=lambda m, s: m * s[..., None, None],
 )
 def vector_scaled(a: NumVecN, b: Number) -> NumVecN:
-    """The vector times a scalar."""
+    """Each component times a scalar."""
 
 
-def division_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
-    """The derivative of a vector or matrix divided by a scalar, given the inner product of its kind."""
+def _div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
+    (v, s), (v_dot, s_dot) = operands, tangents
+    r = 1.0 / s
+    direct = None if v_dot is None else chain(v_dot, r)
+    if s_dot is None:
+        return direct
+    # Through v, which is finite where y may not be.
+    moved: Expr = -(v * chain(chain(s_dot, r), r))
+    return moved if direct is None else direct + moved
 
-    def jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
-        (v, s), (v_dot, s_dot) = operands, tangents
-        r = 1.0 / s
-        direct = None if v_dot is None else chain(v_dot, r)
-        if s_dot is None:
-            return direct
-        # Through v, which is finite where y may not be.
-        moved: Expr = -(v * chain(chain(s_dot, r), r))
-        return moved if direct is None else direct + moved
 
-    def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
-        v, s = operands
-        r = 1.0 / s
-        return chain(w, r), -chain(chain(inner(w, v), r), r)
-
-    return Rules(jvp, vjp)
+def _div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
+    v, s = operands
+    r = 1.0 / s
+    return chain(w, r), -chain(chain(_inner(w, v), r), r)
 
 
 @builtin(
@@ -149,11 +155,12 @@ def division_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
     exact=True,
     symbol="/",
     name="div",
-    derivative=division_rule(lambda w, v: dot(w, v)),
+    derivative=Rules(_div_jvp, _div_vjp),
     domain=(ANYWHERE, NONZERO),
+    matrices=lambda m, s: m / s[..., None, None],
 )
 def div_vector(a: VecN, b: Float) -> VecN:
-    """The vector ``a`` divided by a scalar."""
+    """Each component divided by a scalar."""
 
 
 @builtin(
@@ -164,6 +171,7 @@ def div_vector(a: VecN, b: Float) -> VecN:
     name="chain",
     derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), added(parts(each(of_partial, w, x[0]))))),
     tags=SELECTS,
+    matrices=lambda d, p: np.where(d == 0, 0, d * p[..., None, None]),
 )
 def chain_scaled(d: VecN, p: Float) -> VecN:
     """A derivative times a partial: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN."""
@@ -177,6 +185,7 @@ def chain_scaled(d: VecN, p: Float) -> VecN:
     name="chain",
     derivative=Rules(chain_jvp, lambda y, x, w: (chain(w, x[1]), each(of_partial, w, x[0]))),
     tags=SELECTS,
+    matrices=lambda d, p: np.where(d == 0, 0, d * p),
 )
 def chain_each(d: VecN, p: VecN) -> VecN:
     """Derivatives times partials: 0 where ``d`` has a 0, even if ``p`` is infinite or NaN there."""
@@ -188,12 +197,13 @@ def chain_each(d: VecN, p: VecN) -> VecN:
     exact=True,
     derivative=Bilinear(lambda w, a, b: cw_mul(w, b), lambda w, a, b: cw_mul(w, a)),
     tags=COMMUTATIVE,
+    matrices=np.multiply,
 )
 def cw_mul(a: NumVecN, b: NumVecN) -> NumVecN:
     """The product component by component."""
 
 
-def cw_div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
+def _cw_div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
     """The tangent of a quotient taken component by component."""
     (_, b), (a_dot, b_dot) = operands, tangents
     r = cw_div(b.const(1), b)
@@ -204,7 +214,7 @@ def cw_div_jvp(y: Expr, operands: Any, tangents: Any) -> Expr | None:
     return moved if direct is None else direct + moved
 
 
-def cw_div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
+def _cw_div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
     """The cotangents of a quotient taken component by component."""
     b = operands[1]
     r = cw_div(b.const(1), b)
@@ -215,8 +225,9 @@ def cw_div_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr]:
     expand=lambda a, b: each(Expr.__truediv__, a, b),
     numpy=np.divide,
     exact=True,
-    derivative=Rules(cw_div_jvp, cw_div_vjp),
+    derivative=Rules(_cw_div_jvp, _cw_div_vjp),
     domain=(ANYWHERE, NONZERO),
+    matrices=np.divide,
 )
 def cw_div(a: VecN, b: VecN) -> VecN:
     """The quotient component by component."""
@@ -401,20 +412,16 @@ def normalize(a: VecN) -> VecN:
     """``a`` divided by its length, however small or large; the zero vector stays 0 and has derivative 0."""
 
 
-def lerp_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
-    """The derivative of interpolation between vectors or matrices, given the inner product of their kind."""
+def _lerp_jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
+    a, b, t = operands
+    a_dot, b_dot, t_dot = (or_zero(d, x) for d, x in zip(tangents, operands, strict=True))
+    moved: Expr = a_dot * (1.0 - t) + b_dot * t + (b - a) * t_dot
+    return moved
 
-    def jvp(y: Expr, operands: Any, tangents: Any) -> Expr:
-        a, b, t = operands
-        a_dot, b_dot, t_dot = (or_zero(d, x) for d, x in zip(tangents, operands, strict=True))
-        moved: Expr = a_dot * (1.0 - t) + b_dot * t + (b - a) * t_dot
-        return moved
 
-    def vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
-        a, b, t = operands
-        return w * (1.0 - t), w * t, inner(w, b - a)
-
-    return Rules(jvp, vjp)
+def _lerp_vjp(y: Expr, operands: Any, w: Expr) -> tuple[Expr, Expr, Expr]:
+    a, b, t = operands
+    return w * (1.0 - t), w * t, _inner(w, b - a)
 
 
 @builtin(
@@ -422,7 +429,8 @@ def lerp_rule(inner: Callable[[Expr, Expr], Expr]) -> Rules:
     name="lerp",
     exact=True,
     numpy=lambda a, b, t: a * (1 - t)[..., None] + b * t[..., None],
-    derivative=lerp_rule(lambda w, v: dot(w, v)),
+    derivative=Rules(_lerp_jvp, _lerp_vjp),
+    matrices=lambda a, b, t: a * (1 - t)[..., None, None] + b * t[..., None, None],
 )
 def lerp_vectors(a: VecN, b: VecN, t: Float) -> VecN:
     """From ``a`` at ``t = 0`` to ``b`` at ``t = 1``: ``a * (1 - t) + b * t``."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelab.builtins.records.components import each, zero_of
-from kernelab.builtins.records.table import ANYWHERE, Float, IntMatNM, IntVecN, MatNM, VecN, builtin
+from kernelab.builtins.records.table import ANYWHERE, Float, IntVecN, VecN, builtin
 from kernelab.builtins.scalars.arithmetic import (
     NONZERO,
     bit_and,
@@ -45,23 +45,11 @@ for _operation in (bit_and, bit_or, bit_xor, shl, shr):
         exact=True,
         domain=_op.domain,
         tags=sorted(_op.tags),
+        matrices=_op.numpy,
     )
     def bits_of_vectors(a: IntVecN, b: IntVecN) -> IntVecN:
         """The same component by component."""
 
-    @builtin(
-        name=_op.name,
-        symbol=_op.symbol,
-        expand=_by_component(_operation),
-        numpy=_op.numpy,
-        derivative=Zero(),
-        exact=True,
-        domain=_op.domain,
-        tags=sorted(_op.tags),
-    )
-    def bits_of_matrices(a: IntMatNM, b: IntMatNM) -> IntMatNM:
-        """The same entry by entry."""
-
 
 @builtin(
     name="invert",
@@ -71,22 +59,10 @@ for _operation in (bit_and, bit_or, bit_xor, shl, shr):
     derivative=Zero(),
     exact=True,
     domain=(0.0, 9.0),
+    matrices=np.invert,
 )
 def invert_vector(a: IntVecN) -> IntVecN:
     """All bits of each component flipped."""
-
-
-@builtin(
-    name="invert",
-    symbol="~",
-    expand=_by_component(invert),
-    numpy=np.invert,
-    derivative=Zero(),
-    exact=True,
-    domain=(0.0, 9.0),
-)
-def invert_matrix(a: IntMatNM) -> IntMatNM:
-    """All bits of each entry flipped."""
 
 
 def _mod_or_zero(a: Expr, b: Expr) -> Expr:
@@ -129,19 +105,7 @@ def mod_float_vectors(a: VecN, b: VecN) -> VecN:
     derivative=Expanded(),
     exact=True,
     domain=(ANYWHERE, NONZERO),
+    matrices=lambda s, m: s[..., None, None] / m,
 )
 def div_by_vector(a: Float, b: VecN) -> VecN:
     """The number ``a`` divided by each component."""
-
-
-@builtin(
-    name="div",
-    symbol="/",
-    expand=_by_component(Expr.__truediv__),
-    numpy=lambda s, m: s[..., None, None] / m,
-    derivative=Expanded(),
-    exact=True,
-    domain=(ANYWHERE, NONZERO),
-)
-def div_by_matrix(a: Float, b: MatNM) -> MatNM:
-    """The number ``a`` divided by each entry."""
