@@ -107,7 +107,7 @@ def examine_compiler() -> Finding:
 def _build_and_call(compiler: Compiler) -> None:
     with tempfile.TemporaryDirectory(prefix="kernelab-doctor-") as folder:
         path = Path(folder, "probe.so")
-        compiler.compile(Unit(PROBE, entries=()), path, "-O1")
+        compiler.compile(Unit(PROBE, entries=()), path)
         # An OSError where nothing was built, an AttributeError where something else was.
         answer = ctypes.CDLL(str(path)).kernelab_probe(41)
     if answer != 42:

@@ -6,8 +6,6 @@ import pytest
 
 from kernelab.backend.common import backends
 from kernelab.backend.common.compiler import (
-    STRAIGHT,
-    Compiler,
     CompilerError,
     NoCompilerError,
     find_compiler,
@@ -78,7 +76,7 @@ def test_an_unknown_backend_is_an_error_that_names_those_there_are() -> None:
 def test_a_complaint_of_the_compiler_names_the_line_of_the_cell(tmp_path: Path) -> None:
     unit = Unit((Line("int a;"), Line("  float b = nonsense;", LINE)), ())
     with pytest.raises(CompilerError) as caught:
-        open_compiler().compile(unit, tmp_path / "x.so", "-O1")
+        open_compiler().compile(unit, tmp_path / "x.so")
     text = str(caught.value)
     assert "was not declared" in text
     assert "Cell In[3], line 3" in text
@@ -90,13 +88,14 @@ def test_every_failure_of_a_build_is_a_kernel_error() -> None:
     assert issubclass(CompilerError, KernelError)
 
 
-@pytest.mark.parametrize(("version", "told"), [("g++ 12.2.0", True), ("clang version 15", False)])
-def test_only_gcc_is_told_of_regions_and_only_of_straight_text(
-    version: str, told: bool, tmp_path: Path
+@pytest.mark.parametrize(("version", "is_gcc"), [("g++ 12.2.0", True), ("clang version 15", False)])
+def test_gcc_keeps_registers_over_the_calls_of_loops(
+    version: str, is_gcc: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, asked = tmp_path / "cxx", tmp_path / "asked"
-    command.write_text(f'#!/bin/sh\necho "$@" > {asked}\n')
+    command = tmp_path / "cxx"
+    command.write_text(f'#!/bin/sh\necho "{version}"\n')
     command.chmod(0o755)
-    for optimise in (STRAIGHT, "-O2"):
-        Compiler((str(command),), version, ()).compile(Unit((), ()), tmp_path / "x.so", optimise)
-        assert ("-fira-region=one" in asked.read_text()) == (told and optimise == STRAIGHT)
+    monkeypatch.setenv("KERNELAB_CXX", str(command))
+    flags = open_compiler().flags
+    assert ("-Og" in flags) == ("-fcaller-saves" in flags) == is_gcc
+    assert ("-O2" in flags) != is_gcc

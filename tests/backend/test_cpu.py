@@ -178,7 +178,7 @@ def test_halves_need_no_machine_that_knows_them(tmp_path: Path) -> None:
     case, unit = kernels.roundings(), emit([kernels.roundings().function], Cpu())
     compiler = open_compiler()
     plain = replace(compiler, flags=tuple(flag for flag in compiler.flags if flag != "-mf16c"))
-    plain.compile(unit, tmp_path / "halves.so", "-O2")
+    plain.compile(unit, tmp_path / "halves.so")
     entry = CpuEntry(unit.entries[0], ctypes.CDLL(str(tmp_path / "halves.so")))
     given = case.draw(np.random.default_rng(0))
     expected = copy.deepcopy(given)

@@ -16,7 +16,6 @@ from kernelab.backend.common import packing, print_output
 from kernelab.backend.common.backends import Args, Entry, failure, interrupted, register, slots_of
 from kernelab.backend.common.build_cache import Cache, key_of
 from kernelab.backend.common.compiler import (
-    STRAIGHT,
     VARIABLES,
     Compiler,
     NoCompilerError,
@@ -38,17 +37,13 @@ from kernelab.codegen.common.entry import (
     STOP,
     USED,
     EntryInfo,
-    Unit,
 )
 from kernelab.codegen.cpp.emitter import emit
 from kernelab.codegen.cpp.targets import Cpu
-from kernelab.lang.ir import For, Function, While, walk
+from kernelab.lang.ir import Function
 from kernelab.lang.types import int64
 
 __all__ = ["CpuBackend", "CpuEntry", "NoCompilerError", "find_compiler"]
-
-LARGE_LINES = 300
-"""Longer text is compiled with -O1: there -O2 takes twice as long and gains a few percent."""
 
 _Poll = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -69,9 +64,8 @@ class CpuBackend:
         """
         compiler = self.compiler()
         unit = emit(functions, Cpu())
-        optimise = _level(functions, unit)
-        key = key_of(unit.text, compiler.identity, optimise, str(ABI_VERSION))
-        library = self.cache.library(key, lambda path: compiler.compile(unit, path, optimise), _load)
+        key = key_of(unit.text, compiler.identity, str(ABI_VERSION))
+        library = self.cache.library(key, lambda path: compiler.compile(unit, path), _load)
         return {info.name: CpuEntry(info, library) for info in unit.entries}
 
     def compiler(self) -> Compiler:
@@ -80,14 +74,6 @@ class CpuBackend:
         if asked not in self._compilers:
             self._compilers[asked] = open_compiler()
         return self._compilers[asked]
-
-
-def _level(functions: Sequence[Function], unit: Unit) -> str:
-    """-O2 pays in small loops alone: it compiles slower, and straight code runs no faster even with -O1."""
-    loops = any(isinstance(stmt, For | While) for function in functions for stmt in walk(function.body))
-    if not loops:
-        return STRAIGHT
-    return "-O2" if len(unit.lines) <= LARGE_LINES else "-O1"
 
 
 def _load(path: Path) -> ctypes.CDLL:
