@@ -253,17 +253,22 @@ def test_small_parts_reach_large_elements_of_any_layout(
 ) -> None:
     monkeypatch.setenv("KERNELAB_BACKEND", backend)
     kernel = kl.compile(SUMS)["small"]
-    n = 4096
-    x, of = kl.full(n, 2.0**-12), kl.array(np.arange(n) % 2 * 600, dtype=int)
+    n = 1 << 20
+    x, of = kl.full(n, 2.0**-20), kl.array(np.arange(n) % 2 * 600, dtype=int)
+    for rows in (700, 20_000):  # all float64s from the beginning, and blocks of them
+        add_to_layouts(kernel, rows, x, of)
+
+
+def add_to_layouts(kernel: kl.Kernel, rows: int, x: kl.array, of: kl.array) -> None:
     layouts = [
-        kl.full((700, 2), kl.vec2(4096.0, 4096.0), dtype=kl.vec2),
-        kl.full((1400, 2), kl.vec2(4096.0, 4096.0), dtype=kl.vec2)[::-2],
-        kl.full((2, 700), kl.vec2(4096.0, 4096.0), dtype=kl.vec2).transpose(),
+        kl.full((rows, 2), kl.vec2(4096.0, 4096.0), dtype=kl.vec2),
+        kl.full((2 * rows, 2), kl.vec2(4096.0, 4096.0), dtype=kl.vec2)[::-2],
+        kl.full((2, rows), kl.vec2(4096.0, 4096.0), dtype=kl.vec2).transpose(),
     ]
-    expected = np.full((700, 2, 2), 4096.0)
+    expected = np.full((rows, 2, 2), 4096.0)
     expected[0, 1] = expected[600, 1] = [4096.5, 4095.5]
     for s in layouts:
-        kl.launch(kernel, n, [x, of, s])
+        kl.launch(kernel, x.size, [x, of, s])
         np.testing.assert_array_equal(s.numpy(), expected)
 
 
@@ -293,7 +298,38 @@ def test_nan_and_infinity_reach_their_elements(kernels: dict[str, kl.Kernel]) ->
 def test_a_scattered_launch_that_fails_keeps_what_threads_before_added(
     kernels: dict[str, kl.Kernel],
 ) -> None:
+    n = 1 << 20
+    of = np.ones(n, np.int32)
+    of[-1] = 7
     s = kl.full(2, 2.0**24)
     with pytest.raises(IndexError):
-        kl.launch(kernels["bins"], 5, [ints(1, 1, 1, 1, 7), s])
-    assert s.list() == [2.0**24, 2.0**24 + 4]
+        kl.launch(kernels["bins"], n, [kl.array(of), s])
+    assert s.list() == [2.0**24, np.float32(2**24 + n - 1)]
+
+
+def test_fewer_than_a_million_additions_are_plain(kernels: dict[str, kl.Kernel]) -> None:
+    """As those of NumPy: where there are more, float64s take what float32 would lose."""
+    repeated = kl.compile("""
+    def repeated(of: array[int], s: array[float], times: int):
+        i = tid()
+        for _ in range(times):
+            s[of[i]] += 1.0
+    def ending(of: array[int], s: array[float], times: int):
+        k = times
+        while k > 0:
+            s[of[tid()] + k % 1] += 1.0
+            k -= 1
+    """)
+    n, big = 1 << 10, 2.0**25
+    of = kl.zeros(n, dtype=int)
+    for name, times, kept in (("repeated", 1, 0), ("repeated", 1 << 10, n << 10), ("ending", 1, n)):
+        s = kl.full(1, big)
+        kl.launch(repeated[name], n, [of, s, times])
+        assert s.list() == [big + kept], name
+    s = kl.full(1, big)
+    kl.launch(kernels["bins"], n, [of, s])
+    assert s.list() == [big]
+
+
+def test_additions_that_meet_at_most_in_pairs_are_plain() -> None:
+    assert scattered("m[i - 1, j] += x[j]\nm[i + 1, j] += x[j]", head="i, j = tid()") == []

@@ -166,8 +166,8 @@ LATER = (
     Fault(
         "sums beside an array reach half as far",
         CODEGEN,
-        "*)low + (k << 8)",
-        "*)low + (k << 7)",
+        "*)low + (k << 6)",
+        "*)low + (k << 5)",
         SUMS,
     ),
     Fault(

@@ -6,6 +6,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.memory.memory import Allocation
 
 TEXT = """
 def scale(x: array[float], y: array[float]):
@@ -49,3 +50,20 @@ def test_nothing_is_collected_within() -> None:
             assert kept and not collected
     finally:
         gc.callbacks.remove(note)
+
+
+def test_adjoints_are_freed_without_the_collector() -> None:
+    """A reference cycle would keep the buffers of every sweep, so that each takes new pages."""
+    kernel = kl.compile(TEXT)["scale"]
+    x, y = kl.ones(1000, requires_grad=True), kl.zeros(1000, requires_grad=True)
+    with kl.Tape() as tape:
+        kl.launch(kernel, 1000, [x, y])
+    counts = []
+    gc.disable()
+    try:
+        for _ in range(4):
+            tape.backward(grads={y: kl.ones(1000)})
+            counts.append(sum(isinstance(each, Allocation) for each in gc.get_objects()))
+    finally:
+        gc.enable()
+    assert counts[1] == counts[-1]

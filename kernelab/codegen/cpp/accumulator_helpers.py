@@ -1,7 +1,8 @@
 """C++ helpers for float64 accumulators of array elements on a CPU (`codegen.cpp.wide_accumulators`).
 
-The float64s come in blocks of 256, each made when it is first needed, so that a launch pays for what it adds
-to and not for the size of the array.  Where there is no memory for one, the addition is a plain one.
+The float64s come in blocks of 64, each made when it is first needed, so that a launch pays for what it adds
+to and not for the size of the array.  A small array has one float64 for each element from the beginning:
+an addition then needs no test of its size.  Where there is no memory, the addition is a plain one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,23 +13,33 @@ EXACT = 1024
 Rounding then takes less than a part in 32768 of the addend from any addition, however many there are.
 """
 
-_BESIDE = """\
+DENSE = 1 << 15
+"""The most scalars of an array that has all of its float64s from the beginning."""
+
+_BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
-static double* beside(double**& sums, i64 place, i64 places) {
-  if (!sums && !(sums = (double**)calloc((places >> 8) + 1, 8))) return 0;
-  double*& block = sums[place >> 8];
-  if (!block && !(block = (double*)calloc(256, 8))) return 0;
-  return block + (place & 255);
-}
+struct Sums {{ double* dense; double** blocks; i64 places; bool few; }};
+static Sums sums_of(i64 places, bool few) {{
+  return {{few || places > {DENSE} ? 0 : (double*)calloc(places, 8), 0, places, few}};
+}}
+static double* beside(Sums& sums, i64 place) {{
+  if (!sums.blocks && !(sums.blocks = (double**)calloc((sums.places >> 6) + 1, 8))) return 0;
+  double*& block = sums.blocks[place >> 6];
+  if (!block && !(block = (double*)calloc(64, 8))) return 0;
+  return block + (place & 63);
+}}
 """
 
 _WIDEN = """\
-__attribute__((always_inline)) static inline void widen{name}(char* at, float value, double**& sums,
-                                                           i64 place, i64 places) {{
+__attribute__((always_inline)) static inline void widen{name}(char* at, float value, Sums& sums, i64 place) {{
   {type}* const element = ({type}*)at;
+  if (sums.dense) {{
+    sums.dense[place] += value;
+    return;
+  }}
   double* sum = 0;
-  if ({small} || !(sum = beside(sums, place, places)))
+  if ({small} || !(sum = beside(sums, place)))
     *element = {narrow}({wide}(*element) + value);
   else
     *sum += value;
@@ -36,15 +47,18 @@ __attribute__((always_inline)) static inline void widen{name}(char* at, float va
 """
 
 _SPREAD = """\
-static void spread{name}(char* low, double** sums, i64 places) {{
-  if (!sums) return;
-  for (i64 k = 0; k <= places >> 8; ++k) {{
-    {type}* const elements = ({type}*)low + (k << 8);
-    for (int i = 0; sums[k] && i < 256; ++i)
-      if (sums[k][i]) elements[i] = {settled}({wide}(elements[i]) + sums[k][i]){close};
-    free(sums[k]);
+static void settle_all{name}({type}* elements, const double* sums, i64 count) {{
+  for (i64 i = 0; i < count; ++i)
+    if (sums[i]) elements[i] = {settled}({wide}(elements[i]) + sums[i]){close};
+}}
+static void spread{name}(char* low, Sums& sums) {{
+  if (sums.dense) settle_all{name}(({type}*)low, sums.dense, sums.places);
+  for (i64 k = 0; sums.blocks && k <= sums.places >> 6; ++k) {{
+    if (sums.blocks[k]) settle_all{name}(({type}*)low + (k << 6), sums.blocks[k], 64);
+    free(sums.blocks[k]);
   }}
-  free(sums);
+  free(sums.dense);
+  free(sums.blocks);
 }}
 """
 
@@ -53,7 +67,7 @@ _FLOAT = {
     "type": "float",
     "wide": "",
     "narrow": "",
-    "small": f"__builtin_fabsf(*element) <= {EXACT}.0f * __builtin_fabsf(value) || value == 0.0f",
+    "small": f"sums.few || __builtin_fabsf(*element) <= {EXACT}.0f * __builtin_fabsf(value) || value == 0.0f",
     "settled": "(float)",
     "close": "",
 }

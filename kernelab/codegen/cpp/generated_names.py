@@ -38,6 +38,7 @@ i64 u64 args given status budget thread turn total start release rest width end 
 poll fail fail_index outside room more from16 to16 round16 odd32 add16 add8 realloc free say said
 ahead settle16 settle32 fromb16 tob16 roundb16 addb16 settleb16 odd32i
 calloc beside widen32 widen16 widenb16 spread32 spread16 spreadb16
+Sums sums_of settle_all32 settle_all16 settle_allb16
 """
 
 RESERVED = frozenset(

@@ -16,11 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from kernelab.codegen.common.entry import GRID_SLOTS
 from kernelab.codegen.cpp.generated_names import Names
 from kernelab.lang import ir
 from kernelab.lang.build import elem_of
 from kernelab.lang.types import Array, Scalar, bfloat16, bytes_of, float16, float32, scalar_of
 from kernelab.passes.access.independence import is_apart
+
+FEW = 1 << 20
+"""With fewer additions in a launch float32 loses nothing that matters."""
 
 
 def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
@@ -31,7 +35,7 @@ def totals(function: ir.Function) -> tuple[ir.Atomic, ...]:
 def wide(function: ir.Function) -> tuple[ir.Atomic, ...]:
     """The additions that may go to a float64 accumulator of each element, in order: changing elements only.
 
-    Left out are those by which each thread reaches an element at most once.  Of a running total it is what
+    Left out are those by which one thread or two reach an element, once each.  Of a running total it is what
     has come together that goes there.
     """
     if function.aliased:
@@ -75,7 +79,7 @@ def _repeated(
     for stmt in block.stmts:
         match stmt:
             case ir.Atomic(indices=indices):
-                if not (is_apart(function, [indices]) and loops <= {*indices}):
+                if not (is_apart(function, [indices], may_wrap=True) and loops <= {*indices}):
                     yield stmt
             case ir.If(then=then, orelse=orelse):
                 yield from _repeated(function, then, loops)
@@ -195,18 +199,18 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """The locals of the accumulators of an array: the blocks of float64s, at first none.
+    """The locals of the accumulators of an array: `sums`, and `low`, the first byte that an element can have.
 
-    `low` is the first byte that an element can have, `places` how many scalars fit from it on.
+    `few` is the expression that says whether the launch makes too few additions to lose anything.
     """
 
     array: str
     sums: str
     low: str
-    places: str
     scalar: Scalar
     ndim: int
     itemsize: int
+    few: str
 
     @property
     def adds(self) -> str:
@@ -226,26 +230,58 @@ class Wide:
         size = self.scalar.bits // 8
         return (
             f"char* const {self.low} = {first};",
-            f"const i64 {self.places} = ({last} + {self.itemsize} - {self.low}) / {size};",
-            f"double** {self.sums} = 0;",
+            f"Sums {self.sums} = sums_of(({last} + {self.itemsize} - {self.low}) / {size}, {self.few});",
         )
 
     def added(self, pointer: str, value: str) -> str:
         """The statement that adds."""
         place = f"({pointer} - {self.low}) / {self.scalar.bits // 8}"
-        return f"{self.adds}({pointer}, {value}, {self.sums}, {place}, {self.places});"
+        return f"{self.adds}({pointer}, {value}, {self.sums}, {place});"
 
     @property
     def settled(self) -> str:
-        return f"{self.settles}({self.low}, {self.sums}, {self.places});"
+        return f"{self.settles}({self.low}, {self.sums});"
 
 
-def wide_of(array: ir.Var, names: Names) -> Wide:
+def wide_of(array: ir.Var, names: Names, few: str) -> Wide:
     """The accumulators of an array that has a name, with fresh names."""
     assert isinstance(array.type, Array)
     name, scalar = names(array), scalar_of(array.type.elem)
-    sums, low, places = (names.fresh(f"{name}_{part}") for part in ("wide", "low", "places"))
-    return Wide(name, sums, low, places, scalar, array.type.ndim, bytes_of(array.type.elem))
+    sums, low = (names.fresh(f"{name}_{part}") for part in ("wide", "low"))
+    return Wide(name, sums, low, scalar, array.type.ndim, bytes_of(array.type.elem), few)
+
+
+def too_few(function: ir.Function, array: ir.Var, names: Names) -> str:
+    """The expression for whether a launch makes too few additions to an array for float32 to lose anything.
+
+    "false" where that is not known when the launch begins, and for floats of 16 bits, which soon lose some.
+    """
+    known = {var: names(var) for var in function.params if not isinstance(var.type, Array)}
+    counts = [_executions(function.body, stmt, known) for stmt in wide(function) if stmt.array is array]
+    if scalar_of(elem_of(array)) != float32 or None in counts:
+        return "false"
+    threads = " * ".join(["(double)args[0]", *(f"args[{axis}]" for axis in range(1, GRID_SLOTS))])
+    return f"{threads} * ({' + '.join(filter(None, counts))}) < {FEW}.0"
+
+
+def _executions(block: ir.Block, wanted: ir.Stmt, known: dict[ir.Var, str]) -> str | None:
+    """How often a thread comes to a statement at most, as an expression; None where that is unknown."""
+    for stmt in block.stmts:
+        if stmt is wanted:
+            return "1.0"
+        holders = [inner for inner in ir.blocks(stmt) if any(s is wanted for s in ir.walk(inner))]
+        if not holders:
+            continue
+        inside = _executions(holders[0], wanted, known)
+        match stmt:
+            case ir.For(count=ir.Const(value)):
+                return inside and f"{max(int(value), 0)}.0 * {inside}"
+            case ir.For(count=ir.Var() as count) if count in known:
+                return inside and f"({known[count]} > 0 ? {known[count]} : 0) * {inside}"
+            case ir.For() | ir.While():
+                return None
+        return inside
+    raise AssertionError("the statement stands elsewhere")
 
 
 def total_of(stmt: ir.Atomic, names: Names, beside: Wide | None, is_own: bool) -> Total:

@@ -189,12 +189,16 @@ def _pins(function: ir.Function) -> dict[ir.Stmt, frozenset[Pin]]:
 
 
 def is_apart(
-    function: ir.Function, places: Sequence[tuple[ir.Atom, ...]], pinned: Collection[ir.Var] = ()
+    function: ir.Function,
+    places: Sequence[tuple[ir.Atom, ...]],
+    pinned: Collection[ir.Var] = (),
+    may_wrap: bool = False,
 ) -> bool:
     """Whether no two threads meet: each thread index stands alone on an axis, and is shifted by as much.
 
     So may the quotient and the remainder that it is split into.  Those that are `pinned` have the same value
-    wherever one comes to these places.
+    wherever one comes to these places.  With `may_wrap` two threads may meet where one index of them is below
+    zero and counts from the end.
     """
     shifted, parts = _sums(function), _parts(function)
 
@@ -204,7 +208,9 @@ def is_apart(
         args = shifted[atom] if isinstance(atom, ir.Var) and atom in shifted else ()
         numbers = [int(arg.value) for arg in args if isinstance(arg, ir.Const)]
         # Below zero an index would count from the end, and might meet another there.
-        return numbers[0] if any(arg in alike for arg in args) and numbers and numbers[0] >= 0 else None
+        if not numbers or not any(arg in alike for arg in args):
+            return None
+        return numbers[0] if numbers[0] >= 0 or may_wrap else None
 
     def alone(axis: int, alike: Collection[ir.Atom]) -> bool:
         found = {shift(indices[axis], alike) for indices in places}
@@ -234,8 +240,14 @@ class _Parts:
 
 @lru_cache(16)
 def _sums(function: ir.Function) -> dict[ir.Var, tuple[ir.Atom, ...]]:
-    lets = (stmt for stmt in ir.walk(function.body) if isinstance(stmt, ir.Let))
-    return {stmt.out: stmt.args for stmt in lets if stmt.op.name == "add"}
+    found: dict[ir.Var, tuple[ir.Atom, ...]] = {}
+    for stmt in ir.walk(function.body):
+        match stmt:
+            case ir.Let(out, op, args) if op.name == "add":
+                found[out] = args
+            case ir.Let(out, op, (left, ir.Const(int() as value, type))) if op.name == "sub":
+                found[out] = (left, ir.Const(-value, type))
+    return found
 
 
 @lru_cache(16)
