@@ -200,6 +200,7 @@ for _hook, _module in (
     (_hooks.check_rules, "autodiff.checks.rule_check"),
     (_hooks.display, "views"),
     (_hooks.picture, "views.tape.tape_view"),
+    (_hooks.graph, "warp.tape_graph"),
     (_hooks.text, "views.kernel.kernel_facts"),
     (_hooks.error_lines, "views.pages.error_view"),
     (_hooks.watch, "views.pages.progress_bar"),

@@ -82,6 +82,9 @@ widget: "Hook[[Any, dict[str, str]], dict[str, Any]]" = Hook("widget")
 picture: "Hook[[Any], str]" = Hook("picture")
 """A tape as the text of an SVG file (`views`)."""
 
+graph: "Hook[..., str]" = Hook("graph")
+"""A tape as the text of a DOT file (`tape_graph`)."""
+
 text: "Hook[[Any], str]" = Hook("text")
 """A function of the IR as readable text (`views`)."""
 

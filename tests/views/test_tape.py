@@ -7,6 +7,7 @@ import pytest
 
 import kernelab as kl
 from kernelab.views.pages import markup
+from kernelab.views.tape.digest import TapeData
 from kernelab.views.tape.tape_view import SHOWN_FIRST, SHOWN_LAST, tape_view
 from kernelab.views.tape.timeline import FIRST, LAST, timeline
 
@@ -135,7 +136,7 @@ def test_names_in_the_picture_are_text_never_markup() -> None:
         "kinds": [{"title": "<i>", "place": "</svg>"}], "steps": [[0, [0], []]],
         "clashes": [], "overwrites": [], "names": [],
     }  # fmt: skip
-    picture = ElementTree.fromstring(timeline(data))
+    picture = ElementTree.fromstring(timeline(TapeData(data)))
     assert {"<b>&∇", "<i>"} <= set(labels(picture))
 
 

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import Token
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from kernelab import hooks
@@ -21,7 +20,6 @@ from kernelab.autodiff.records.steps import Step, retirements, steps_of
 from kernelab.autodiff.tape.cuts import Cut, Flow, described, flow, unrecorded, warn_of
 from kernelab.autodiff.tape.detours import detours, late_fields, tell_inputs_without_gradients
 from kernelab.autodiff.tape.finite import FiniteChecks, check_seeds, check_sums
-from kernelab.autodiff.tape.graph import Options, dot
 from kernelab.autodiff.tape.observed import Observed, measuring
 from kernelab.autodiff.tape.seeds import Gradients, Habits, Seeds, no_function, refusal, seeded, seeds_of
 from kernelab.autodiff.tape.sweep import (
@@ -208,22 +206,20 @@ class Tape(Observed, Habits, Displayed):
         `hide_readonly_arrays` leaves out arrays that no launch changes, but for the tracked ones.  An array
         has its label or tracked name, else that of its variable where this is called, else of a parameter.
         """
-        named = [(track_inputs, track_input_names), (track_outputs, track_output_names)]
-        labels = {
-            a: name for arrays, names in named for a, name in zip(arrays or (), names or (), strict=False)
-        }
-        options = Options(
+        return hooks.graph(
+            self,
+            filename,
             simplify_graph,
             hide_readonly_arrays,
+            array_labels,
             choose_longest_node_name,
+            ignore_graph_scopes,
+            track_inputs,
+            track_outputs,
+            track_input_names,
+            track_output_names,
             graph_direction,
-            labels | dict(array_labels or {}),
-            frozenset((*(track_inputs or ()), *(track_outputs or ()))),
         )
-        text = dot(tuple(self), () if ignore_graph_scopes else self.scopes, options)
-        if filename is not None:
-            Path(filename).write_text(text, encoding="utf-8")
-        return text
 
     # -------------------------------------------------------------------------------------- backward
 

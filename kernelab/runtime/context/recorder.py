@@ -5,7 +5,7 @@ The runtime reports to the recorder of the current context; it knows no tape.
 
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -132,8 +132,21 @@ def called(value: object, otherwise: str = "an array") -> str:
 
 def name_of_memory(memory: object) -> str | None:
     """The name under which the calling user code, or what called that, holds an array over an allocation."""
-    arrays = ((name, held) for name, held in _names() if hasattr(type(held), "allocation"))
-    return next((name for name, held in arrays if getattr(held, "allocation", None) is memory), None)
+    return next((name for name, held in _arrays() if getattr(held, "allocation", None) is memory), None)
+
+
+def names_of_memories(memories: Iterable[Any]) -> dict[Any, str]:
+    """The same of several allocations, as far as they have names, from one search."""
+    wanted = {id(memory): memory for memory in memories}
+    names: dict[int, str] = {}
+    for name, held in _arrays():
+        if (memory := id(getattr(held, "allocation", None))) in wanted:
+            names.setdefault(memory, name)
+    return {wanted[memory]: name for memory, name in names.items()}
+
+
+def _arrays() -> Iterator[tuple[str, object]]:
+    return ((name, held) for name, held in _names() if hasattr(type(held), "allocation"))
 
 
 def _names() -> Iterator[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""A tape as plain data for a page: everything, or what is new since the last request.
+"""A tape as plain data, from which all its forms are drawn: table, SVG, DOT, and the widget of a page.
 
     {"epoch": 0, "from": 0,
      "memories": [["x", 4000, true], ...],             columns: name, bytes, whether it has gradients
@@ -17,7 +17,8 @@
      "names": [[0, "x"], ...],                         memory, what it is called; later rows count
      "findings": [...]}
 
-A step is what records have in common that do the same to the same arrays at the same line, a kind what they
+A page asks for everything, or for what is new since the last request; `TapeData` reads it for drawings.  A
+step is what records have in common that do the same to the same arrays at the same line, a kind what they
 have in common but for the arrays: so a long tape is mostly numbers.  Knows the tape; must not know markup,
 nor who reads the data.  It keeps no array alive.
 """
@@ -25,14 +26,16 @@ nor who reads the data.  It keeps no array alive.
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 from kernelab.autodiff.overwrites.hazards import Overwrite
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.tape.graph import flow_of
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.errors import Diagnostic, Span
+from kernelab.runtime.arguments.arguments import Reference
 from kernelab.runtime.array.array import array
 from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.memory.memory import Allocation
@@ -183,35 +186,38 @@ class Digest:
         return known[key]
 
     def _described(self, record: Record) -> list[Any]:
-        flow = flow_of(record)
         title, kind = record.title.strip("`"), "other"
         grid: tuple[int, ...] = ()
         device = ""
         if isinstance(record, LaunchRecord):
             title, kind, grid = record.kernel.name, "launch", record.grid.extents
             device = " and ".join({str(one.device): None for one in (*record.read, *record.written)})
-        read, written = ([self._array(*pair) for pair in side] for side in (flow.read, flow.written))
-        names = [[parameter for parameter, _ in side] for side in (flow.read, flow.written)]
+        sides = _sides(record)
+        read, written = ([self._array(*pair) for pair in side] for side in sides)
+        names = [[parameter for parameter, _ in side] for side in sides]
 
         def common() -> dict[str, Any]:
             described = {"title": title, "kind": kind, "place": str(record.place)}
-            sides = {"reads": names[0], "writes": names[1]}
-            return described | sides | ({"grid": list(grid), "device": device} if grid else {})
+            parameters = {"reads": names[0], "writes": names[1]}
+            return described | parameters | ({"grid": list(grid), "device": device} if grid else {})
 
         key = (title, kind, grid, device, record.place, tuple(names[0]), tuple(names[1]))
         return [self._entry("kinds", key, common), read, written]
 
+    def number(self, elements: array) -> int | None:
+        """The number of an array; None if no record has it."""
+        return self._arrays.get(_identity(elements))
+
     def _array(self, parameter: str, elements: array) -> int:
-        key = elements.packed, str(elements.dtype)
-        found = self._arrays.get(key)
-        if found is None:
-            found = self._arrays[key] = len(self._arrays)
+        number = self.number(elements)
+        if number is None:
+            number = self._arrays[_identity(elements)] = len(self._arrays)
             memory = self._memory(parameter, elements.allocation)
             layout = str(elements.dtype), elements.shape
-            number = self._entry("layouts", layout, lambda: [layout[0], list(layout[1])])
-            self.parts["arrays"].append([memory, number])
+            entry = self._entry("layouts", layout, lambda: [layout[0], list(layout[1])])
+            self.parts["arrays"].append([memory, entry])
             self._held.append(weakref.ref(elements))
-        return found
+        return number
 
     def _memory(self, parameter: str, memory: Allocation) -> int:
         found = self._memories.get(id(memory))
@@ -282,6 +288,80 @@ class Digest:
         ]
         if tape.sweeps == sweeps:  # else another sweep has begun meanwhile: next time
             known += fresh
+
+
+@dataclass(frozen=True)
+class TapeData:
+    """What a digest has of a tape, for drawings; records, arrays and memories go by their numbers."""
+
+    parts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, tape: Tape, names: Names) -> "TapeData":
+        """The data of a tape as it is now."""
+        digest = Digest(tape, names)
+        digest.look()
+        return cls(digest.whole())
+
+    def __len__(self) -> int:
+        return len(self.parts["records"])
+
+    def kind(self, record: int) -> Mapping[str, Any]:
+        """The title, the kind, the place and the parameters of a record, and the grid of a launch."""
+        kind: Mapping[str, Any] = self.parts["kinds"][self._step(record)[0]]
+        return kind
+
+    def grid(self, record: int) -> str:
+        """The extents of a launch; "" for another record."""
+        return " × ".join(map(str, self.kind(record).get("grid", ())))
+
+    def sides(self, record: int) -> tuple[list[int], list[int]]:
+        """The arrays that a record reads, and those that it writes."""
+        _, read, written = self._step(record)
+        return read, written
+
+    def _step(self, record: int) -> list[Any]:
+        step: list[Any] = self.parts["steps"][self.parts["records"][record]]
+        return step
+
+    def memory(self, array: int) -> int:
+        """The memory of an array."""
+        memory: int = self.parts["arrays"][array][0]
+        return memory
+
+    def layout(self, array: int) -> tuple[str, list[int]]:
+        """The dtype and the shape of an array."""
+        dtype, shape = self.parts["layouts"][self.parts["arrays"][array][1]]
+        return dtype, shape
+
+    @cached_property
+    def names(self) -> Mapping[int, str]:
+        """What the user calls memories, as far as they have names."""
+        return dict(self.parts["names"])
+
+    def label(self, memory: int) -> str:
+        """The name of a memory, that of a parameter where the user gives it none."""
+        label: str = self.names.get(memory) or self.parts["memories"][memory][0]
+        return label
+
+    def is_lost(self, clash: int) -> bool:
+        """Whether an overwrite took values that were not saved."""
+        return bool(self.parts["clashes"][clash]["outcome"] != "saved")
+
+
+def _sides(record: Record) -> tuple[list[tuple[str, array]], list[tuple[str, array]]]:
+    """The arrays that a record reads, and those that it writes, each with the parameter that takes it."""
+    if not isinstance(record, LaunchRecord):
+        return [("", one) for one in record.read], [("", one) for one in record.written]
+    plan, arguments = record.kernel.plan, record.call.arguments
+    names = [parameter.name for parameter in plan.parameters]
+    read = [(names[i], arguments[i]) for i in plan.read]
+    read += [(names[i], arguments[i].array) for i in plan.numbers if isinstance(arguments[i], Reference)]
+    return read, [(names[i], arguments[i]) for i in plan.written]
+
+
+def _identity(elements: array) -> Hashable:
+    return elements.packed, str(elements.dtype)
 
 
 def _microseconds(nanoseconds: int) -> float:

@@ -4,16 +4,15 @@
     1 square        ○──────■ v1
     2 scale                ○──
 
-Needs no script, no Graphviz and no running kernel.  Pure functions from a digest to text; colours follow the
-page where it says what they are, else the reader's preference for light or dark.
+Needs no script, no Graphviz and no running kernel.  Pure functions from the data of a tape to text; colours
+follow the page where it says what they are, else the reader's preference for light or dark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
-from kernelab.views.tape.digest import NOBODY
+from kernelab.views.tape.digest import NOBODY, TapeData
 
 ROW, LANE, LABELS, HEAD = 22, 84, 250, 40
 FIRST, LAST, LANES = 24, 6, 12
@@ -42,13 +41,12 @@ paint-order:stroke;stroke:var(--klp-paper);stroke-width:3px;stroke-linejoin:roun
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The data of a drawing: a digest, the rows of the records, and the memories that have a column."""
+    """A tape to draw: the rows of the records, the memories that have a column, their versions by records."""
 
-    data: Mapping[str, Any]
+    data: TapeData
     rows: Mapping[int, int]
     memories: Sequence[int]
     versions: Mapping[tuple[int, int], int]
-    names: Mapping[int, str]
 
     def x(self, memory: int) -> float:
         """The middle of an array's lane."""
@@ -61,69 +59,54 @@ class Picture:
     @property
     def is_cut(self) -> bool:
         """Whether records in the middle are left out."""
-        return len(self.rows) < len(self.data["records"])
+        return len(self.rows) < len(self.data)
+
+    @property
+    def left_out(self) -> int:
+        """The number of memories without a column."""
+        return len(self.data.parts["memories"]) - len(self.memories)
 
     @property
     def width(self) -> float:
         """In pixels."""
-        left_out = len(self.data["memories"]) - len(self.memories)
-        return LABELS + LANE * (len(self.memories) + bool(left_out))
+        return LABELS + LANE * (len(self.memories) + bool(self.left_out))
 
     @property
     def height(self) -> float:
         """In pixels, with a row for what is written outside of the tape."""
         return HEAD + ROW * (len(self.rows) + self.is_cut + 0.5)
 
-    def kind(self, record: int) -> Mapping[str, Any]:
-        """The kind of a record, in words."""
-        found: Mapping[str, Any] = self.data["kinds"][self.data["steps"][self.data["records"][record]][0]]
-        return found
-
-    def touched(self, record: int) -> tuple[list[int], list[int]]:
-        """The memories that a record reads, and those that it writes, each once."""
-        _, *sides = self.data["steps"][self.data["records"][record]]
-        arrays = self.data["arrays"]
-        read, written = (list(dict.fromkeys(arrays[number][0] for number in side)) for side in sides)
-        return read, written
-
     def shape(self, memory: int) -> list[int]:
         """The shape of the first array over a memory."""
-        layouts = (layout for one, layout in self.data["arrays"] if one == memory)
-        found: list[int] = self.data["layouts"][next(layouts)][1]
-        return found
-
-    def name(self, memory: int) -> str:
-        """The name of an array."""
-        given: str = self.data["memories"][memory][0]
-        return self.names.get(memory, given)
+        arrays = range(len(self.data.parts["arrays"]))
+        return self.data.layout(next(array for array in arrays if self.data.memory(array) == memory))[1]
 
 
-def timeline(data: Mapping[str, Any]) -> str:
-    """The picture of a digest's data as an SVG file."""
-    count = len(data["records"])
+def timeline(data: TapeData) -> str:
+    """The picture of a tape as an SVG file."""
+    count, memories = len(data), range(len(data.parts["memories"]))
     rows = {record: record for record in range(count)}
     if count > FIRST + LAST + 1:
         ends = (*range(FIRST), *range(count - LAST, count))
         rows = {record: row + (row >= FIRST) for row, record in enumerate(ends)}
-    lanes = range(len(data["memories"]))[:LANES]
-    picture = Picture(data, rows, lanes, _versions(data), dict(data["names"]))
+    picture = Picture(data, rows, memories[:LANES], _versions(data))
     body = "".join([*_lanes(picture), *_gap(picture), *_overwrites(picture), *_rows(picture)])
     size = f'width="{picture.width:.0f}" height="{picture.height:.0f}"'
     box = f'viewBox="0 0 {picture.width:.0f} {picture.height:.0f}"'
-    label = f'role="img" aria-label="tape of {count} records on {len(data["memories"])} arrays"'
+    label = f'role="img" aria-label="tape of {count} records on {len(memories)} arrays"'
     space = 'xmlns="http://www.w3.org/2000/svg"'
     paper = '<rect class="p" width="100%" height="100%"/>'
     return f'<svg {space} class="klp" {size} {box} {label}>{STYLE}{paper}{body}</svg>'
 
 
-def _versions(data: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+def _versions(data: TapeData) -> dict[tuple[int, int], int]:
     """The number of writes to a memory after each record that writes it."""
-    counts: dict[int, int] = {}
-    found: dict[tuple[int, int], int] = {}
-    for record, step in enumerate(data["records"]):
-        for memory in {data["arrays"][number][0] for number in data["steps"][step][2]}:
-            counts[memory] = found[record, memory] = counts.get(memory, 0) + 1
-    return found
+    writes: dict[int, int] = {}
+    versions: dict[tuple[int, int], int] = {}
+    for record in range(len(data)):
+        for memory in set(map(data.memory, data.sides(record)[1])):
+            writes[memory] = versions[record, memory] = writes.get(memory, 0) + 1
+    return versions
 
 
 def _text(x: float, y: float, classes: str, text: str, room: float = 1e9) -> str:
@@ -137,33 +120,32 @@ def _lanes(picture: Picture) -> Iterator[str]:
     yield _text(30, 24, "d", "launch") + _text(LABELS - 14, 24, "d e", "grid")
     for memory in picture.memories:
         x = picture.x(memory)
-        gradient = picture.data["memories"][memory][2]
+        gradient = picture.data.parts["memories"][memory][2]
         yield f'<line class="l" x1="{x}" x2="{x}" y1="{HEAD}" y2="{picture.height}"/>'
-        yield _text(x, 16, "c m", picture.name(memory) + "∇" * gradient, LANE - 4)
+        yield _text(x, 16, "c m", picture.data.label(memory) + "∇" * gradient, LANE - 4)
         yield _text(x, 31, "d m", " × ".join(map(str, picture.shape(memory))), LANE - 4)
-    left_out = len(picture.data["memories"]) - len(picture.memories)
-    if left_out:
-        yield _text(picture.width - LANE / 2, 24, "d m", f"{left_out} more")
+    if picture.left_out:
+        yield _text(picture.width - LANE / 2, 24, "d m", f"{picture.left_out} more")
 
 
 def _gap(picture: Picture) -> Iterator[str]:
     if picture.is_cut:
-        left_out = len(picture.data["records"]) - len(picture.rows)
+        left_out = len(picture.data) - len(picture.rows)
         yield _text(30, HEAD + ROW * (FIRST + 0.5) + 4, "d", f"⋮ {left_out} more")
 
 
 def _rows(picture: Picture) -> Iterator[str]:
-    outcomes = [clash["outcome"] for clash in picture.data["clashes"]]
-    lost = [ends for clash, *ends in picture.data["overwrites"] if outcomes[clash] != "saved"]
+    data = picture.data
+    lost = [ends for clash, *ends in data.parts["overwrites"] if data.is_lost(clash)]
     wrong = {record for reader, writer, *_ in lost for record in (reader, writer)}
     for record in picture.rows:
-        y, kind = picture.y(record), picture.kind(record)
-        reads, writes = picture.touched(record)
+        y, kind = picture.y(record), data.kind(record)
+        reads, writes = ([data.memory(array) for array in side] for side in data.sides(record))
         shown = [memory for memory in (*reads, *writes) if memory in picture.memories]
         title = f"<title>{escape(kind['place'])}</title>"
         name = ("⚠ " if record in wrong else "") + kind["title"]
         yield f"<g>{title}{_text(24, y + 4, 'd e', str(record + 1))}{_text(30, y + 4, 'c t', name, 130)}"
-        yield _text(LABELS - 14, y + 4, "d e", " × ".join(map(str, kind.get("grid", ()))), 90)
+        yield _text(LABELS - 14, y + 4, "d e", data.grid(record), 90)
         if shown:
             ends = picture.x(min(shown)), picture.x(max(shown))
             yield f'<line class="s" x1="{ends[0]}" x2="{ends[1]}" y1="{y}" y2="{y}"/>'
@@ -187,13 +169,13 @@ def _mark(x: float, y: float, reads: bool, version: int | None) -> str:
 def _overwrites(picture: Picture) -> Iterable[str]:
     """Reader, writer and the array between them."""
     drawn: dict[tuple[float, float, float], str] = {}
-    for clash, reader, writer, array, nbytes, _ in picture.data["overwrites"]:
-        memory = picture.data["arrays"][array][0]
+    for clash, reader, writer, array, nbytes, _ in picture.data.parts["overwrites"]:
+        memory = picture.data.memory(array)
         if memory not in picture.memories or picture.rows.keys().isdisjoint({reader, writer}):
             continue
         x, begin = picture.x(memory), picture.y(reader)
         end = picture.height - ROW / 4 if writer == NOBODY else picture.y(writer)
-        outcome = picture.data["clashes"][clash]["outcome"]
+        outcome = picture.data.parts["clashes"][clash]["outcome"]
         saved = outcome == "saved"
         path = f'<path class="{"saved" if saved else "lost"}" d="M{x + 5} {begin}H{x + 18}V{end}H{x + 8}"/>'
         label = f"kept {nbytes} B" if saved else WORDS[outcome]
