@@ -96,8 +96,15 @@ def stores(text: str, name: str) -> bool:
     return any(_use(text, use.start(), use.end()) in ("store", "update", "part") for use in _uses(text, name))
 
 
+def takes_pointer(text: str, name: str) -> bool:
+    """Whether a snippet takes the array `name` as a pointer, which reaches elements side by side only."""
+    text = plain(text)
+    return any(_use(text, use.start(), use.end()) == "whole" for use in _uses(text, name))
+
+
 def _use(text: str, start: int, end: int) -> str | None:
-    """One use: read, store, add, update (by `*=`), part (of an element), pointer; None for its shape."""
+    """One use: read, store, add, update (by `*=`), part (of an element), pointer (to an element), whole
+    (a pointer to all of them); None for its shape."""
     before, after = text[:start], text[end:]
     if re.match(r"\s*\.\s*(?:shape|strides|ndim|size)\b", after):
         return None
@@ -108,7 +115,7 @@ def _use(text: str, start: int, end: int) -> str | None:
     elif after.lstrip().startswith(("[", "(")):
         close = _closing(text, end + len(after) - len(after.lstrip()))
     else:
-        return "pointer"
+        return "whole"
     if close is None or _TOUCHED.search(before):
         return "pointer"
     rest = text[close:]

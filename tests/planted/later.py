@@ -166,8 +166,8 @@ LATER = (
     Fault(
         "sums beside an array reach half as far",
         CODEGEN,
-        "*)low + (k << 6)",
-        "*)low + (k << 5)",
+        "low + (k << 6 << sums.shift)",
+        "low + (k << 5 << sums.shift)",
         SUMS,
     ),
     Fault(

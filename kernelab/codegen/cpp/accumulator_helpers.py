@@ -3,6 +3,7 @@
 The float64s come in blocks of 64, each made when it is first needed, so that a launch pays for what it adds
 to and not for the size of the array.  A small array has one float64 for each element from the beginning:
 an addition then needs no test of its size.  Where there is no memory, the addition is a plain one.
+In a field of packed records, whose stride is no multiple of its size, an element can begin at any byte.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,9 +20,10 @@ DENSE = 1 << 15
 _BESIDE = f"""\
 extern "C" void* calloc(unsigned long, unsigned long);
 extern "C" void free(void*);
-struct Sums {{ double* dense; double** blocks; i64 places; bool few; }};
-static Sums sums_of(i64 places, bool few) {{
-  return {{few || places > {DENSE} ? 0 : (double*)calloc(places, 8), 0, places, few}};
+struct Sums {{ double* dense; double** blocks; i64 places; int shift; bool few; }};
+static Sums sums_of(i64 bytes, int shift, bool few) {{
+  const i64 places = bytes >> shift;
+  return {{few || places > {DENSE} ? 0 : (double*)calloc(places, 8), 0, places, shift, few}};
 }}
 static double* beside(Sums& sums, i64 place) {{
   if (!sums.blocks && !(sums.blocks = (double**)calloc((sums.places >> 6) + 1, 8))) return 0;
@@ -32,8 +34,10 @@ static double* beside(Sums& sums, i64 place) {{
 """
 
 _WIDEN = """\
-__attribute__((always_inline)) static inline void widen{name}(char* at, float value, Sums& sums, i64 place) {{
+__attribute__((always_inline)) static inline void widen{name}(char* at, float value, Sums& sums,
+                                                             i64 offset) {{
   {type}* const element = ({type}*)at;
+  const i64 place = offset >> sums.shift;
   if (sums.dense) {{
     sums.dense[place] += value;
     return;
@@ -47,14 +51,16 @@ __attribute__((always_inline)) static inline void widen{name}(char* at, float va
 """
 
 _SPREAD = """\
-static void settle_all{name}({type}* elements, const double* sums, i64 count) {{
-  for (i64 i = 0; i < count; ++i)
-    if (sums[i]) elements[i] = {settled}({wide}(elements[i]) + sums[i]){close};
+static void settle_all{name}(char* low, int shift, const double* sums, i64 count) {{
+  for (i64 i = 0; i < count; ++i) {{
+    {type}* const element = ({type}*)(low + (i << shift));
+    if (sums[i]) *element = {settled}({wide}(*element) + sums[i]){close};
+  }}
 }}
 static void spread{name}(char* low, Sums& sums) {{
-  if (sums.dense) settle_all{name}(({type}*)low, sums.dense, sums.places);
+  if (sums.dense) settle_all{name}(low, sums.shift, sums.dense, sums.places);
   for (i64 k = 0; sums.blocks && k <= sums.places >> 6; ++k) {{
-    if (sums.blocks[k]) settle_all{name}(({type}*)low + (k << 6), sums.blocks[k], 64);
+    if (sums.blocks[k]) settle_all{name}(low + (k << 6 << sums.shift), sums.shift, sums.blocks[k], 64);
     free(sums.blocks[k]);
   }}
   free(sums.dense);

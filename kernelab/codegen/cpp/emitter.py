@@ -36,7 +36,7 @@ from kernelab.codegen.cpp.wide_accumulators import too_few, total_of, wide_of
 from kernelab.codegen.cpp.writer import Writer, early_saves, scalar_type
 from kernelab.errors import NOWHERE
 from kernelab.lang import ir
-from kernelab.lang.native import Snippet, SnippetParam
+from kernelab.lang.native import Snippet, SnippetParam, takes_pointer
 from kernelab.lang.types import Array, Value, scalar_of, size_of
 
 
@@ -259,8 +259,12 @@ class _Body(Writer):
         fields = f"{name}, {{{extents}}}, {{{strides}}}, {ndim}, status, {len(self.sites)}, thread"
         inner = f"{{{fields}}}" if param.access == "clear" else fields
         self.line(f"{snippets.view_type(param)} {view} = {{{inner}}};")
-        packed = f"{stmt.snippet.name} takes {array.hint} as a pointer, and its elements lie apart"
-        self.sites += [Site(stmt.span, array.hint), Site(stmt.span, message=packed)]
+        self.sites.append(Site(stmt.span, array.hint))
+        if param.access != "clear" and takes_pointer(stmt.snippet.text, param.name):
+            message = f"{stmt.snippet.name} takes {array.hint} as a pointer, and its elements lie apart"
+            failed = f"fail(status, 2, {len(self.sites)}, thread); {self.flavor.leave}"
+            self.line(f"if (!{view}.packed()) {{ {failed} }}")
+            self.sites.append(Site(stmt.span, message=message))
         return view
 
     # -------------------------------------------------------------------------------------- choices

@@ -89,6 +89,8 @@ template <class T> struct array_t {
   }
   template <class I> FN T& operator[](I flat) {
     if (ndim == 1) return inside(flat, 0) ? *(T*)(data + flat * strides[0]) : blank();
+    for (int k = 0; k < ndim; ++k)
+      if (shape[k] == 0) return inside(0, k), blank();
     i64 at = 0, rest = flat;
     for (int k = ndim - 1; k > 0; --k) at += rest % shape[k] * strides[k], rest /= shape[k];
     return inside(flat < 0 ? -1 : rest, 0) ? *(T*)(data + at + rest * strides[0]) : blank();
@@ -105,14 +107,13 @@ template <class T> struct array_t {
   FN T& blank() { spare = typename plain_t<T>::type(); return *(T*)&spare; }
   FN i64 size() const { i64 n = 1; for (int k = 0; k < ndim; ++k) n *= shape[k]; return n; }
   // A pointer walks over elements that lie side by side.
-  FN operator T*() {
-    i64 packed = sizeof(T);
-    for (int k = ndim - 1; k >= 0; --k) {
-      if (strides[k] != packed && shape[k] > 1) fail(status, 2, site + 1, thread);
-      packed *= shape[k];
-    }
-    return (T*)data;
+  FN bool packed() const {
+    i64 size = sizeof(T);
+    for (int k = ndim - 1; k >= 0; size *= shape[k--])
+      if (strides[k] != size && shape[k] > 1) return false;
+    return true;
   }
+  FN operator T*() { return (T*)data; }
 };
 // What a snippet stores to, when its adjoint has been taken: a store leaves 0, a sum leaves all as it is.
 template <class T> struct cleared_t {

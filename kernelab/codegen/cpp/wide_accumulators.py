@@ -227,16 +227,17 @@ class Wide:
         name = self.array
         reach = [f"({name}_s{k} {{}} 0 ? ((i64){name}_n{k} - 1) * {name}_s{k} : 0)" for k in range(self.ndim)]
         first, last = (" + ".join([name, *(part.format(sign) for part in reach)]) for sign in "<>")
+        strides = " | ".join(f"{name}_s{k}" for k in range(self.ndim))
         size = self.scalar.bits // 8
+        shift = f"({strides}) % {size} ? 0 : {size.bit_length() - 1}"
         return (
             f"char* const {self.low} = {first};",
-            f"Sums {self.sums} = sums_of(({last} + {self.itemsize} - {self.low}) / {size}, {self.few});",
+            f"Sums {self.sums} = sums_of({last} + {self.itemsize} - {self.low}, {shift}, {self.few});",
         )
 
     def added(self, pointer: str, value: str) -> str:
         """The statement that adds."""
-        place = f"({pointer} - {self.low}) / {self.scalar.bits // 8}"
-        return f"{self.adds}({pointer}, {value}, {self.sums}, {place});"
+        return f"{self.adds}({pointer}, {value}, {self.sums}, {pointer} - {self.low});"
 
     @property
     def settled(self) -> str:

@@ -51,6 +51,7 @@ class UserFunction(Offers, Single):
     """A function that kernels, also those of other cells, can call: lowered for each combination of types."""
 
     OFFERED = ("name", "signature", "source", "span")
+    is_native = False
 
     def __init__(self, template: Template) -> None:
         self.template = template

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelab.errors import Diagnostic, KernelTypeError, LaunchError, Source, Span
 from kernelab.frontend.definitions.definitions import Template, default_of, kept, lower_def
-from kernelab.frontend.meaning import fence
+from kernelab.frontend.meaning import fence, local_arrays
 from kernelab.frontend.meaning.annotations import annotation, is_any, open_ndim
 from kernelab.frontend.meaning.frame import Mistake
 from kernelab.frontend.meaning.meanings import Meaning, Poison
@@ -90,6 +90,8 @@ def lower_kernel(template: Template, given: Mapping[str, AnyType] | None = None)
         return Outcome(None, tuple(errors), tuple(frame.notes))
     vars = tuple(var for meaning in params.values() for var in struct_values.vars_of(meaning))
     function = Function(template.name, vars, frame.builder.close(), frame.threads, template.span)
+    if (exceeded := local_arrays.too_many(function)) is not None:
+        return Outcome(None, (exceeded,), tuple(frame.notes))
     purpose.note_no_effect(frame, function.body, template.body, template.span)
     kernel = KernelDefinition(
         template.name,

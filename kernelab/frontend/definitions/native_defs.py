@@ -104,6 +104,8 @@ def _lines_at(text: str, source: Source, first: int) -> tuple[SnippetLine, ...] 
 class NativeFunction(UserFunction):
     """A function whose body is C++: kernels call it like any other."""
 
+    is_native = True
+
     def __init__(self, template: Template, given: Texts) -> None:
         super().__init__(template)
         self.texts = given

@@ -164,6 +164,11 @@ def _passed(
         )
     purpose = f"the argument {parameter.name} of {function.name} is"
     if isinstance(value, ArrayRef | View) and array_views.is_view(value):
+        if function.is_native:
+            message = f"{purpose} a part of an array, and C++ takes whole ones"
+            raise frame.error(
+                argument.node, message, hint="pass the array, and the index where the part begins"
+            )
         if parameter.type is None or parameter.type == array_views.type_of(value):
             return array_views.passed(value)
         raise frame.error(argument.node, f"{purpose} {parameter.type}, not {describe(value)}")

@@ -2,16 +2,21 @@
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from kernelab.errors import Diagnostic
 from kernelab.frontend.meaning.frame import Frame
 from kernelab.frontend.meaning.meanings import ArrayRef, Meaning, TupleOf, Typed, TypeRef, Weak, describe
+from kernelab.lang.build import elem_of
 from kernelab.lang.ir import Alloc, Atom, Atomic, Block, Call, Const, Function, Native, Store, Var, walk
 from kernelab.lang.types import Array, Value, bytes_of, float32
 
 LARGEST = 1 << 14
 """The most bytes of a local array, which is on the stack of its thread."""
+
+LARGEST_SUM = 1 << 18
+"""The most bytes of all local arrays of a kernel; its adjoint has as many again."""
 
 
 class Given(Protocol):
@@ -43,6 +48,28 @@ def zeros(frame: Frame, name: str, arguments: Sequence[Given], node: ast.Call) -
     frame.builder.emit(Alloc(var, shape, frame.builder.span))
     frame.locals.add(var)
     return ArrayRef(var)
+
+
+def too_many(kernel: Function) -> Diagnostic | None:
+    """The error at the local array with which those of a kernel, and of what it calls, exceed the stack."""
+    size = 0
+    for alloc in _allocations(kernel.body):
+        size += math.prod(alloc.shape) * bytes_of(elem_of(alloc.out))
+        if size > LARGEST_SUM:
+            message = (
+                f"the local arrays of {kernel.name} are too large: at most {LARGEST_SUM:,} bytes fit in all"
+            )
+            hint = "make fewer, or pass an array with an axis for the threads"
+            return Diagnostic(message, alloc.span, "value", hint=hint)
+    return None
+
+
+def _allocations(body: Block) -> Iterator[Alloc]:
+    for stmt in walk(body):
+        if isinstance(stmt, Alloc):
+            yield stmt
+        elif isinstance(stmt, Call):
+            yield from _allocations(stmt.function.body)
 
 
 def _shape(frame: Frame, given: Given) -> tuple[int, ...]:

@@ -316,6 +316,9 @@ class Callee(Protocol):
     @property
     def hands_back(self) -> HandsBack | None: ...
 
+    @property
+    def is_native(self) -> bool: ...
+
     def chosen(self, arguments: Sequence[tuple[str | None, "Meaning"]], /) -> "Callee | None":
         """The function that a call means, of several of one name; `arguments` are keywords and values."""
         ...

@@ -30,6 +30,7 @@ from kernelab.passes.ad.custom_rules import (
     refuse_lost_reads,
     touches,
 )
+from kernelab.passes.ad.division_checks import divisions_checked
 from kernelab.passes.ad.operand_cotangents import pull
 from kernelab.passes.ad.primal_replay import Env, Replay, ascending, value_of
 from kernelab.passes.ad.record import Recorded, Residual, record
@@ -111,7 +112,7 @@ def _pair(recorded: Recorded, names: frozenset[str], storage: ir.Storage) -> Vjp
     body = writer.builder.close()
     name, descending = f"{primal.name}_adjoint", not primal.descending
     adjoint = replace(primal, name=name, params=signature, body=body, descending=descending)
-    adjoint = simplify(simplify(adjoint))
+    adjoint = divisions_checked(simplify(simplify(adjoint)))
     positions = tuple(memories[memory] for memory in stacks)
     return Vjp(recorded.primal, adjoint, recorded.residuals, (), recorded.reopened, positions)
 
