@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelab as kl
+from kernelab.autodiff.jacobians import pattern as pattern_module
 from kernelab.autodiff.jacobians.jacobian import jacobians
 from kernelab.autodiff.jacobians.pattern import Pattern, color_columns, color_stars, patterns
-from kernelab.autodiff.jacobians.sparse import Stars
+from kernelab.autodiff.jacobians.sparse import Compressed, Stars
 from kernelab.autodiff.jacobians.subject import of_function, of_kernel
 
 CELL = """
@@ -224,6 +225,60 @@ def test_auto_keeps_small_and_dense_matrices_whole() -> None:
     large = kl.autograd.jacobian(K["band"], 300, [reals(300)], [kl.zeros(300)], sparse="auto")[0, 0]
     assert small.entries is None
     assert large.entries is not None
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 5, 16])
+@pytest.mark.parametrize("n", [63, 65, 4097, 20_000])
+def test_a_pattern_is_found_in_blocks_of_any_number_and_in_any_lanes(
+    lanes: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pattern_module, "MOST_LANES", lanes)
+    index = RNG.integers(0, n, (n, 3)).astype(np.int32)
+    x, y = reals(n), kl.zeros(n)
+    given = kl.array(index, dtype=int)
+    _, (found,) = patterns(of_kernel(K["gathers"], n, [x, given], [y], "jacobian"), 0)
+    wanted = sorted({(row, int(column)) for row in range(n) for column in index[row]})
+    assert [*zip(found.rows.tolist(), found.columns.tolist(), strict=True)] == wanted
+    _, (band,) = patterns(of_kernel(K["band"], n, [x], [y], "jacobian"), 0)
+    near = [(i, j) for i in range(n) for j in (i - 1, i, i + 1) if 0 <= j < n]
+    assert [*zip(band.rows.tolist(), band.columns.tolist(), strict=True)] == near
+
+
+def test_the_memory_of_a_band_grows_with_its_entries() -> None:
+    n = 400_000  # whole, it has 640 GB
+    x = reals(n)
+    (found,) = kl.autograd.jacobian(K["band"], n, [x], [kl.zeros(n)], sparse=True).values()
+    assert found.nnz == 3 * n - 2
+    values = x.numpy().astype(np.float64)
+    matrix = found.tocsr()
+    np.testing.assert_allclose(matrix.diagonal(1), -values[:-1], rtol=1e-6)
+    np.testing.assert_allclose(matrix.diagonal(-1), values[1:], rtol=1e-6)
+
+
+def test_python_and_a_kernel_give_the_same_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, columns = np.nonzero(np.random.default_rng(3).uniform(size=(40, 30)) < 0.1)
+    symmetric = np.nonzero(np.abs(np.subtract.outer(np.arange(20), np.arange(20))) % 7 < 2)
+    colors, stars = color_columns(rows, columns, (40, 30)), color_stars(*symmetric, 20)
+    for row in range(40):
+        mine = colors[columns[rows == row]]
+        assert len({*mine.tolist()}) == len(mine)
+    monkeypatch.setattr(pattern_module, "FEW", 0)
+    np.testing.assert_array_equal(color_columns(rows, columns, (40, 30)), colors)
+    np.testing.assert_array_equal(color_stars(*symmetric, 20), stars)
+
+
+def test_no_colours_are_looked_for_where_they_cannot_be_few_enough() -> None:
+    n = 300
+    columns = np.concatenate([np.arange(n), np.arange(1, n), np.arange(n - 2)]).astype(np.int32)
+    rows = np.concatenate([np.zeros(n), np.arange(1, n), np.arange(2, n)]).astype(np.int32)
+    order = np.lexsort((columns, rows))
+    wide = Compressed(Pattern(rows[order], columns[order], (n, n)))
+    assert wide.way == "rows"
+    assert "columns" not in vars(wide)
+    turned = np.lexsort((rows, columns))
+    high = Compressed(Pattern(columns[turned], rows[turned], (n, n)))
+    assert high.way == "columns"
+    assert "rows" not in vars(high)
 
 
 def test_columns_without_entries_and_empty_patterns_are_coloured() -> None:

@@ -4,10 +4,10 @@ Sixty-four inputs, or blocks of them, are told apart in one lane.  Where there a
 tell, blocks are found first; then every block is split in 64, blocks that share no output together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,21 +15,30 @@ from kernelab.autodiff.jacobians.subject import Subject, Variable
 from kernelab.autodiff.records.programs import Argument, Extents, Program
 from kernelab.autodiff.transforms.batch_level import Batch
 from kernelab.autodiff.transforms.levels import BASE, Level, known
-from kernelab.errors import Source
 from kernelab.lang.types import Scalar, bytes_of, is_differentiable, scalar_of, size_of, uint64
 from kernelab.runtime.array.array import array
 from kernelab.runtime.host.create import from_numpy
-from kernelab.runtime.kernel.kernel import Kernel, compile_source
+from kernelab.runtime.kernel.decorators import kernel
+from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.launch import launch
 from kernelab.runtime.memory.device import CPU
 from kernelab.runtime.memory.memory import Allocation, allocate
 
 Numbers = np.ndarray[Any, np.dtype[np.int32]]
 
-_TEXT = """
-def color_columns(row_starts: array[int], row_columns: array[int], column_starts: array[int],
-                  column_rows: array[int], taken: array[int], colors: array[int]):
-    for column in range(colors.shape[0]):
+if TYPE_CHECKING:
+    Ints = Any
+else:
+    Ints = array[int]  # for the kernels; small patterns are coloured by the same text, over lists
+
+FEW = 1 << 13
+"""How many entries Python colours sooner than it builds a kernel that does."""
+
+
+def _columns_in_turn(
+    row_starts: Ints, row_columns: Ints, column_starts: Ints, column_rows: Ints, taken: Ints, colors: Ints
+) -> None:
+    for column in range(len(colors)):
         for a in range(column_starts[column], column_starts[column + 1]):
             row = column_rows[a]
             for b in range(row_starts[row], row_starts[row + 1]):
@@ -41,8 +50,9 @@ def color_columns(row_starts: array[int], row_columns: array[int], column_starts
             color += 1
         colors[column] = color
 
-def color_stars(row_starts: array[int], row_columns: array[int], taken: array[int], colors: array[int]):
-    for v in range(colors.shape[0]):
+
+def _stars_in_turn(row_starts: Ints, row_columns: Ints, taken: Ints, colors: Ints) -> None:
+    for v in range(len(colors)):
         for a in range(row_starts[v], row_starts[v + 1]):
             w = row_columns[a]
             if w < v:
@@ -50,48 +60,59 @@ def color_stars(row_starts: array[int], row_columns: array[int], taken: array[in
             if w != v:
                 for b in range(row_starts[w], row_starts[w + 1]):
                     x = row_columns[b]
-                    if x < v:
-                        if w > v or colors[x] < colors[w]:
-                            taken[colors[x]] = v + 1
+                    if x < v and (w > v or colors[x] < colors[w]):
+                        taken[colors[x]] = v + 1
         color = 0
         while taken[color] == v + 1:
             color += 1
         colors[v] = color
-"""
+
+
+def _in_turn(function: Callable[..., None], *given: Numbers) -> Numbers:
+    """Colours given one after another, the least that is free, by one thread; the last array holds them."""
+    if len(given[1]) <= FEW:
+        lists = [numbers.tolist() for numbers in given]
+        function(*lists)
+        return np.array(lists[-1], np.int32)
+    arrays = [from_numpy(numbers.astype(np.int32), device=CPU) for numbers in given]
+    launch(_kernel(function), 1, arrays, record_tape=False)
+    return arrays[-1].numpy()
 
 
 @cache
-def _kernel(name: str) -> Kernel:
-    compiled = compile_source(Source(_TEXT, "kernelab coloring"))
-    compiled.raise_errors()
-    found = compiled.definitions[name]
-    assert isinstance(found, Kernel)
-    return found
+def _kernel(function: Callable[..., None]) -> Kernel:
+    made = kernel(function)
+    assert isinstance(made, Kernel)
+    return made
 
 
 def starts(sorted_keys: Numbers, count: int) -> Numbers:
     """The first entry of each of `count` sorted keys, and one past the last."""
-    return np.searchsorted(sorted_keys, np.arange(count + 1)).astype(np.int32)
+    found = np.zeros(count + 1, np.int32)
+    np.cumsum(np.bincount(sorted_keys, minlength=count), out=found[1:])
+    return found
 
 
 def color_columns(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> Numbers:
     """A colour for each column of the pattern with entries at (rows, columns), sorted by row, from 0 up."""
-    colors = np.zeros(shape[1], np.int32)
-    if len(rows) == 0:
-        return colors
+    most = int(np.bincount(rows).max(initial=0))
+    if most == 0:
+        return np.zeros(shape[1], np.int32)
+    # In a band every `most`-th column has the same colour.
+    in_turns = np.arange(shape[1], dtype=np.int32) % most
+    keys = rows.astype(np.int64) * most + columns % most
+    if np.bincount(keys, minlength=1).max() == 1:
+        return in_turns
     order = np.argsort(columns, kind="stable")
-    given = [
+    return _in_turn(
+        _columns_in_turn,
         starts(rows, shape[0]),
-        columns.astype(np.int32),
-        starts(columns[order], shape[1]),
-        rows[order].astype(np.int32),
+        columns,
+        starts(columns, shape[1]),
+        rows[order],
         np.zeros(shape[1] + 1, np.int32),
-        colors,
-    ]
-    launch(
-        _kernel("color_columns"), 1, [from_numpy(values, device=CPU) for values in given], record_tape=False
+        np.zeros(shape[1], np.int32),
     )
-    return colors
 
 
 def color_stars(rows: Numbers, columns: Numbers, size: int) -> Numbers:
@@ -104,17 +125,16 @@ def color_stars(rows: Numbers, columns: Numbers, size: int) -> Numbers:
     rank = np.empty(size, np.int32)
     rank[order] = np.arange(size)
     moved = np.lexsort((rank[columns], rank[rows]))
-    by_rank, colors = rank[rows][moved], np.zeros(size, np.int32)
-    given = [starts(by_rank, size), rank[columns][moved], np.zeros(size + 1, np.int32), colors]
-    launch(_kernel("color_stars"), 1, [from_numpy(values, device=CPU) for values in given], record_tape=False)
-    return colors[rank]
+    taken, colors = np.zeros(size + 1, np.int32), np.zeros(size, np.int32)
+    found = _in_turn(_stars_in_turn, starts(rank[rows], size), rank[columns][moved], taken, colors)
+    return found[rank]
 
 
 # --------------------------------------------------------------------------------------------------- pattern
 
 
 BITS = 64
-MOST_LANES = 64
+MOST_LANES = 16
 ROOM = 1 << 27
 """How many bytes the bits of all lanes may take."""
 
@@ -185,34 +205,36 @@ def patterns(
 ) -> tuple[Sequence[Variable], list[Pattern]]:
     """The patterns of all outputs by one input; NotTraceableError where they cannot be found."""
     count, lanes = subject.sources[i].count, _most_lanes(subject)
-    size = 1
-    while -(-count // size) > BITS * lanes:
-        size *= BITS
-    column = np.arange(count)
-    block = column // size
-    targets, words = _words(subject, i, block // BITS, block % BITS, labels)
-    row, lane, bit = _unpacked(words)
-    found, blocks = lane * BITS + bit, -(-count // size)
-    while size > 1:
-        colors = color_columns(row.astype(np.int32), found.astype(np.int32), (words.shape[1], blocks))
-        by_color = np.zeros((words.shape[1], int(colors.max()) + 1), np.int64)
+    column, top = np.arange(count, dtype=np.int32), 0
+    while (count - 1) >> 6 * top >= BITS * lanes:  # there are blocks of 64 to the power of `top`
+        top += 1
+    block = column >> 6 * top
+    targets, words = _words(subject, i, block >> 6, block, labels)
+    lane, row, bit = _unpacked(words)
+    row, found = _by_row(row, lane << 6 | bit)
+    for level in reversed(range(top)):
+        colors = color_columns(row, found, (words.shape[1], int(block[-1]) + 1))
+        by_color = np.zeros((words.shape[1], int(colors.max()) + 1), np.int32)
         by_color[row, colors[found]] = found
-        finer = size // BITS
-        targets, words = _words(subject, i, colors[column // size], column % size // finer, labels)
-        row, lane, bit = _unpacked(words)
-        found, size = by_color[row, lane] * BITS + bit, finer
-        blocks = -(-count // size)
+        lane, block = colors[block], column >> 6 * level
+        targets, words = _words(subject, i, lane, block, labels)
+        lane, row, bit = _unpacked(words)
+        row, found = _by_row(row, by_color[row, lane] << 6 | bit)
     return targets, _by_output(row, found, targets, count)
 
 
+def _by_row(row: Numbers, column: Numbers) -> tuple[Numbers, Numbers]:
+    """Entries of a matrix, sorted by row and then by column."""
+    place = row.astype(np.int64) << 32 | column
+    place.sort(kind="stable")  # they come in a few runs that are sorted by row already
+    return (place >> 32).astype(np.int32), place.astype(np.int32)
+
+
 def _by_output(row: Any, column: Any, targets: Sequence[Variable], count: int) -> list[Pattern]:
-    order = np.lexsort((column, row))
-    row, column = row[order], column[order]
     made, first = [], 0
     for target in targets:
         start, stop = np.searchsorted(row, (first, first + target.count))
-        rows = (row[start:stop] - first).astype(np.int32)
-        made.append(Pattern(rows, column[start:stop].astype(np.int32), (target.count, count)))
+        made.append(Pattern(row[start:stop] - first, column[start:stop], (target.count, count)))
         first += target.count
     return made
 
@@ -225,23 +247,32 @@ def _most_lanes(subject: Subject) -> int:
 def _words(
     subject: Subject, i: int, lane: Any, bit: Any, labels: Sequence[str]
 ) -> tuple[Sequence[Variable], Any]:
-    """The bits of all outputs, lanes first, where each number of an input has one bit in one lane."""
+    """The bits of all outputs, lanes first; each number of an input has one bit, modulo 64, in one lane."""
     started, batch = subject.start(), Batch(BASE, int(lane.max()) + 1)
     level = Dependence(batch)
-    seeds = np.zeros((batch.lanes, len(lane)), np.uint64)
-    seeds[lane, np.arange(len(lane))] = np.uint64(1) << bit.astype(np.uint64)
+    seeds = np.zeros(batch.lanes * len(lane), np.uint64)
+    seeds[lane * len(lane) + np.arange(len(lane))] = np.uint64(1) << (bit & BITS - 1).astype(np.uint64)
     source = started.inputs[i]
     level.seeded.add(source.allocation)
     with batch.active():
-        batch.move(level.bits(source), batch.seeds(level.bits(source), seeds))
+        batch.fill(level.bits(source), seeds)
         found = started.go(level)
     parts = [batch.view(level.bits(out)).host().reshape(batch.lanes, -1) for out in found]
     return subject.targets(found, labels), np.concatenate(parts, 1)
 
 
-def _unpacked(words: Any) -> tuple[Any, Any, Any]:
-    """The row, lane and number of every bit that is set."""
-    lane, row = np.nonzero(words)
-    little = words[lane, row].astype("<u8")[:, None].view(np.uint8)
-    entry, bit = np.nonzero(np.unpackbits(little, axis=1, bitorder="little"))
-    return row[entry], lane[entry], bit
+def _unpacked(words: Any) -> tuple[Numbers, Numbers, Numbers]:
+    """The lane, row and number of every bit that is set."""
+    at, found = np.flatnonzero(words), list[tuple[Any, Any, Any]]()
+    left = words.ravel()[at]
+    lane = (at // words.shape[1]).astype(np.int32)
+    row = (at - np.multiply(lane, words.shape[1], dtype=np.int64)).astype(np.int32)
+    while len(left):
+        lowest = left & -left
+        bit = np.frexp(lowest.astype(np.float64))[1] - 1
+        found.append((lane, row, bit))
+        left ^= lowest
+        more = left != 0
+        lane, row, left = lane[more], row[more], left[more]
+    lanes, rows, bits = zip(*found, strict=True) if found else ([lane], [row], [lane])
+    return np.concatenate(lanes), np.concatenate(rows), np.concatenate(bits)

@@ -86,7 +86,12 @@ class Compressed:
 
     @cached_property
     def is_by_columns(self) -> bool:
-        return _colors(self.columns) <= REVERSE_COST * _colors(self.rows)
+        """Whether tangents take fewer runs; no colours are looked for where they cannot be few enough."""
+        wide, high = (_most(numbers) for numbers in (self.pattern.rows, self.pattern.columns))
+        if wide > REVERSE_COST * high and wide > REVERSE_COST * _colors(self.rows):
+            return False
+        found = _colors(self.columns)
+        return found <= REVERSE_COST * high or found <= REVERSE_COST * _colors(self.rows)
 
     @property
     def way(self) -> Way:
@@ -205,6 +210,11 @@ class Reading:
 def _flat(lanes: Numbers, width: int, at: Numbers) -> Any:
     """Indices of elements of some lanes among those of all lanes, which are `width` long."""
     return lanes.astype(np.intp) * width + at
+
+
+def _most(numbers: Numbers) -> int:
+    """How often the most frequent of some numbers stands among them."""
+    return int(np.bincount(numbers).max(initial=0))
 
 
 def _colors(colors: Numbers) -> int:
