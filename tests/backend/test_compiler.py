@@ -1,5 +1,8 @@
 """The compiler: which one is called, and what becomes of its complaints."""
 
+import fcntl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from kernelab.backend.common.compiler import (
     find_compiler,
     open_compiler,
 )
+from kernelab.backend.common.tiered import Pending
 from kernelab.backend.cpu.cpu_backend import CpuBackend
 from kernelab.codegen.common.entry import Line, Unit
 from kernelab.errors import BuildError, KernelError, KernelWarning
@@ -99,3 +103,62 @@ def test_gcc_keeps_registers_over_the_calls_of_loops(
     flags = open_compiler().flags
     assert ("-Og" in flags) == ("-fcaller-saves" in flags) == is_gcc
     assert ("-O2" in flags) != is_gcc
+
+
+def compiler_script(folder: Path, body: str) -> str:
+    """The path of a compiler that says its version, does what `body` says, and then compiles."""
+    path = folder / "c++"
+    path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec g++ --version\n{body}\nexec g++ "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_compiler_that_a_signal_ended_is_named_as_that_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_cache: Path
+) -> None:
+    mark = tmp_path / "mark"
+    body = f"[ -e {mark} ] || {{ touch {mark}; kill -9 $$; }}"
+    monkeypatch.setenv("KERNELAB_CXX", compiler_script(tmp_path, body))
+    pending = Pending(lambda: CpuBackend().build([kernels.saxpy().function]))
+    pending.run()
+    with pytest.raises(BuildError, match="ended by a signal \\(SIGKILL\\)") as caught:
+        pending.result()
+    assert not isinstance(caught.value, CompilerError)
+    assert "fault of kernelab" not in str(caught.value)
+    assert "saxpy" in pending.result()
+
+
+INTERRUPTED = """
+import os, signal
+os.setpgid(0, 0)
+import kernelab as kl
+
+kernel = kl.compile("def k(x: array[float], y: array[float]):\\n    y[tid()] = sin(x[tid()])\\n")["k"]
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+y = kl.zeros(1)
+kl.launch(kernel, dim=1, inputs=[kl.ones(1)], outputs=[y])
+print(y)
+"""
+
+
+def test_an_interrupt_of_the_terminal_does_not_reach_the_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_cache: Path
+) -> None:
+    # The compiler interrupts the process group of the program, as Ctrl-C does, and then compiles.
+    monkeypatch.setenv("KERNELAB_CXX", compiler_script(tmp_path, "kill -INT -$PPID"))
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("interrupted\n")
+    assert "[0.84147" in done.stdout
+
+
+def test_an_interrupted_build_leaves_no_compiler_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_cache: Path
+) -> None:
+    # The compiler's own child inherits the file: it is unlocked when both have ended.
+    lock = tmp_path / "lock"
+    body = f"exec 9>{lock}; flock 9; kill -INT $PPID; sleep 600 & wait; exit 1"
+    monkeypatch.setenv("KERNELAB_CXX", compiler_script(tmp_path, body))
+    with pytest.raises(KeyboardInterrupt):
+        CpuBackend().build([kernels.saxpy().function])
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)

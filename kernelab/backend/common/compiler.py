@@ -3,10 +3,12 @@
 Knows command lines and text; must not know kernels.
 """
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,14 +76,39 @@ class Compiler:
         command = [*self.command, *self.flags, "-o", str(library), "-"]
         # Its own temporary files belong where the library goes, and its words are read by a machine.
         environment = os.environ | {"TMPDIR": str(library.parent), "LC_ALL": "C"}
-        done = subprocess.run(
-            command, input=unit.text, capture_output=True, text=True, env=environment, check=False
-        )
-        if done.returncode != 0:
-            told = complaints(unit, _places(done.stderr))
-            if told:
-                raise KernelSyntaxError(*told)
-            raise CompilerError(_complaint(self, unit, done.stderr))
+        status, stderr = _run(command, unit.text, environment)
+        if status == 0:
+            return
+        told = complaints(unit, _places(stderr))
+        if told:
+            raise KernelSyntaxError(*told)
+        if status < 0 or _KILLED.search(stderr):
+            raise BuildError(_killed(self, status, stderr))
+        raise CompilerError(_complaint(self, unit, stderr))
+
+
+def _run(command: list[str], text: str, environment: dict[str, str]) -> tuple[int, str]:
+    """The status and the messages of a compiler, which an interrupt of the terminal does not reach.
+
+    It has a process group of its own: all of it ends where this call does.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        process_group=0,
+    ) as process:
+        try:
+            _, stderr = process.communicate(text)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+    return process.returncode, stderr
 
 
 def find_compiler() -> str | None:
@@ -138,6 +165,17 @@ def _places(stderr: str) -> Iterator[tuple[int, int, str]]:
         number, column, is_error, _, text = found.groups()
         message = text if is_error else message or text
         yield int(number), int(column), message
+
+
+_KILLED = re.compile(r"(Killed|Terminated|Interrupt) signal terminated program")
+
+
+def _killed(compiler: Compiler, status: int, stderr: str) -> Diagnostic:
+    found = _KILLED.search(stderr)
+    by = found.group(1) if found else signal.Signals(-status).name
+    message = f"{Path(compiler.command[-1]).name} was ended by a signal ({by}) before the kernel was built"
+    hint = "the machine may be short of memory: free some, and run it again"
+    return Diagnostic(message, code="compiler-killed", hint=hint)
 
 
 _COMPLAINT = re.compile(r"^<stdin>:(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", re.MULTILINE)

@@ -50,9 +50,10 @@ class Pending(Generic[T]):
         """Build."""
         try:
             self._made.append(self._context.run(self._make))
+            del self._make
         except BaseException as problem:  # noqa: BLE001 (it is for whoever takes the result)
             self.problem = problem
-        del self._make, self._context
+        del self._context
         self._done.set()
 
     def drop(self) -> None:
@@ -60,14 +61,15 @@ class Pending(Generic[T]):
         self._home = 0
 
     def result(self) -> T:
-        """The result of the build, after waiting for it; raises the error of a failed one."""
+        """The result of the build, after waiting for it; raises its error once, and then builds again."""
         if not self.is_done and self._home != os.getpid():
             return self._make()  # threads do not live on in a forked process
         self._done.wait()
         self.was_told = True
         if self.problem is not None:
-            raise self.problem
-        return self._made[0]
+            problem, self.problem = self.problem, None
+            raise problem
+        return self._made[0] if self._made else self._make()
 
 
 class Worker:
