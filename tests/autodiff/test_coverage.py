@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelab.autodiff.records.steps import MOST, Coverage
+from kernelab.autodiff.records.coverage import MOST, Coverage
 from kernelab.passes.access.access_regions import Box
 
 AXES = st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(1, 3))

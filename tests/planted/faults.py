@@ -398,8 +398,8 @@ HAZARDS = (
     Fault(
         "adjoints read the new bytes though the old ones were saved",
         AUTODIFF,
-        "replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}",
-        "replaced = {}",
+        "return {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}",
+        "return {}",
         TAPES,
     ),
     Fault(
@@ -450,8 +450,8 @@ SWEEP = (
     Fault(
         "a leaf's gradient does not add up over backward passes",
         AUTODIFF,
-        "np.add(before, values, out=gradient.host())",
-        "gradient.host()[...] = values",
+        "np.add(values, more, out=values)",
+        "values[...] = more",
         TAPES,
     ),
     Fault(

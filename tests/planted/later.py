@@ -229,8 +229,8 @@ LATER = (
     Fault(
         "an input that the tape overwrites is taken for its own",
         AUTODIFF,
-        "self._inputs.add(memory)",
-        "self._inputs.clear()",
+        "_History(is_input=True)",
+        "_History()",
         VERSIONS,
     ),
     Fault(

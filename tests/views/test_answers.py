@@ -106,7 +106,7 @@ def test_a_question_that_would_take_minutes_is_not_begun(
 def test_cotangents_of_many_numbers_are_kept_only_while_the_tape_is_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kernelab.autodiff.tape.observed.MOST_KEPT", 2)
+    monkeypatch.setattr("kernelab.autodiff.tape.seeds.MOST_KEPT", 2)
     x, y = traced(3), traced(3)
     tape = squared(x, y)
     seed = np.arange(3.0, dtype=np.float32)

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kernelab.autodiff.records.coverage import WHOLE, box_in
 from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
 from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.records.steps import WHOLE, box_in
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord, checkpoint
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import BASE, Level, fresh

@@ -24,8 +24,8 @@ from kernelab.autodiff.jacobians.jacobian import Selection
 from kernelab.autodiff.jacobians.subject import Key, Subject, apart, of_kernel
 from kernelab.autodiff.overwrites.hazards import Watch
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.records.steps import steps_of
-from kernelab.autodiff.tape.cuts import Passive, flow
+from kernelab.autodiff.tape.backward import BackwardPlan
+from kernelab.autodiff.tape.cuts import Passive, cuts_between
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.autodiff.transforms.levels import duplicate
 from kernelab.autodiff.transforms.progress import steps
@@ -279,7 +279,8 @@ def _cut(tape: Tape) -> LaunchCheck | None:
     """The first record at which a chain ends that has gradients on both sides, as `backward` would report."""
     records = tuple(tape)
     ends = tape.seeds or _ends(records)
-    cuts = [cut for cut in flow(steps_of(records), ends).cuts if isinstance(cut, Passive)]
+    plan = BackwardPlan(records, ends)
+    cuts = [cut for cut in cuts_between(plan.steps, plan.live, plan.on_the_way) if isinstance(cut, Passive)]
     for k, record in enumerate(records):
         for cut in cuts:
             if cut.consumer is record:

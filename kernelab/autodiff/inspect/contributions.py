@@ -13,10 +13,8 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.records.steps import steps_of
-from kernelab.autodiff.tape.cuts import flow
+from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.seeds import Seeds, values_of
-from kernelab.autodiff.tape.sweep import publications
 from kernelab.autodiff.tape.tape import Tape
 from kernelab.backend.interpreter.watch import Change, can_be_pointed, changes_of
 from kernelab.errors import Diagnostic, LaunchError, Source, Span, TapeError, a_thing
@@ -118,31 +116,25 @@ class _Sweep:
         self.keep(None, "the cotangent of the sweep", "", [], np.zeros_like(self.now()))
         token = RECORDER.set(None)
         try:
-            steps = steps_of(self.records)
-            found = flow(steps, seeds)
-            if not found.reached:
+            plan = BackwardPlan(self.records, seeds)
+            if not plan.reached:
                 raise _refused("no gradient reaches an array", "backward says where the chain ends")
-            for i in range(len(self.records) - 1, self.last(), -1):
-                if i in found.live:
+            for i in range(len(self.records) - 1, self.last(plan), -1):
+                if i in plan.live:
                     self.pull(i)
         finally:
             RECORDER.reset(token)
         parts = tuple(part for part in self.parts if np.any(part.value != 0))
         return Contributions(self.position, self.now(), parts)
 
-    def last(self) -> int:
+    def last(self, plan: BackwardPlan) -> int:
         """The record before the first that reads the element: there, its gradient is published."""
         strides = self.primal.strides
         offset = self.bytes.start - self.bar.ptr + self.primal.offset
         ones = (1,) * self.primal.ndim
         element = array.over(self.primal.allocation, offset, ones, strides, self.primal.dtype)
-        plan = publications(steps_of(self.records))
-        reading = [
-            (i, publication.leaf)
-            for i, group in plan.after.items()
-            for publication in group
-            if publication.elements.overlaps(element)
-        ]
+        published = [*plan.inputs, *((i, one) for i, group in plan.after.items() for one in group)]
+        reading = [(i, one.is_input) for i, one in published if one.elements.overlaps(element)]
         if not reading:
             return len(self.records)
         return -1 if any(leaf for _, leaf in reading) else min(i for i, _ in reading) - 1
@@ -171,12 +163,12 @@ class _Sweep:
         reverse = record.reverse if isinstance(record, LaunchRecord) else None
         if not isinstance(record, LaunchRecord) or not isinstance(reverse, Reverse) or record.is_switched_off:
             return None
-        bars, residuals, replaced = record.handed_over(reverse, self.adjoints)
-        near = any(bar.allocation is self.bar.allocation for bar in bars)
+        near = any(reached.allocation is self.primal.allocation for reached in record.active)
         if not near or not can_be_pointed(reverse.adjoint_by_line):
             return None
-        parts = record.call.adjoint_parts(bars, residuals, replaced)
-        return changes_of(reverse.adjoint_by_line, b"".join(parts), self.bytes)
+        saved = record.saved()  # alive until the run is over
+        args = b"".join(record.adjoint_parts(self.adjoints, saved))
+        return changes_of(reverse.adjoint_by_line, args, self.bytes)
 
     def keep(self, i: int | None, title: str, place: str, changes: list[Change], before: Values) -> None:
         """Note the changes by thread and line, and what is left between them and what the element is now."""

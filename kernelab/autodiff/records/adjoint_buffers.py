@@ -3,44 +3,53 @@
 Knows arrays, their memory and what programs take; must not know records or tapes.
 """
 
+import ctypes
 from collections.abc import Iterable
 
 from kernelab.autodiff.records.programs import Argument, Kept, KeptValues
 from kernelab.runtime.array.array import array
-from kernelab.runtime.memory.memory import Allocation, zeros_beside
+from kernelab.runtime.memory.memory import Allocation, allocate, zeros_beside
+
+Spare = dict[int, list[Allocation]]
+"""Buffers on the host that are not in use any more, by their size in bytes."""
 
 
-class _Buffers(dict[array, array]):
-    """Adjoints by array, made when they are first asked for; `memory` holds the buffers."""
+class _Buffers(dict[Allocation, Allocation]):
+    """The buffer of each memory: zeros, in a spare buffer if there is one, when it is first asked for."""
 
-    def __init__(self) -> None:
-        self.memory: dict[Allocation, Allocation] = {}
-        self.over: dict[Allocation, list[array]] = {}
+    def __init__(self, spare: Spare) -> None:
+        self.spare = spare
 
-    def __missing__(self, primal: array) -> array:
-        held = primal.allocation
-        memory = self.memory.get(held)
-        if memory is None:
-            memory = self.memory[held] = zeros_beside(held)
-        self.over.setdefault(held, []).append(primal)
-        bar = self[primal] = primal.twin(memory)
-        return bar
+    def __missing__(self, primal: Allocation) -> Allocation:
+        spare = self.spare.get(primal.nbytes)
+        if spare and primal.space is None:
+            buffer = self[primal] = spare.pop()
+            ctypes.memset(buffer.address, 0, buffer.nbytes)
+        else:
+            buffer = self[primal] = zeros_beside(primal)
+        return buffer
 
 
 class Adjoints:
-    """The adjoints of one backward pass: of arrays, and of the residuals that programs have appended to."""
+    """The adjoints of one backward pass: of memory, and of the residuals that programs have appended to.
 
-    def __init__(self) -> None:
-        self._buffers = _Buffers()
+    A buffer that is not needed any more serves again, here and in the backward pass that gets `spare` next,
+    unless a function of the user's may have seen it (`show`).
+    """
+
+    def __init__(self, spare: Spare | None = None) -> None:
+        self.memory = _Buffers({} if spare is None else spare)
         self._residuals: dict[Kept, array] = {}
+        self._is_shown = False
 
     def of(self, primal: array) -> array:
         """The adjoint of an array: the same elements of a buffer that starts as zeros."""
-        return self._buffers[primal]
+        return primal.twin(self.memory[primal.allocation])
 
-    def of_all(self, primals: Iterable[array]) -> list[array]:
-        """The adjoints of several."""
-        return list(map(self._buffers.__getitem__, primals))
+    def packed(self, primals: Iterable[array]) -> list[bytes]:
+        """The adjoints of several arrays as launches take them, without an array for each."""
+        memory = self.memory
+        return [primal.packed_in(memory[primal.allocation]) for primal in primals]
 
     def of_residual(self, residual: Kept) -> array:
         """The adjoint of what a program has appended."""
@@ -64,19 +73,41 @@ class Adjoints:
     def reach(self, given: Argument) -> bool:
         """Whether there is an adjoint of what a program was given."""
         if isinstance(given, array):
-            return given.allocation in self._buffers.memory
+            return given.allocation in self.memory
         return given in self._residuals
 
     def known(self, primal: array) -> array | None:
         """The adjoint of an array, None while it is zero everywhere."""
-        return self.of(primal) if primal.allocation in self._buffers.memory else None
+        return self.of(primal) if primal.allocation in self.memory else None
+
+    def start(self, primal: Allocation) -> Allocation:
+        """A new buffer for the adjoints of a memory, every byte of which is about to be written."""
+        spare = self.memory.spare.get(primal.nbytes)
+        reused = spare.pop() if spare and primal.space is None else None
+        buffer = self.memory[primal] = reused or allocate(primal.nbytes, cleared=False, beside=primal)
+        return buffer
 
     def share(self, primal: Allocation, bar: Allocation) -> None:
         """Make `bar` the adjoint of some memory."""
-        self._buffers.memory[primal] = bar
+        self.memory[primal] = bar
+
+    def show(self, primal: Allocation) -> Allocation:
+        """The buffer of a memory for a function of the user's, who may keep it."""
+        self._is_shown = True
+        return self.memory[primal]
 
     def drop(self, primal: Allocation) -> Allocation | None:
         """Drop an adjoint that is not needed any more; returns its buffer, if there was one."""
-        for elements in self._buffers.over.pop(primal, ()):
-            del self._buffers[elements]
-        return self._buffers.memory.pop(primal, None)
+        return self.memory.pop(primal, None)
+
+    def reuse(self, primal: Allocation) -> None:
+        """Drop an adjoint, and let its buffer serve again."""
+        buffer = self.memory.pop(primal, None)
+        if buffer is not None and buffer.space is None and not self._is_shown:
+            self.memory.spare.setdefault(buffer.nbytes, []).append(buffer)
+
+    def end(self) -> Spare:
+        """Drop all adjoints; returns the buffers that may serve again."""
+        for primal in list(self.memory):
+            self.reuse(primal)
+        return self.memory.spare

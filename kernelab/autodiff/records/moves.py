@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from kernelab.autodiff.overwrites.hazards import Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
@@ -14,8 +15,29 @@ from kernelab.runtime.memory.interop import HostArray
 from kernelab.runtime.memory.memory import set_aside
 
 
+class Flows(Protocol):
+    """The regions of a record."""
+
+    @property
+    def read(self) -> Sequence[array]: ...
+    @property
+    def reached(self) -> Sequence[array]: ...
+    @property
+    def written(self) -> Sequence[array]: ...
+
+
+class Flowing:
+    """The flow of a record other than a launch."""
+
+    __slots__ = ()
+
+    def flow(self: "Flows") -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
+        """What it read, reached and wrote."""
+        return self.read, self.reached, self.written
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CopyRecord:
+class CopyRecord(Flowing):
     """A copy, clone or assignment from one array to another."""
 
     dest: array
@@ -59,7 +81,7 @@ class CopyRecord:
         src_bar.host()[...] += moved
 
 
-class End:
+class End(Flowing):
     """Base of the records that change one array and read none: chains of gradients end there."""
 
     __slots__ = ()
@@ -132,7 +154,7 @@ def overwrite_of(dest: array, how: str, place: Place) -> OverwriteRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FunctionRecord:
+class FunctionRecord(Flowing):
     """A function of the user's to call in the backward pass, and the arrays whose gradients it handles.
 
     `keeps` are these arrays as they were when it was recorded.
@@ -167,7 +189,7 @@ class FunctionRecord:
 
     def pull(self, adjoints: Adjoints) -> None:
         """Call the function while the arrays' `.grad` are the adjoints of the sweep."""
-        bars = {primal.allocation: adjoints.of(primal).allocation for primal in self.arrays}
+        bars = {primal.allocation: adjoints.show(primal.allocation) for primal in self.arrays}
         published = {memory: memory.adjoint for memory in bars}
         for memory, bar in bars.items():
             memory.adjoint = bar

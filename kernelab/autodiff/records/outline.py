@@ -26,7 +26,7 @@ class Outline:
     arrays read and used that did not require gradients.  The functions take what stands at some of the
     positions out of the arguments.
     `reverse` is the KernelTypeError where there is no adjoint, None where nothing could be differentiated;
-    `switched_off` says that the user wants none.
+    `switched_off` says that the user wants none.  In a launch that `is_plain` no chain ends.
     """
 
     reverse: Reverse | KernelTypeError | None
@@ -36,6 +36,7 @@ class Outline:
     references: bool
     passive: tuple[int, ...]
     switched_off: bool
+    is_plain: bool
     pick_active: Pick
     pick_read: Pick
     pick_reached: Pick
@@ -43,14 +44,11 @@ class Outline:
 
 
 def _pick(positions: tuple[int, ...]) -> Pick:
-    """A function that selects the values at some positions."""
-    match positions:
-        case ():
-            return lambda _: ()
-        case (i,):
-            return lambda values: (values[i],)
-        case _:
-            return itemgetter(*positions)
+    """A function that selects the values at some positions of a tuple."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    first = positions[0] if positions else 0
+    return itemgetter(slice(first, first + len(positions)))
 
 
 def reverse_of(
@@ -86,7 +84,9 @@ def outline_of(call: Call, groups: Groups, settled: tuple[str, ...]) -> Outline:
     first = tuple(sorted(read))
     positions = first, first if read == set(reached) else tuple(sorted(reached)), written
     picks = [_pick(several) for several in (getattr(reverse, "active", ()), *positions)]
-    return Outline(reverse, *positions, bool(references), tuple(sorted(used - active)), off, *picks)
+    passive = tuple(sorted(used - active))
+    is_plain = not (off or passive or call.kernel.casts or call.structs)
+    return Outline(reverse, *positions, bool(references), passive, off, is_plain, *picks)
 
 
 def not_kept(kernel: Kernel) -> Diagnostic:

@@ -52,6 +52,12 @@ class Recording:
         self.lost: WeakKeyDictionary[Allocation, Record] = WeakKeyDictionary()
         self.idle: WeakKeyDictionary[Allocation, tuple[str, Place]] = WeakKeyDictionary()
         self.provenance = Provenance()
+        self._are_plain = True
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether chains of gradients can only end at arrays that require none: no other end was noted."""
+        return self._are_plain and not self.provenance.has_taken
 
     def clear(self) -> None:
         """Forget everything."""
@@ -258,6 +264,7 @@ class Recording:
         found = self._outlines.get(key)
         if found is None:
             found = self._outlines[key] = outline_of(call, shared, settled)
+            self._are_plain = self._are_plain and found.is_plain
         return found
 
     def left_out(self, call: Call) -> None:

@@ -6,12 +6,13 @@ A record can say which differentiable arrays it read and wrote, and take adjoint
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kernelab.autodiff.overwrites.hazards import Watch
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.moves import cleared
 from kernelab.autodiff.records.outline import Outline, Pick, reverse_of
+from kernelab.backend.cuda.launch_config import DEFAULT_CONFIG
 from kernelab.errors import KernelTypeError, Related
 from kernelab.lang.types import bytes_of
 from kernelab.runtime.arguments.arguments import Reference
@@ -20,7 +21,10 @@ from kernelab.runtime.context.recorder import Place
 from kernelab.runtime.kernel.derived import Culprit, Reverse
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.grid import Grid
-from kernelab.runtime.launch.launch import Call
+from kernelab.runtime.launch.launch import Call, trace
+from kernelab.runtime.memory.streams import configured
+
+Arrays = Sequence[array]
 
 
 class Record(Protocol):
@@ -48,8 +52,20 @@ class Record(Protocol):
     def written(self) -> Sequence[array]:
         """The arrays of floats that it changed."""
 
+    def flow(self) -> tuple[Arrays, Arrays, Arrays]:
+        """What it read, reached and wrote."""
+
     def pull(self, adjoints: Adjoints) -> None:
         """Take the adjoints of what it wrote to those of what it read."""
+
+
+class Step(NamedTuple):
+    """A record, and what it read, reached and wrote."""
+
+    record: Record
+    read: Arrays
+    reached: Arrays
+    written: Arrays
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -127,6 +143,11 @@ class LaunchRecord:
     def reached(self) -> Sequence[array]:
         return self._picked(self.outline.pick_reached)
 
+    @property
+    def active(self) -> Arrays:
+        """The arrays of which the adjoint gets the adjoints."""
+        return self._picked(self.outline.pick_active)
+
     def would_reach(self, primal: array) -> bool:
         plan, active = self.kernel.plan, getattr(self.reverse, "active", ())
         reading = {i: self.call.arguments[i] for i in (*plan.read, *plan.numbers)}
@@ -157,8 +178,7 @@ class LaunchRecord:
         given = [self.call.arguments[i] for i in self.outline.passive]
         return [argument for argument in given if argument.requires_grad and self.would_reach(argument)]
 
-    def flow(self) -> tuple[Sequence[array], Sequence[array], Sequence[array]]:
-        """The regions that it read, reached and wrote."""
+    def flow(self) -> tuple[Arrays, Arrays, Arrays]:
         outline, arguments = self.outline, self.call.arguments
         if outline.references:
             return self.read, self.reached, self.written
@@ -166,7 +186,7 @@ class LaunchRecord:
         reached = read if outline.reached is outline.read else outline.pick_reached(arguments)
         return read, reached, outline.pick_written(arguments)
 
-    def _picked(self, pick: Pick) -> Sequence[array]:
+    def _picked(self, pick: Pick) -> Arrays:
         given = pick(self.call.arguments)
         if not self.outline.references:
             return given
@@ -177,30 +197,40 @@ class LaunchRecord:
         if self.outline.switched_off:
             self._end_here(adjoints)
         elif isinstance(reverse, Reverse):
-            self.call.adjoint(reverse, *self.handed_over(reverse, adjoints))
+            saved = self.saved()  # alive until the launch is over
+            args = b"".join(self.adjoint_parts(adjoints, saved))
+            if self.call.config is DEFAULT_CONFIG:
+                reverse.sweep(args)
+                return
+            with configured(self.call.config):
+                reverse.sweep(args)
         elif reverse is not None:
             raise self._refused(reverse)
 
     def trace(self, adjoints: Adjoints) -> Culprit | None:
         """Run the adjoint again, to find where a value turned NaN or infinite; it adds to the adjoints."""
         assert isinstance(self.reverse, Reverse)
-        return self.call.trace_adjoint(self.reverse, *self.handed_over(self.reverse, adjoints))
+        saved = self.saved()
+        parts = self.adjoint_parts(adjoints, saved)
+        return trace(self.reverse.tracing, parts, self.grid.threads, self.call.place)
 
-    def handed_over(
-        self, reverse: Reverse, adjoints: Adjoints
-    ) -> tuple[list[array], tuple[array, ...], dict[int, array]]:
-        """The inputs of the adjoint program: the adjoints, the residuals, and the values saved since."""
-        active = self.outline.pick_active(self.call.arguments)
-        if self.outline.references:
-            bars = [_bar(argument, adjoints) for argument in active]
-        else:
-            bars = adjoints.of_all(active)
+    def saved(self) -> dict[int, array]:
+        """Arrays with what was overwritten since of the arguments that the adjoint reads, by position."""
         if not self.watches:
-            return bars, self.residuals, {}
+            return {}
         for _, watch in self.watches:
             watch.check()
-        replaced = {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
-        return bars, self.residuals, replaced
+        return {i: saved for i, watch in self.watches if (saved := watch.saved) is not None}
+
+    def adjoint_parts(self, adjoints: Adjoints, saved: dict[int, array]) -> list[bytes]:
+        """The packed arguments of the adjoint: those of the launch as they were, adjoints, residuals."""
+        active = self.outline.pick_active(self.call.arguments)
+        parts = self.call.parts_with(saved) if saved else self.call.parts
+        if self.outline.references:
+            bars = [_bar(argument, adjoints).packed for argument in active]
+        else:
+            bars = adjoints.packed(active)
+        return [*parts, *bars, *[residual.packed for residual in self.residuals]]
 
     def _refused(self, error: KernelTypeError) -> KernelTypeError:
         """The error for a missing adjoint, with the launch that would need it."""

@@ -16,12 +16,10 @@ from typing import Any
 
 from kernelab.autodiff.overwrites.hazards import Guard, Keep
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.moves import Flowing
 from kernelab.autodiff.records.recording import Recording
-from kernelab.autodiff.records.steps import Stretch, retirements, steps_of, stretch
-from kernelab.autodiff.tape.cuts import flow, warn_of
-from kernelab.autodiff.tape.detours import detours
-from kernelab.autodiff.tape.sweep import Pulling, Pulls, Sweep
-from kernelab.autodiff.transforms.narrow_sums import narrow_sums
+from kernelab.autodiff.tape.backward import BackwardPlan, Puller, ends_on_the_way, pull, sweep
+from kernelab.autodiff.tape.cuts import warn_of
 from kernelab.errors import Diagnostic, KernelTypeError, TapeError
 from kernelab.host.traced import Origins
 from kernelab.lang.types import is_differentiable
@@ -177,9 +175,9 @@ class Observer:
         self._recording = recording
         self._place = place
         self.signature = Signature(getattr(recording, "signature", None))
-        self._keeps: dict[Stretch, Keep] = {}
-        self._first: dict[Stretch, array] = {}
-        self._written: dict[Stretch, array] = {}
+        self._keeps: dict[bytes, Keep] = {}
+        self._first: dict[bytes, array] = {}
+        self._written: dict[bytes, array] = {}
         self._looked_for: set[Allocation] = set()
 
     def close(self) -> None:
@@ -210,10 +208,12 @@ class Observer:
         """Keep an array from outside as it is now, the first time it is read."""
         if not self.signature.is_outside(elements):
             return
-        key = stretch(elements)
+        key = elements.packed
         if key in self._keeps:
             return
-        if not any(elements.overlaps(w) for w in self._written.values() if w.allocation is key[0]):
+        if not any(
+            elements.overlaps(w) for w in self._written.values() if w.allocation is elements.allocation
+        ):
             self._look_for_unseen(elements)
             self._first[key] = elements
         self._keeps[key] = Keep(elements)
@@ -227,7 +227,7 @@ class Observer:
 
     def writes(self, elements: array) -> None:
         """Note that an array is about to change, or has just."""
-        self._written.setdefault(stretch(elements), elements)
+        self._written.setdefault(elements.packed, elements)
 
     def launch(self, call: Call) -> None:
         """Run a launch."""
@@ -246,7 +246,7 @@ class Observer:
         """Keep what a launch reads and changes that is not to be recorded: it runs again, too."""
         for elements in (*read_by(call), *(call.arguments[i] for i in call.kernel.plan.written)):
             if self.signature.is_outside(elements):
-                self._keeps.setdefault(stretch(elements), Keep(elements))
+                self._keeps.setdefault(elements.packed, Keep(elements))
         self.signature.launch(call)
 
     def launched_nothing(self, name: str, targets: Sequence[array]) -> None:
@@ -346,7 +346,7 @@ class Replaying(Recording):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CheckpointRecord:
+class CheckpointRecord(Flowing):
     """The record of a function: `made` are the arrays that it returned, `outside` those that it changed."""
 
     work: Work
@@ -372,10 +372,10 @@ class CheckpointRecord:
     def would_reach(self, primal: array) -> bool:
         return True
 
-    def pull(self, adjoints: Adjoints, pulling: Pulling = Pulls) -> None:
+    def pull(self, adjoints: Adjoints, pull: Puller = pull) -> None:
         """Run the function again, with all as it was, and take the adjoints through what it records."""
         with self.again() as (inner, results):
-            self._sweep(inner, results, adjoints, pulling)
+            self._sweep(inner, results, adjoints, pull)
 
     @contextmanager
     def again(self) -> Iterator[tuple["Replaying", list[array]]]:
@@ -408,23 +408,17 @@ class CheckpointRecord:
         inner: Replaying,
         again: Sequence[array],
         adjoints: Adjoints,
-        pulling: Pulling,
+        pull: Puller,
     ) -> None:
         bars = Adjoints()
         for first, second in zip(self.made, again, strict=True):
-            bars.share(second.allocation, adjoints.of(first).allocation)
+            bars.share(second.allocation, adjoints.show(first.allocation))
         for elements in (*self.outside, *self.reached):
-            bars.share(elements.allocation, adjoints.of(elements).allocation)
+            bars.share(elements.allocation, adjoints.show(elements.allocation))
         seeds = [elements for elements in (*again, *self.outside) if is_differentiable(elements.dtype)]
-        steps = steps_of(inner.records)
-        shared = {elements.allocation for elements in (*again, *self.outside, *self.reached)}
-        found = flow(steps, seeds)
-        on_the_way = found.on_the_way(seeds)
-        warn_of([*found.cuts, *detours(inner.provenance, steps, found.live, on_the_way, seeds)])
-        retired = retirements(steps, shared)
-        narrow = narrow_sums(steps, found.live, ())
-        records = tuple(inner.records)
-        Sweep(records, found.live, retired=retired, narrow=narrow, pulling=pulling).run(bars)
+        plan = BackwardPlan(tuple(inner.records), seeds, shared=frozenset(bars.memory))
+        warn_of(ends_on_the_way(plan, inner))
+        sweep(plan, bars, pull)
 
 
 def _alike(again: Sequence[array], made: Sequence[array]) -> bool:

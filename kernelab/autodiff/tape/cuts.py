@@ -12,13 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kernelab.autodiff.records.moves import CopyRecord, FunctionRecord, OverwriteRecord
-from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.records.steps import Step
+from kernelab.autodiff.records.moves import CopyRecord, OverwriteRecord
+from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.errors import Diagnostic, KernelWarning, Related, Span
 from kernelab.lang.types import is_differentiable
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.garbage import put_off
 from kernelab.runtime.context.recorder import Place, called
 from kernelab.runtime.memory.memory import Allocation
 from kernelab.runtime.memory.origin import origin_of
@@ -283,44 +281,14 @@ def warn_of(cuts: Iterable[Cut]) -> None:
         warnings.warn_explicit(message, KernelWarning, cut.place.filename, cut.place.line)
 
 
-# ------------------------------------------------------------------------------------------------------ flow
+# ------------------------------------------------------------------------------------------------ on the way
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """Through which records adjoints pass on their way from the seeds, and what they meet."""
-
-    live: frozenset[int]
-    reached: tuple[array, ...]
-    cuts: tuple[Cut, ...]
-
-    def on_the_way(self, seeds: Iterable[array]) -> dict[Allocation, array]:
-        """The memory that adjoints pass, with an array over each."""
-        return {elements.allocation: elements for elements in (*self.reached, *seeds)}
-
-
-@put_off()
-def flow(steps: Sequence[Step], seeds: Collection[array]) -> Flow:
-    """Follow the adjoints of the seeds backwards, without computing any."""
-    needed = {seed.allocation for seed in seeds}
+def cuts_between(
+    steps: Sequence[Step], live: Collection[int], on_the_way: Collection[Allocation]
+) -> list[Cut]:
+    """The cuts that adjoints meet among the records, of which `live` ones are on their way."""
     passive = suspects(steps)
-    live: set[int] = set()
-    reached: list[array] = []
-    cuts: list[Cut] = []
-    for i in range(len(steps) - 1, -1, -1):
-        step = steps[i]
-        passed = any(target.allocation in needed for target in step.written)
-        # A function of the user's may add gradients that come from no seed, such as those of a penalty.
-        if not passed and not isinstance(step.record, FunctionRecord):
-            continue
-        live.add(i)
-        for source in step.reached:
-            memory = source.allocation
-            if memory.requires_grad:
-                needed.add(memory)
-                reached.append(source)
-        if i in passive:
-            cuts += [cut for cut in passive[i] if step.record.would_reach(cut.elements)]
-    cuts += switched_off(steps, live)
-    cuts += rounded(steps, live, needed)
-    return Flow(frozenset(live), tuple(reached), tuple(cuts))
+    met = (cut for i in sorted(passive, reverse=True) if i in live for cut in passive[i])
+    cuts: list[Cut] = [cut for cut in met if cut.consumer.would_reach(cut.elements)]
+    return [*cuts, *switched_off(steps, live), *rounded(steps, live, on_the_way)]

@@ -4,7 +4,7 @@ The host took numbers from an array that gradients depend on; they came back as 
 launch on which the loss depends.  Knows records and their provenance; must not compute any adjoint.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from kernelab.autodiff.records.moves import FunctionRecord, OverwriteRecord
@@ -17,8 +17,7 @@ from kernelab.autodiff.records.provenance import (
     Reader,
     Taken,
 )
-from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.records.steps import Step
+from kernelab.autodiff.records.records import LaunchRecord, Record, Step
 from kernelab.autodiff.tape.cuts import Cut, carried_at
 from kernelab.errors import Diagnostic
 from kernelab.lang.structs import Struct, StructArray, leaves
@@ -75,7 +74,7 @@ def detours(
     host: Provenance,
     steps: Sequence[Step],
     live: Collection[int],
-    on_the_way: Mapping[Allocation, array],
+    on_the_way: Collection[Allocation],
     seeds: Collection[array],
 ) -> list[Cut]:
     """The places where chains that lead to the seeds pass through the host."""
@@ -158,7 +157,7 @@ def _read(
     arrays: Iterable[tuple[Allocation, HostValues, int, Taken]],
     steps: Sequence[Step],
     live: Collection[int],
-    on_the_way: Mapping[Allocation, array],
+    on_the_way: Collection[Allocation],
     seeds: Collection[array],
 ) -> Iterator[ArrayFromHost]:
     """Those of them that lead to the seeds."""
@@ -176,7 +175,7 @@ def _reader(
     end: int,
     steps: Sequence[Step],
     live: Collection[int],
-    on_the_way: Mapping[Allocation, array],
+    on_the_way: Collection[Allocation],
 ) -> tuple[Record, array] | None:
     """The first record on the way from the loss through which a gradient would reach some memory."""
     for i in range(begin, min(end + 1, len(steps))):

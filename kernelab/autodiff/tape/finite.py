@@ -13,9 +13,8 @@ import numpy as np
 
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.records import LaunchRecord, Record
-from kernelab.autodiff.records.steps import steps_of
+from kernelab.autodiff.tape.backward import BackwardPlan
 from kernelab.autodiff.tape.checkpoint import CheckpointRecord
-from kernelab.autodiff.tape.cuts import flow
 from kernelab.autodiff.tape.seeds import Seeds, values_of
 from kernelab.backend.common.backends import thread_text
 from kernelab.errors import Diagnostic, NotFiniteError, Related
@@ -101,8 +100,8 @@ def _culprit(record: LaunchRecord) -> Culprit | None:
 def _culprit_inside(record: CheckpointRecord) -> Diagnostic | None:
     """The same for the launches of a checkpoint, which run again for it."""
     with record.again() as (inner, results):
-        live = flow(steps_of(inner.records), [*results, *record.outside]).live
-        return _primal_culprit(inner.records, sorted(live))
+        plan = BackwardPlan(tuple(inner.records), [*results, *record.outside], shared=())
+        return _primal_culprit(inner.records, sorted(plan.live))
 
 
 def _is_current(record: LaunchRecord, elements: array) -> bool:
@@ -227,50 +226,40 @@ def _lost(target: array, found: str) -> Diagnostic:
 # ------------------------------------------------------------------------------ in the adjoint
 
 
-class FiniteChecks:
-    """Looks at the adjoints after every record of a sweep."""
+def pull_finite(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
+    """Take the adjoints through record `i`; raises NotFiniteError if one is not finite afterwards."""
+    record = records[i]
+    over = {a.allocation: a for a in (*record.reached, *record.written)}
+    before = {memory: _kept(adjoints, a) for memory, a in over.items()}
+    if isinstance(record, CheckpointRecord):
+        record.pull(adjoints, pull_finite)
+    else:
+        record.pull(adjoints)
+    for primal in dict.fromkeys(record.reached):
+        bar = adjoints.known(primal)
+        found = "" if bar is None else _first(bar.host(), primal)
+        if not found:
+            continue
+        for memory, kept in before.items():
+            _copy(kept, adjoints.memory[memory])
+        raise NotFiniteError(_turned(records[:i], record, primal, found, adjoints))
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-        self._over: dict[Allocation, array] = {}
 
-    def pull(self, i: int, adjoints: Adjoints) -> None:
-        """Take adjoints backwards through a record; raises NotFiniteError if one is not finite afterwards."""
-        record = self._records[i]
-        self._over = {a.allocation: a for a in (*record.reached, *record.written)}
-        before = {memory: _kept(adjoints, a) for memory, a in self._over.items()}
-        if isinstance(record, CheckpointRecord):
-            record.pull(adjoints, FiniteChecks)
-        else:
-            record.pull(adjoints)
-        for primal in dict.fromkeys(record.reached):
-            bar = adjoints.known(primal)
-            found = "" if bar is None else _first(bar.host(), primal)
-            if found:
-                raise NotFiniteError(self._told(i, record, primal, found, adjoints, before))
-
-    def _told(
-        self,
-        i: int,
-        record: Record,
-        primal: array,
-        found: str,
-        adjoints: Adjoints,
-        before: Mapping[Allocation, Allocation],
-    ) -> Diagnostic:
-        culprit = None
-        if isinstance(record, LaunchRecord) and isinstance(record.reverse, Reverse):
-            for memory, kept in before.items():
-                _copy(kept, adjoints.of(self._over[memory]).allocation)
-            culprit = record.trace(adjoints)
-        if culprit is None:
-            return Diagnostic(
-                f"the gradient of {called(primal)} turns {found} in the adjoint of {record.title}",
-                record.place.span,
-                "not-finite",
-            )
-        assert isinstance(record, LaunchRecord)
-        return _adjoint_culprit(self._records[:i], record, primal, found, culprit)
+def _turned(
+    before: Sequence[Record], record: Record, primal: array, found: str, adjoints: Adjoints
+) -> Diagnostic:
+    """The diagnostic for a record whose adjoint, run on these adjoints, makes one that is not finite."""
+    culprit = None
+    if isinstance(record, LaunchRecord) and isinstance(record.reverse, Reverse):
+        culprit = record.trace(adjoints)
+    if culprit is None:
+        return Diagnostic(
+            f"the gradient of {called(primal)} turns {found} in the adjoint of {record.title}",
+            record.place.span,
+            "not-finite",
+        )
+    assert isinstance(record, LaunchRecord)
+    return _adjoint_culprit(before, record, primal, found, culprit)
 
 
 def _adjoint_culprit(

@@ -3,8 +3,7 @@
 Reads a recording; must not know who looks, nor how a tape sweeps.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +13,8 @@ from kernelab.autodiff.overwrites.hazards import Overwrite
 from kernelab.autodiff.records.adjoint_buffers import Adjoints
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import Record
-from kernelab.autodiff.tape.seeds import Seeds, values_of
-from kernelab.autodiff.tape.sweep import Puller, Pulling
-from kernelab.errors import Diagnostic, NotFiniteError
+from kernelab.autodiff.tape.backward import Puller
+from kernelab.errors import Diagnostic
 from kernelab.lang.rounding import widened
 from kernelab.runtime.array.array import array
 
@@ -29,26 +27,16 @@ class Magnitude:
     norms: tuple[tuple[array, float], ...]
 
 
-class Measured:
-    """Takes adjoints through records as another way does, and notes the norms."""
+def measuring(pull: Puller, found: list[Magnitude]) -> Puller:
+    """The same way of taking adjoints through records, which notes the norms of what they reach."""
 
-    def __init__(self, records: Sequence[Record], inner: Puller, found: list[Magnitude]) -> None:
-        self._records = records
-        self._inner = inner
-        self._found = found
-
-    def pull(self, i: int, adjoints: Adjoints) -> None:
-        """Take the adjoints through record `i`, then measure what it reached."""
-        self._inner.pull(i, adjoints)
-        reached = [primal for primal in dict.fromkeys(self._records[i].reached) if primal.requires_grad]
+    def measured(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
+        pull(records, i, adjoints)
+        reached = [primal for primal in dict.fromkeys(records[i].reached) if primal.requires_grad]
         bars = [(primal, adjoints.known(primal)) for primal in reached]
-        norms = tuple((primal, norm(bar)) for primal, bar in bars if bar is not None)
-        self._found.append(Magnitude(i, norms))
+        found.append(Magnitude(i, tuple((primal, norm(bar)) for primal, bar in bars if bar is not None)))
 
-
-def measuring(pulling: Pulling, found: list[Magnitude]) -> Pulling:
-    """The same way of pulling, which notes what it finds."""
-    return lambda records: Measured(records, pulling(records), found)
+    return measured
 
 
 def norm(bar: array) -> float:
@@ -64,9 +52,6 @@ def norm(bar: array) -> float:
 
 
 Values = np.ndarray[Any, Any]
-
-MOST_KEPT = 65_536
-"""Up to how many numbers of the cotangents of a sweep are copied where nobody watches."""
 
 
 class Observed:
@@ -131,31 +116,6 @@ class Observed:
         was not observed then.
         """
         return self._cotangents
-
-    def _begin_sweep(self, seeds: Seeds) -> list[Magnitude] | None:
-        """Start a list of the norms of a sweep; None if the tape is not observed."""
-        self._sweeps += 1
-        is_watched = self._magnitudes is not None
-        distinct = len({target.allocation for target in seeds}) == len(seeds)
-        on_host = not any(isinstance(cotangent, array) for cotangent in seeds.values())
-        few = sum(target.size for target in seeds) <= MOST_KEPT
-        self._cotangents = None
-        if distinct and on_host and (few or is_watched):
-            self._cotangents = {
-                target: np.array(np.broadcast_to(values_of(cotangent), target.outline().shape))
-                for target, cotangent in seeds.items()
-            }
-        if is_watched:
-            self._magnitudes = []
-        return self._magnitudes
-
-    @contextmanager
-    def _noting_what_is_not_finite(self) -> Iterator[None]:
-        try:
-            yield
-        except NotFiniteError as error:
-            self._findings = (*self._findings, *error.diagnostics)
-            raise
 
     def _forget_findings(self) -> None:
         self._findings = ()

@@ -31,7 +31,7 @@ from kernelab.runtime.context.recorder import called, caller
 from kernelab.runtime.host.struct_instances import Instance
 from kernelab.runtime.host.structarray import by_leaves
 from kernelab.runtime.memory.interop import HostArray, host_values
-from kernelab.runtime.memory.memory import Allocation
+from kernelab.runtime.memory.memory import Allocation, copy_bytes
 
 _SUMMED = (
     "sum into an array on the tape: loss = kl.zeros(1, requires_grad=True); kl.utils.array_sum(y, out=loss)"
@@ -136,10 +136,7 @@ def seeds_of(
     if loss is not None:
         seeds[_checked_loss(loss)] = np.ones((), np.float64)
     if grads is not None:
-        _require_mapping(grads)
-    for target, cotangent in by_leaves(grads or {}):
-        given = _checked_cotangent(target, cotangent)
-        seeds[target] = values_of(seeds[target]) + values_of(given) if target in seeds else given
+        _add_cotangents(seeds, grads)
     unwritten = [target for target in seeds if not _is_written(recording, target)]
     for target in unwritten:
         if len(unwritten) < len(seeds) and target.requires_grad and _is_read(recording, target):
@@ -152,33 +149,62 @@ def seeds_of(
     return seeds
 
 
+def _add_cotangents(seeds: dict[array, Cotangent], grads: Mapping[array, Any]) -> None:
+    _require_mapping(grads)
+    for named, given in grads.items():
+        pairs = [(named, given)] if named.__class__ is array else by_leaves({named: given})
+        for target, cotangent in pairs:
+            checked = _checked_cotangent(target, cotangent)
+            seeds[target] = values_of(seeds[target]) + values_of(checked) if target in seeds else checked
+
+
+MOST_KEPT = 65_536
+"""Up to how many numbers of the cotangents of a sweep are copied where nobody watches."""
+
+
+def kept(seeds: Seeds, is_watched: bool) -> dict[array, HostArray] | None:
+    """A copy of the cotangents, unless they are many, on a device, or of parts of one memory."""
+    memories = {target.allocation for target in seeds}
+    few = is_watched or sum(target.size for target in seeds) <= MOST_KEPT
+    if not few or len(memories) < len(seeds) or any(memory.space is not None for memory in memories):
+        return None
+    return {
+        target: np.array(np.broadcast_to(values_of(cotangent), target.outline().shape))
+        for target, cotangent in seeds.items()
+    }
+
+
 def values_of(cotangent: Cotangent) -> HostArray:
     """The numbers of a cotangent, wherever they are."""
     return cotangent.seen() if isinstance(cotangent, array) else cotangent
 
 
-def seeded(seeds: Seeds, replaced: Collection[Allocation]) -> Adjoints:
-    """Adjoints that hold the cotangents of the seeds; those in `replaced` memory count once."""
-    adjoints = Adjoints()
+def seeded(seeds: Seeds, replaced: Collection[Allocation], adjoints: Adjoints) -> None:
+    """Set the adjoints of the seeds to their cotangents; those in `replaced` memory count once."""
     for target, cotangent in seeds.items():
-        is_first = adjoints.known(target) is None
-        bar = adjoints.of(target)
+        is_first = target.allocation not in adjoints.memory
         # Final arrays may be overlapping views of one memory, whose gradients are to be taken once.
         if is_first or target.allocation in replaced:
-            _set(bar, cotangent)
-        elif not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
+            _set(target, cotangent, adjoints, is_first)
+            continue
+        bar = adjoints.of(target)
+        if not (isinstance(cotangent, array) and inplace.add(bar, cotangent)):
             values = bar.host()
             values[...] = values + values_of(cotangent)
-    return adjoints
 
 
-def _set(bar: array, cotangent: Cotangent) -> None:
+def _set(target: array, cotangent: Cotangent, adjoints: Adjoints, is_first: bool) -> None:
     if isinstance(cotangent, array):
-        move(bar, cotangent)
+        if is_first and target.is_whole and cotangent.is_contiguous:
+            buffer = adjoints.start(target.allocation)
+            copy_bytes(buffer, 0, cotangent.allocation, cotangent.offset, buffer.nbytes)
+        else:
+            move(adjoints.of(target), cotangent)
         return
+    bar = adjoints.of(target)
     # One number for all elements is set on a device without their coming here.
-    element = np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes()
-    if cotangent.ndim or not inplace.fill(bar, element):
+    on_device = bar.allocation.space is not None and not cotangent.ndim
+    if not (on_device and inplace.fill(bar, np.asarray(cotangent, scalar_of(bar.dtype).dtype).tobytes())):
         bar.blank()[...] = cotangent
 
 
@@ -192,18 +218,14 @@ def _final_gradients(recording: Recording) -> dict[array, Cotangent]:
     if not final:
         hint = "pass the loss, or cotangents (grads={y: ones_like(y)}), or fill the .grad of the results"
         raise refusal("loss", "backward() has nothing to start from", hint)
-    return {
-        target: target.grad if target.allocation.space is not None else target.grad.seen().copy()
-        for target in final
-        if target.grad is not None
-    }
+    return {target: target.grad for target in final if target.grad is not None}
 
 
 def _is_written(recording: Recording, target: array) -> bool:
     return any(
-        target.allocation is written.allocation and target.overlaps(written)
+        target is written or (target.allocation is written.allocation and target.overlaps(written))
         for record in reversed(recording.records)
-        for written in record.written
+        for written in record.flow()[2]
     )
 
 
@@ -252,6 +274,10 @@ def _require_mapping(grads: Any) -> None:
 
 
 def _checked_cotangent(target: Any, cotangent: Any) -> Cotangent:
+    if target.__class__ is array is cotangent.__class__ and target.type is cotangent.type:
+        are_together = target.allocation.space is cotangent.allocation.space
+        if target.allocation.requires_grad and are_together and target.shape == cotangent.shape:
+            return cotangent
     if not isinstance(target, array) or not is_differentiable(target.dtype):
         name = called(target, a_thing(target))
         hint = "write backward(grads={y: kl.ones_like(y)}), where y is the array itself"

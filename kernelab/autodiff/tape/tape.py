@@ -7,41 +7,41 @@ tape.backward(l)                                          # x.grad, y.grad
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Token
 from os import PathLike
 from typing import Any
 
 from kernelab import hooks
 from kernelab.autodiff.overwrites.hazards import POLICIES, Guard
+from kernelab.autodiff.records.adjoint_buffers import Adjoints, Spare
 from kernelab.autodiff.records.recording import Recording
 from kernelab.autodiff.records.records import LaunchRecord, Record, Scope
-from kernelab.autodiff.records.steps import Step, retirements, steps_of
-from kernelab.autodiff.tape.cuts import Cut, Flow, described, flow, unrecorded, warn_of
-from kernelab.autodiff.tape.detours import detours, late_fields, tell_inputs_without_gradients
-from kernelab.autodiff.tape.finite import FiniteChecks, check_seeds, check_sums
+from kernelab.autodiff.tape.backward import BackwardPlan, Puller, check, publish_inputs, pull, sweep, tell
+from kernelab.autodiff.tape.cuts import described
+from kernelab.autodiff.tape.finite import check_seeds, check_sums, pull_finite
 from kernelab.autodiff.tape.observed import Observed, measuring
-from kernelab.autodiff.tape.seeds import Gradients, Habits, Seeds, no_function, refusal, seeded, seeds_of
-from kernelab.autodiff.tape.sweep import (
-    Publications,
-    Pulling,
-    Pulls,
-    Sweep,
-    publications,
-    refuse_shared_gradients,
+from kernelab.autodiff.tape.seeds import (
+    Gradients,
+    Habits,
+    Seeds,
+    kept,
+    no_function,
+    refusal,
+    seeded,
+    seeds_of,
 )
-from kernelab.autodiff.transforms.narrow_sums import narrow_sums
 from kernelab.backend.cuda.launch_config import BLOCK, config_of
-from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, Related, TapeError
+from kernelab.errors import Diagnostic, KernelValueError, KernelWarning, NotFiniteError, Related
 from kernelab.guidance.bad_calls import telling
 from kernelab.hooks import Displayed
 from kernelab.runtime.arguments.signature import structs_in
 from kernelab.runtime.array.array import array
-from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, called, caller
+from kernelab.runtime.context.garbage import put_off
+from kernelab.runtime.context.recorder import RECORDER, Place, Recorder, caller
 from kernelab.runtime.kernel.kernel import Kernel
 from kernelab.runtime.launch.grid import grid_of
 from kernelab.runtime.launch.launch import Call, bind
-from kernelab.runtime.memory.memory import Allocation
 from kernelab.settings import Policy, settings
 
 
@@ -65,6 +65,7 @@ class Tape(Observed, Habits, Displayed):
         self._token: Token[Recorder | None] | None = None
         self._entered: Place | None = None
         self._seeds: list[array] = []
+        self._spare: Spare = {}
         super().__init__()
 
     def __repr__(self) -> str:
@@ -240,80 +241,48 @@ class Tape(Observed, Habits, Displayed):
         With `check_finite`, a loss or a gradient that is NaN or infinite raises NotFiniteError, which names
         the launch, the thread and the line where a value first turned so, or the gradient that was so before.
         """
-        self._findings = ()
-        seeds = self.cotangents(loss, grads)
-        records = tuple(self._recording.records)
-        steps = steps_of(records)
-        found, plan = flow(steps, seeds), publications(steps)
-        self._tell_what_is_lost(steps, found, plan, seeds)
-        if check_finite:
-            with self._noting_what_is_not_finite():
-                check_seeds(records, found.live, seeds)
-                check_sums(leaf for _, leaf in plan.leaves())
-        replaced: frozenset[Allocation] = frozenset()
-        if loss is None and grads is None:
-            replaced = frozenset(target.allocation for target in seeds)
-        adjoints = seeded(seeds, replaced)
-        self._seeds = list(seeds)
-        for target in seeds:
-            if target.requires_grad:
-                plan.start_from(target, steps)
-        refuse_shared_gradients(plan, replaced)
-        token = RECORDER.set(None)
-        try:
-            pulling: Pulling = FiniteChecks if check_finite else Pulls
-            norms = self._begin_sweep(seeds)
-            if norms is not None:
-                pulling = measuring(pulling, norms)
-            retired = retirements(steps, {leaf.allocation for _, leaf in plan.leaves()})
-            with self._noting_what_is_not_finite():
-                narrow = narrow_sums(steps, found.live, replaced)
-                Sweep(records, found.live, plan, replaced, retired, narrow, pulling).run(adjoints)
-        finally:
-            RECORDER.reset(token)
-        self._recording.guard.swept = True
+        recording, self._findings = self._recording, ()
+        seeds = seeds_of(recording, loss, grads)
+        is_final = loss is None and grads is None
+        replaced = frozenset([target.allocation for target in seeds]) if is_final else frozenset()
+        with put_off():
+            plan = BackwardPlan(tuple(recording.records), seeds, replaced)
+            cuts = check(plan, recording)
+            self._findings = described(cuts) if cuts else ()
+            tell(plan, recording, cuts)
+            self._seeds = list(seeds)
+            adjoints = Adjoints(self._spare)
+            seeded(seeds, replaced, adjoints)
+            token = RECORDER.set(None)
+            try:
+                sweep(plan, adjoints, self._puller(plan, seeds, check_finite))
+                publish_inputs(plan, adjoints)
+            except NotFiniteError as error:
+                self._findings = (*self._findings, *error.diagnostics)
+                raise
+            finally:
+                RECORDER.reset(token)
+        spare = adjoints.end()
+        self._spare = spare if recording.guard.swept else {}
+        recording.guard.swept = True
 
-    def _tell_what_is_lost(
-        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
-    ) -> None:
-        """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong."""
-        cuts = [*found.cuts, *self._cuts_outside(steps, found, plan, seeds)]
-        self._findings = described(cuts)
-        if not found.reached:
-            raise TapeError(_leads_nowhere(seeds, cuts))
-        self._refuse_lost(found.reached)
-        warn_of(cuts)
-        if not any(plan.leaves()):
-            tell_inputs_without_gradients(steps, found.live)
-        _refuse_latecomers(steps[i].record for i in sorted(found.live))
+    def _puller(self, plan: BackwardPlan, seeds: Seeds, check_finite: bool) -> Puller:
+        """Begin a sweep: how it takes adjoints through records."""
+        is_observed = self._magnitudes is not None
+        self._sweeps += 1
+        self._cotangents = kept(seeds, is_observed)
+        if check_finite:
+            check_seeds(plan.records, plan.live, seeds)
+            check_sums(leaf for _, leaf in plan.leaves())
+        puller = pull_finite if check_finite else pull
+        if not is_observed:
+            return puller
+        self._magnitudes = []
+        return measuring(puller, self._magnitudes)
 
     def cotangents(self, loss: array | None, grads: Mapping[array, Any] | None) -> Seeds:
         """The seeds of `backward`; raises TapeError where these are no seeds of this tape."""
         return seeds_of(self._recording, loss, grads)
-
-    def _refuse_lost(self, reached: Iterable[array]) -> None:
-        for elements in reached if self._recording.lost else ():
-            record = self._recording.lost.get(elements.allocation)
-            if record is not None:
-                message = f"{called(elements)} was computed by {record.title}, but not returned"
-                hint = "return it from the function: its gradient has no other way in"
-                raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
-
-    def _cuts_outside(
-        self, steps: Sequence[Step], found: Flow, plan: Publications, seeds: Collection[array]
-    ) -> list[Cut]:
-        """The places where chains continue outside of the tape: the host, or launches that it did not see."""
-        on_the_way = found.on_the_way(seeds)
-        leaves = [(i, leaf) for i, leaf in plan.leaves() if leaf.allocation in on_the_way]
-        outside = detours(self._recording.provenance, steps, found.live, on_the_way, seeds)
-        strangers = unrecorded(steps, leaves)
-        if len(strangers) == len(leaves):
-            return [*outside, *strangers]
-        # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
-        for cut in strangers:
-            for memory in cut.sources:
-                memory.missing = cut.describe()
-        return outside
 
     # -------------------------------------------------------------------------------------- gradients
 
@@ -333,6 +302,7 @@ class Tape(Observed, Habits, Displayed):
 
     def zero(self) -> None:
         """Set the gradients of all arrays that took part to zero."""
+        self._spare = {}
         for primal in self._arrays():
             if primal.allocation.adjoint is not None:
                 gradient = primal.grad
@@ -354,26 +324,3 @@ class Tape(Observed, Habits, Displayed):
         for record in self._recording.records:
             found |= dict.fromkeys((*record.read, *record.written))
         return [primal for primal in found if primal.requires_grad]
-
-
-def _refuse_latecomers(records: Iterable[Record]) -> None:
-    """Raise where an array was set to require gradients after it was recorded."""
-    for record in records:
-        for primal in record.late if isinstance(record, LaunchRecord) else ():
-            name = called(primal)
-            message = f"{name} requires gradients, but did not when {record.title} was recorded"
-            hint = "set requires_grad=True before the launch"
-            raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
-        for field in late_fields(record) if isinstance(record, LaunchRecord) else ():
-            message = f"{field} requires gradients, but did not when {record.title} was recorded"
-            hint = "set requires_grad = True on the struct before the launch"
-            raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
-
-
-def _leads_nowhere(seeds: Iterable[array], cuts: Sequence[Cut]) -> Diagnostic:
-    if cuts:
-        return cuts[0].describe()
-    names = " and ".join(called(target, "the loss") for target in seeds)
-    message = f"{names} does not depend on any array that requires gradients"
-    hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"
-    return Diagnostic(message, caller().span, "unreached", hint=hint)

@@ -16,7 +16,7 @@ from kernelab.autodiff.records.programs import Program
 from kernelab.autodiff.transforms.levels import BASE, Level, fresh
 from kernelab.autodiff.transforms.trees import scalars
 from kernelab.errors import Source
-from kernelab.lang.types import HALVES, Scalar, float32, scalar_of
+from kernelab.lang.types import HALVES, Array, Scalar, float32, scalar_of
 from kernelab.runtime.array.array import array
 from kernelab.runtime.kernel.kernel import Kernel, compile_source
 from kernelab.runtime.memory.memory import Allocation
@@ -68,6 +68,12 @@ class NarrowSums:
             level.forget(total.allocation)
 
 
+@cache
+def has_halves(type: Array) -> bool:
+    """Whether the elements of an array type consist of floats of 16 bits."""
+    return scalar_of(type.elem) in HALVES
+
+
 def narrow_sums(
     entries: Sequence[Reaching], live: Iterable[int], but: Collection[Allocation] = ()
 ) -> NarrowSums | None:
@@ -78,7 +84,7 @@ def narrow_sums(
         for elements in entries[i].reached:
             known = id(elements.type)
             if known not in halves:
-                halves[known] = scalar_of(elements.dtype) in HALVES
+                halves[known] = has_halves(elements.type)
             if halves[known]:
                 found.setdefault(elements.allocation, []).append((i, elements))
     if not found:

@@ -88,6 +88,10 @@ class Strided:
         _fill(made, allocation, address, self.shape, self.strides, self.dtype, self.type)
         return made
 
+    def packed_in(self, allocation: Allocation) -> bytes:
+        """What a launch gets for the twin in `allocation`."""
+        return _PACK_ADDRESS(allocation.address + self._address - self.allocation.address) + self.packed[8:]
+
     # -------------------------------------------------------------------------------------- layout
 
     @property
@@ -130,6 +134,11 @@ class Strided:
             )
             if extent > 1
         )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the array is all of its memory, in order."""
+        return self.is_contiguous and self.size * itemsize(self.dtype) == self.allocation.nbytes
 
     @property
     def folds(self) -> bool:
@@ -183,6 +192,7 @@ _set_allocation, _set_address, _set_dtype = (_SLOTS[name] for name in ("allocati
 _set_shape, _set_strides, _set_ndim = (_SLOTS[name] for name in ("shape", "strides", "ndim"))
 _set_type, _set_packed = (_SLOTS[name] for name in ("type", "packed"))
 _set_host, _set_extent, _set_grad = (_SLOTS[name] for name in ("_host", "_extent", "_grad"))
+_PACK_ADDRESS = struct.Struct("=q").pack
 _PACK = {n: struct.Struct(f"={1 + 2 * n}q").pack for n in range(1, 17)}
 
 

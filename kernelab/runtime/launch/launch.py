@@ -347,48 +347,23 @@ class Call:
             run_keeping(reverse.primal_entry, packed_slots(packed))
         return tuple(made for residual in kept for made in residual.arrays())
 
-    def adjoint(
-        self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
-    ) -> None:
-        """Run the adjoint; `replaced` holds saved elements of arguments that were overwritten since."""
-        parts = self._parts(replaced) if replaced else self.parts
-        packed = b"".join([*parts, *[made.packed for made in (*bars, *residuals)]])
-        if self.config is DEFAULT_CONFIG:
-            reverse.sweep(packed)
-            return
-        with configured(self.config):
-            reverse.sweep(packed)
-
-    def adjoint_parts(
-        self, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
-    ) -> list[bytes]:
-        """The packed arguments of the adjoint."""
-        parts = self._parts(replaced)
-        return [*parts, *(made.packed for made in (*bars, *residuals))]
-
-    def _parts(self, replaced: dict[int, array]) -> list[bytes]:
+    def parts_with(self, replaced: dict[int, array]) -> tuple[bytes, ...]:
+        """The packed arguments, with other arrays at some positions."""
         parts = list(self.parts)
         for i, other in replaced.items():
             parts[1 + i] = other.packed
-        return parts
+        return tuple(parts)
 
     def trace_primal(self, replaced: dict[int, array]) -> Culprit | None:
         """Find where a value of the kernel became NaN or infinite; `replaced` copies what it writes."""
-        return trace(self.kernel.tracing, self._parts(replaced), self.grid.threads, self.place)
+        return trace(self.kernel.tracing, self.parts_with(replaced), self.grid.threads, self.place)
 
     def trace_again(
         self, tracing: Tracing, residuals: Sequence[array], replaced: dict[int, array]
     ) -> Culprit | None:
         """The same, by a program that reads what the kernel has overwritten from its residuals."""
-        parts = self.adjoint_parts((), residuals, replaced)
+        parts = [*self.parts_with(replaced), *(residual.packed for residual in residuals)]
         return trace(tracing, parts, self.grid.threads, self.place)
-
-    def trace_adjoint(
-        self, reverse: Reverse, bars: Sequence[array], residuals: Sequence[array], replaced: dict[int, array]
-    ) -> Culprit | None:
-        """Find where a value of the adjoint did; the adjoints `bars` are changed as by `adjoint`."""
-        parts = self.adjoint_parts(bars, residuals, replaced)
-        return trace(reverse.tracing, parts, self.grid.threads, self.place)
 
 
 def trace(tracing: Tracing, parts: Sequence[bytes], threads: int, place: Device) -> Culprit | None:
@@ -436,8 +411,7 @@ def launch_adjoint(kernel: Kernel, dim: int | Sequence[int], arguments: list[Any
     for bar in bars.values():
         bar.allocation.will_write(bar)
     if grid.threads:
-        call = Call(kernel, grid, tuple(arguments), tuple(parts))
-        call.adjoint(reverse, list(bars.values()), (), {})
+        reverse.sweep(b"".join([*parts, *(bar.packed for bar in bars.values())]))
 
 
 def _bars(kernel: Kernel, arguments: list[Any], given: list[Any]) -> dict[str, array]:

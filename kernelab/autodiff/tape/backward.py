@@ -1,0 +1,495 @@
+"""The backward pass of a tape in four steps: plan, check, sweep, publish.
+
+    plan       which records adjoints pass, and after which of them gradients are published
+    check      every chain of gradients that ends on the way is a warning, or an error
+    sweep      run the adjoints of these records, the last first, on buffers of their own
+    publish    copy what has arrived to `.grad`; of an input it is added
+
+`Tape.backward` is these four steps.  Knows records; must not know how they are made.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelab.autodiff.records.adjoint_buffers import Adjoints
+from kernelab.autodiff.records.coverage import WHOLE, Coverage, Written, box_in
+from kernelab.autodiff.records.moves import FunctionRecord
+from kernelab.autodiff.records.recording import Recording
+from kernelab.autodiff.records.records import LaunchRecord, Record, Step
+from kernelab.autodiff.tape.cuts import Cut, cuts_between, unrecorded, warn_of
+from kernelab.autodiff.tape.detours import detours, late_fields, tell_inputs_without_gradients
+from kernelab.autodiff.transforms.narrow_sums import NarrowSums, has_halves, narrow_sums
+from kernelab.errors import Diagnostic, TapeError
+from kernelab.passes.access.access_regions import Box
+from kernelab.runtime.array import inplace
+from kernelab.runtime.array.array import array, duplicate
+from kernelab.runtime.array.transfers import transfer
+from kernelab.runtime.context.recorder import called, caller
+from kernelab.runtime.launch.touched import part
+from kernelab.runtime.memory.interop import HostArray, itemsize
+from kernelab.runtime.memory.memory import Allocation, copy_bytes, duplicate_of
+
+# ---------------------------------------------------------------------------------------------------- plan
+
+
+Values = HostArray | array | None
+"""The gradients of some elements, if there are any."""
+
+
+class Publication(NamedTuple):
+    """Elements of `source` whose gradient is published, and whether they are an input, where it is added."""
+
+    elements: array
+    is_input: bool
+    source: array
+
+
+class BackwardPlan:
+    """The way of the adjoints from `seeds` through records, found before anything runs.
+
+    `live` are the records that they pass and `reached` the arrays, `on_the_way` is all memory with adjoints.
+    Gradients are published `before` the sweep, `after` the adjoint of a record, or at the end: those of
+    `inputs`, each with the record that reads it first, but for those in `replaced` memory, which do not add
+    up.  Where memory is `mixed`, other gradients are published there than that of one input: the sweep begins
+    with a copy of what is `held` there.  Adjoints of memory that is `retired` with a record are let go of
+    after it, unless they are `shared`: then nothing is published.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        seeds: Collection[array],
+        replaced: Collection[Allocation] = (),
+        shared: Collection[Allocation] | None = None,
+    ) -> None:
+        self.records = records
+        self.seeds = seeds
+        self.replaced = replaced
+        self.steps: list[Step] = []
+        self.live: set[int] = set()
+        self.reached: list[array] = []
+        self.on_the_way = {seed.allocation for seed in seeds}
+        self.before: list[array] = []
+        self.after: dict[int, list[Publication]] = {}
+        self.inputs: list[tuple[int, Publication]] = []
+        self.mixed: set[Allocation] = set()
+        self.held: dict[array, Values] = {}
+        self.retired: dict[int, list[Allocation]] = {}
+        self.computes_passive = False
+        self.narrow: NarrowSums | None = None
+        self._first: dict[Allocation, int] = {}
+        self._histories: dict[Allocation, _History | None] = {}
+        self._look_forward()
+        self._look_back()
+        if shared is None:
+            self._publish_seeds()
+            self._find_mixed()
+            self._retire({one.elements.allocation for _, one in self.inputs})
+        else:
+            self._publish_nothing()
+            self._retire(shared)
+
+    def _look_forward(self) -> None:
+        """Find out what each record touches, and which gradients are those of values that it reads first."""
+        steps, first, histories = self.steps, self._first, self._histories
+        for i, record in enumerate(self.records):
+            read, reached, written = record.flow()
+            steps.append(tuple.__new__(Step, (record, read, reached, written)))
+            for k, source in enumerate(read):
+                memory = source.allocation
+                if memory not in first:
+                    first[memory] = i
+                if memory.requires_grad and histories.get(memory, _NOTHING) is not None:
+                    self._read(i, k, source)
+            if reached is not read:
+                for source in reached:
+                    first.setdefault(source.allocation, i)
+            for k, target in enumerate(written):
+                memory = target.allocation
+                if memory not in first:
+                    first[memory] = i
+                if not memory.requires_grad:
+                    self.computes_passive = True
+                    continue
+                history = histories.get(memory, _NOTHING)
+                if history is not None:
+                    if history is _NOTHING:
+                        history = histories[memory] = _History()
+                    history.write(record, k, target)
+        for history in histories.values():
+            if history is not None:
+                self.before += history.unread()
+
+    def _read(self, i: int, k: int, source: array) -> None:
+        """Publish, after record `i`, the gradients of those elements of its k-th array that it reads first.
+
+        Memory that is read before it is written holds inputs: an array over it is one piece, which counts
+        from its first read on.  Of other memory, each box of indices that a launch reads counts by itself.
+        """
+        memory = source.allocation
+        history = self._histories.get(memory)
+        if history is None:
+            history = self._histories[memory] = _History(is_input=True)
+        if source.packed in history.whole:
+            return
+        box = WHOLE if history.is_input else box_in(self.records[i], "read", k)
+        if box is None:
+            return
+        if box is not WHOLE:
+            publication = history.read_box(source, box)
+            if publication is not None:
+                self._publish(i, publication)
+            return
+        self._publish(i, Publication(source, not history.has_written(source), source))
+        history.whole.add(source.packed)
+        if source.is_whole:
+            self._histories[memory] = None
+
+    def _publish(self, i: int, publication: Publication) -> None:
+        if publication.is_input and publication.source.allocation not in self.replaced:
+            self.inputs.append((i, publication))
+        else:
+            self.after.setdefault(i, []).append(publication)
+
+    def _look_back(self) -> None:
+        """Follow the adjoints from the last record to the first, without computing any."""
+        needed, live, reached = self.on_the_way, self.live, self.reached
+        types: dict[int, array] = {}  # there is one object for each type of arrays
+        for i in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[i]
+            for target in step.written:
+                if target.allocation in needed:
+                    break
+            else:
+                # A function of the user's may add gradients that come from no seed, as those of a penalty.
+                if step.record.__class__ is not FunctionRecord:
+                    continue
+            live.add(i)
+            for source in step.reached:
+                types[id(source.type)] = source
+                if source.allocation.requires_grad:
+                    needed.add(source.allocation)
+                    reached.append(source)
+        if any(has_halves(source.type) for source in types.values()):
+            self.narrow = narrow_sums(self.steps, live, self.replaced)
+
+    def _publish_seeds(self) -> None:
+        """Publish what the sweep starts from: an input adds it to its gradient, a result shows it."""
+        shown = set(map(id, self.before))
+        for seed in self.seeds:
+            if not seed.requires_grad or id(seed) in shown:
+                continue
+            # Of elements that no record touches, too, the gradient is that of the value at the end.
+            if any(seed.overlaps(target) for step in reversed(self.steps) for target in step.written):
+                self.before.insert(0, seed)
+                continue
+            i = next(i for i, step in enumerate(self.steps) if any(map(seed.overlaps, step.read)))
+            self._publish(i, Publication(seed, True, seed))
+
+    def _publish_nothing(self) -> None:
+        self.before.clear()
+        self.after.clear()
+        self.inputs.clear()
+
+    def _find_mixed(self) -> None:
+        """Find the memory of inputs in which the sweep publishes other gradients, too."""
+        inputs: set[Allocation] = set()
+        for _, (elements, _, _) in self.inputs:
+            memory = elements.allocation
+            if memory in inputs or memory.folded or not elements.is_whole:
+                self.mixed.add(memory)
+            inputs.add(memory)
+        self.mixed |= inputs.intersection([elements.allocation for elements in self.before])
+
+    def _retire(self, kept: Collection[Allocation]) -> None:
+        """Find the first record that touches a memory: after its adjoint, those there are done with."""
+        for memory, i in self._first.items():
+            if memory not in kept:
+                self.retired.setdefault(i, []).append(memory)
+
+    def leaves(self) -> list[tuple[int, array]]:
+        """The arrays that the records read before they write them, each with the first that reads it."""
+        others = ((i, one) for i, group in self.after.items() for one in group if one.is_input)
+        return [(i, publication.source) for i, publication in (*self.inputs, *others)]
+
+
+_NOTHING: Any = object()
+
+
+class _History:
+    """What has been read and written so far of a memory, which `is_input` if it was read first.
+
+    Arrays that have been read as a `whole` are known by their packed layout.
+    """
+
+    __slots__ = ("_boxes", "_targets", "is_input", "whole")
+
+    def __init__(self, is_input: bool = False) -> None:
+        self.is_input = is_input
+        self.whole: set[bytes] = set()
+        self._targets: dict[bytes, Written] = {}
+        self._boxes: dict[bytes, Coverage] = {}
+
+    def write(self, record: Record, k: int, target: array) -> None:
+        """Count that a record has written `target`, its k-th array."""
+        written = self._targets.get(target.packed)
+        if written is None:
+            written = self._targets[target.packed] = Written(target)
+        written.add(record, k)
+
+    def has_written(self, source: array) -> bool:
+        """Whether an array has been written of which `source` has some elements."""
+        if source.packed in self._targets:
+            return True
+        return any(written.target.overlaps(source) for written in self._targets.values())
+
+    def read_box(self, source: array, box: Box) -> Publication | None:
+        """Count that a box of an array is read; its publication, unless all of it has been read before."""
+        read = self._boxes.setdefault(source.packed, Coverage())
+        if read.covers(box):
+            return None
+        read.add(box)
+        elements = part(source, box)
+        parts = (one for written in self._targets.values() for one in written.parts())
+        return Publication(elements, not any(map(elements.overlaps, parts)), source)
+
+    def unread(self) -> Iterator[array]:
+        """The parts that were written and not read: their gradients are the cotangents."""
+        for packed, written in self._targets.items():
+            if packed not in self.whole:
+                yield from written.unread(self._boxes.get(packed))
+
+
+# --------------------------------------------------------------------------------------------------- check
+
+
+def ends_on_the_way(plan: BackwardPlan, recording: Recording) -> list[Cut]:
+    """The places among the records and on the host where chains of gradients end."""
+    if recording.is_plain and not plan.computes_passive:
+        return []
+    cuts = cuts_between(plan.steps, plan.live, plan.on_the_way)
+    return [*cuts, *detours(recording.provenance, plan.steps, plan.live, plan.on_the_way, plan.seeds)]
+
+
+def check(plan: BackwardPlan, recording: Recording) -> list[Cut]:
+    """The places where chains of gradients end, also in launches that the tape did not see."""
+    cuts, leaves = ends_on_the_way(plan, recording), plan.leaves()
+    if not any(leaf.allocation.origin for _, leaf in leaves):
+        return cuts
+    leaves = [(i, leaf) for i, leaf in leaves if leaf.allocation in plan.on_the_way]
+    strangers = unrecorded(plan.steps, leaves)
+    if len(strangers) == len(leaves):
+        return [*cuts, *strangers]
+    # Next to other leaves they may be meant as such: only who asks for their gradient hears of it.
+    for cut in strangers:
+        for memory in cut.sources:
+            memory.missing = cut.describe()
+    return cuts
+
+
+def tell(plan: BackwardPlan, recording: Recording, cuts: Sequence[Cut]) -> None:
+    """Warn of chains that end on the way; raise TapeError where none arrives, or one would be wrong."""
+    if not plan.reached:
+        raise TapeError(cuts[0].describe() if cuts else _leads_nowhere(plan.seeds))
+    if recording.lost:
+        _refuse_lost(plan, recording)
+    if cuts:
+        warn_of(cuts)
+    if not recording.is_plain:
+        if not plan.leaves():
+            tell_inputs_without_gradients(plan.steps, plan.live)
+        for i in sorted(plan.live):
+            _refuse_latecomers(plan.records[i])
+    _refuse_shared_gradients(plan)
+
+
+def _leads_nowhere(seeds: Iterable[array]) -> Diagnostic:
+    names = " and ".join(called(target, "the loss") for target in seeds)
+    message = f"{names} does not depend on any array that requires gradients"
+    hint = "create the arrays to differentiate by with requires_grad=True, before they are launched"
+    return Diagnostic(message, caller().span, "unreached", hint=hint)
+
+
+def _refuse_lost(plan: BackwardPlan, recording: Recording) -> None:
+    """Raise where an adjoint goes to what a function has computed and not returned."""
+    for elements in plan.reached:
+        record = recording.lost.get(elements.allocation)
+        if record is not None:
+            message = f"{called(elements)} was computed by {record.title}, but not returned"
+            hint = "return it from the function: its gradient has no other way in"
+            raise TapeError(Diagnostic(message, record.place.span, "lost", hint=hint))
+
+
+def _refuse_latecomers(record: Record) -> None:
+    """Raise where an array was set to require gradients after it was recorded."""
+    if not isinstance(record, LaunchRecord):
+        return
+    for primal in record.late:
+        message = f"{called(primal)} requires gradients, but did not when {record.title} was recorded"
+        hint = "set requires_grad=True before the launch"
+        raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+    for field in late_fields(record):
+        message = f"{field} requires gradients, but did not when {record.title} was recorded"
+        hint = "set requires_grad = True on the struct before the launch"
+        raise TapeError(Diagnostic(message, record.place.span, "late", hint=hint))
+
+
+def _refuse_shared_gradients(plan: BackwardPlan) -> None:
+    """Raise where one gradient array is to show those of several arrays that do not add up.
+
+    Inputs add to it, and in `replaced` memory it is what the sweep starts from; anything else replaces it.
+    """
+    shown = [(elements, False, elements) for elements in plan.before]
+    shown += [one for _, one in plan.inputs]
+    shown += [one for group in plan.after.values() for one in group]
+    first: dict[Allocation, array] = {}
+    replacing: set[Allocation] = set()
+    shared: dict[Allocation, tuple[array, array]] = {}
+    for _, is_input, source in shown:
+        gradient = source.allocation.adjoint
+        if gradient is None or source.allocation in plan.replaced:
+            continue
+        if not is_input:
+            replacing.add(gradient)
+        other = first.setdefault(gradient, source)
+        if other.allocation is not source.allocation:
+            shared[gradient] = other, source
+    for one, other in (pair for gradient, pair in shared.items() if gradient in replacing):
+        message = f"{called(one)} and {called(other)} share one gradient array, and not both are inputs, "
+        hint = "give each a gradient of its own: x.grad = None, or x.grad = kl.zeros_like(x)"
+        problem = Diagnostic(f"{message}whose gradients add up", caller().span, "shared-gradient", hint=hint)
+        raise TapeError(problem)
+
+
+# --------------------------------------------------------------------------------------------------- sweep
+
+Puller = Callable[[Sequence[Record], int, Adjoints], None]
+"""Takes the adjoints through a record, by its position."""
+
+
+def pull(records: Sequence[Record], i: int, adjoints: Adjoints) -> None:
+    """Take the adjoints through record `i`, and do nothing else."""
+    records[i].pull(adjoints)
+
+
+def sweep(plan: BackwardPlan, adjoints: Adjoints, pull: Puller = pull) -> None:
+    """Run the adjoints of the live records in reverse, and publish what they are about to change."""
+    records, live, after, retired, narrow = plan.records, plan.live, plan.after, plan.retired, plan.narrow
+    if plan.mixed:
+        plan.held = _gradients_now(
+            one.elements for _, one in plan.inputs if one.elements.allocation in plan.mixed
+        )
+    for elements in plan.before:
+        publish(elements, adjoints)
+    for i in range(len(records) - 1, -1, -1):
+        if i in live:
+            pull(records, i, adjoints)
+            if narrow is not None:
+                narrow.take(i, adjoints)
+        if i in after:
+            for publication in after[i]:
+                publish(publication.elements, adjoints)
+        if i in retired:
+            for memory in retired[i]:
+                adjoints.reuse(memory)
+    if narrow is not None:
+        narrow.give(adjoints)
+
+
+# ------------------------------------------------------------------------------------------------- publish
+
+
+def publish(elements: array, adjoints: Adjoints) -> None:
+    """Set the gradient of some elements to their adjoint."""
+    memory = elements.allocation
+    buffer, gradient = adjoints.memory.get(memory), memory.adjoint
+    if gradient is None and buffer is None:
+        return
+    is_whole = elements.is_whole
+    if gradient is None and buffer is not None and memory.missing is None and is_whole:
+        memory.adjoint = duplicate_of(buffer)
+        return
+    target = _about_to_change(elements)
+    if buffer is None:
+        if not inplace.clear(target):
+            target.host()[...] = 0
+    elif is_whole or elements.is_contiguous:
+        nbytes = buffer.nbytes if is_whole else elements.size * itemsize(elements.dtype)
+        copy_bytes(target.allocation, target.offset, buffer, elements.offset, nbytes)
+        return
+    elif not inplace.copy(target, adjoints.of(elements)):
+        target.host()[...] = adjoints.of(elements).seen()
+    target.allocation.publish()
+
+
+def publish_inputs(plan: BackwardPlan, adjoints: Adjoints) -> None:
+    """Add the adjoints of the inputs to what their gradients held before; several may share a gradient."""
+    groups: dict[Allocation, list[array]] = {}
+    for _, publication in plan.inputs:
+        groups.setdefault(publication.elements.allocation, []).append(publication.elements)
+    added_to: set[Allocation | None] = set()
+    for memory, inputs in groups.items():
+        if memory not in plan.mixed:
+            _add(inputs[0], adjoints)
+        else:
+            before = _gradients_now(inputs) if memory.adjoint in added_to else plan.held
+            for elements in inputs:
+                _publish_sum(elements, before[elements], adjoints)
+        if memory.adjoint is not None:
+            added_to.add(memory.adjoint)
+
+
+def _add(elements: array, adjoints: Adjoints) -> None:
+    """Add the adjoint of all elements of a memory to their gradient."""
+    memory = elements.allocation
+    buffer = adjoints.memory.get(memory)
+    if buffer is None:
+        return
+    if memory.adjoint is None and memory.missing is None:
+        memory.adjoint = adjoints.drop(memory)
+        return
+    if memory.adjoint is None or memory.space is not None or memory.adjoint.space is not None:
+        _publish_sum(elements, _gradient_now(elements), adjoints)
+        return
+    target = _about_to_change(elements)
+    values = target.host()
+    more = np.ndarray(values.shape, values.dtype, buffer.buffer(), elements.offset, values.strides)
+    np.add(values, more, out=values)
+    target.allocation.publish()
+
+
+def _publish_sum(elements: array, before: Values, adjoints: Adjoints) -> None:
+    """Set the gradient of some elements to their adjoint and what was `before`."""
+    if before is None:
+        publish(elements, adjoints)
+        return
+    target, bar = _about_to_change(elements), adjoints.known(elements)
+    if isinstance(before, array):
+        transfer(target, before if bar is None else before + bar, "assign")
+        return
+    np.add(before, 0 if bar is None else bar.seen(), out=target.host())
+    target.allocation.publish()
+
+
+def _gradients_now(several: Iterable[array]) -> dict[array, Values]:
+    return {elements: _gradient_now(elements) for elements in several}
+
+
+def _gradient_now(elements: array) -> Values:
+    """A copy of the gradient of some elements, on the device that they are on."""
+    if elements.allocation.adjoint is None:
+        return None
+    assert elements.grad is not None
+    if elements.allocation.space is not None and elements.__class__ is array:
+        return duplicate(elements.grad, False, "clone")
+    return elements.grad.seen().copy()
+
+
+def _about_to_change(elements: array) -> array:
+    """The gradient of some elements, which is about to be written."""
+    gradient = elements.grad
+    assert gradient is not None
+    gradient.allocation.will_write(gradient)
+    return gradient
